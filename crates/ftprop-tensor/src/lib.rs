@@ -1,0 +1,3 @@
+//! Buffers and kernels: numbers only, no layer and no target.
+
+pub mod random;
