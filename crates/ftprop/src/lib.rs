@@ -1,0 +1,5 @@
+//! The program `ftprop` as a library: what its commands are made of.
+
+#![forbid(unsafe_code)]
+
+pub mod files;
