@@ -4,4 +4,5 @@
 
 pub mod config;
 pub mod files;
+pub mod progress;
 pub mod tensorboard;
