@@ -1,3 +1,21 @@
 //! Buffers and kernels: numbers only, no layer and no target.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`random`] | counter-based random numbers, the same on every device |
+//! | [`buffer`] | aligned memory for activations, parameters and scratch |
+//! | [`geometry`] | the shapes of convolutions and poolings |
+//! | [`cpu`] | the CPU: its threads, its vector units and every kernel, a slow reference beside each fast one |
+//!
+//! Images are NHWC everywhere, numbers are f32, and every sum is taken in an order that depends on the
+//! shapes alone: the same inputs give the same bits for any number of threads.
 
+pub mod buffer;
+pub mod cpu;
+pub mod error;
+pub mod geometry;
 pub mod random;
+
+pub use buffer::Buffer;
+pub use cpu::Cpu;
+pub use error::TensorError;

@@ -1,0 +1,129 @@
+//! The CPU: its threads, its vector units and its kernels.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`gemm`] | the register-tiled product under every convolution and fully connected layer |
+//! | [`conv`] | convolution: forward, and the gradients of its input and its weights |
+//! | [`linear`] | fully connected layers |
+//! | [`pool`] | max and average pooling |
+//! | [`norm`] | batch normalisation |
+//! | [`elementwise`] | any function of one or two numbers, mapped over buffers |
+//! | [`reduce`] | sums in a fixed order |
+//!
+//! Every kernel takes the [`Cpu`] first, splits its work into tasks that write to disjoint places, and
+//! never lets the number of threads decide in which order something is summed.
+
+pub mod conv;
+pub mod elementwise;
+pub mod gemm;
+pub mod linear;
+pub mod norm;
+pub mod pool;
+pub mod reduce;
+mod simd;
+
+use crate::TensorError;
+use rayon::prelude::*;
+
+pub use simd::Isa;
+
+/// Worker threads and the instruction set they use, chosen when the program starts.
+pub struct Cpu {
+    pool: rayon::ThreadPool,
+    threads: usize,
+    isa: Isa,
+}
+
+impl Cpu {
+    /// A CPU with so many worker threads; 0 takes one for each core.
+    pub fn new(threads: usize) -> Result<Self, TensorError> {
+        Self::with_isa(threads, Isa::detect())
+    }
+
+    /// A CPU that keeps to one instruction set, for comparing kernels.
+    ///
+    /// # Panics
+    /// If the machine does not have that instruction set.
+    pub fn with_isa(threads: usize, isa: Isa) -> Result<Self, TensorError> {
+        assert!(isa.available(), "this machine has no {isa:?}");
+        let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { threads };
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("ftprop-{i}"))
+            .build()
+            .map_err(|e| TensorError::Threads { threads, reason: e.to_string() })?;
+        Ok(Cpu { pool, threads, isa })
+    }
+
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Runs `f` on a worker thread. A loop of many kernels runs inside one call, because entering the pool
+    /// from outside costs a wake-up and a queue entry for every kernel.
+    pub fn enter<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(f)
+    }
+
+    /// Calls `f(0), …, f(tasks - 1)`, each once, on any threads in any order.
+    pub(crate) fn each(&self, tasks: usize, f: impl Fn(usize) + Sync + Send) {
+        if tasks <= 1 || self.threads == 1 {
+            (0..tasks).for_each(f);
+        } else {
+            self.pool.install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(f));
+        }
+    }
+
+    /// Cuts `out` into runs of `len` and calls `f(index, run)` for each.
+    pub(crate) fn each_chunk(&self, out: &mut [f32], len: usize, f: impl Fn(usize, &mut [f32]) + Sync + Send) {
+        let shared = Shared::new(out);
+        self.each(shared.len().div_ceil(len), |i| {
+            // SAFETY: the runs of different indices do not overlap.
+            f(i, unsafe { shared.slice(i * len, len.min(shared.len() - i * len)) });
+        });
+    }
+}
+
+/// A mutable slice that tasks share, each writing to its own part.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'a, T> {
+    start: *mut T,
+    len: usize,
+    _lifetime: std::marker::PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: access goes through `slice` and `ptr`, whose callers promise that parts in use do not overlap.
+unsafe impl<T: Send> Send for Shared<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        Shared { start: slice.as_mut_ptr(), len: slice.len(), _lifetime: std::marker::PhantomData }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// # Safety
+    /// No other reference into `at..at + len` is alive.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn slice(&self, at: usize, len: usize) -> &'a mut [T] {
+        assert!(at + len <= self.len, "a task's part lies outside the buffer");
+        // SAFETY: in bounds by the assertion, unique by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) }
+    }
+
+    /// # Safety
+    /// `at` is within the slice, and what is written through the pointer is written by one task only.
+    pub(crate) unsafe fn ptr(&self, at: usize) -> *mut T {
+        debug_assert!(at <= self.len);
+        // SAFETY: in bounds by the caller's promise.
+        unsafe { self.start.add(at) }
+    }
+}

@@ -1,0 +1,215 @@
+//! Batch normalisation over the rows of a matrix, a column a channel: `[n·height·width, channels]`.
+
+use super::{Cpu, Shared};
+
+/// Rows whose mean and spread one task takes.
+const RUN: usize = 128;
+
+/// Floats of scratch that the kernels here need.
+pub fn scratch_len(rows: usize, channels: usize) -> usize {
+    (2 * rows.div_ceil(RUN)).max(3) * channels
+}
+
+/// The mean and the (biased) variance of each column.
+///
+/// Each run of rows is centred on its own mean before it is squared, and the runs are combined in f64 after
+/// Chan, Golub and LeVeque, so that a mean far from zero costs no digits.
+pub fn statistics(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    mean: &mut [f32],
+    variance: &mut [f32],
+    scratch: &mut [f32],
+) {
+    let x = &x[..rows * channels];
+    let runs = rows.div_ceil(RUN);
+    let partial = &mut scratch[..2 * runs * channels];
+    cpu.each_chunk(partial, 2 * channels, |run, out| {
+        let x = &x[run * RUN * channels..rows.min((run + 1) * RUN) * channels];
+        let (mean, spread) = out.split_at_mut(channels);
+        mean.fill(0.0);
+        spread.fill(0.0);
+        for row in x.chunks_exact(channels) {
+            mean.iter_mut().zip(row).for_each(|(m, x)| *m += x);
+        }
+        let scale = 1.0 / (x.len() / channels) as f32;
+        mean.iter_mut().for_each(|m| *m *= scale);
+        for row in x.chunks_exact(channels) {
+            for ((s, m), x) in spread.iter_mut().zip(mean.iter()).zip(row) {
+                *s += (x - m) * (x - m);
+            }
+        }
+    });
+    for j in 0..channels {
+        let (mut count, mut total_mean, mut total_spread) = (0.0f64, 0.0f64, 0.0f64);
+        for (run, part) in partial.chunks_exact(2 * channels).enumerate() {
+            let here = (rows.min((run + 1) * RUN) - run * RUN) as f64;
+            let delta = f64::from(part[j]) - total_mean;
+            let both = count + here;
+            total_mean += delta * here / both;
+            total_spread += f64::from(part[channels + j]) + delta * delta * count * here / both;
+            count = both;
+        }
+        mean[j] = total_mean as f32;
+        variance[j] = (total_spread / count) as f32;
+    }
+}
+
+/// y = x · scale + shift, column by column.
+pub fn affine(cpu: &Cpu, rows: usize, channels: usize, x: &[f32], scale: &[f32], shift: &[f32], y: &mut [f32]) {
+    let (scale, shift) = (&scale[..channels], &shift[..channels]);
+    cpu.each_chunk(&mut y[..rows * channels], RUN * channels, |run, y| {
+        let x = &x[run * RUN * channels..][..y.len()];
+        for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
+            for (((y, x), s), t) in y.iter_mut().zip(x).zip(scale).zip(shift) {
+                *y = x * s + t;
+            }
+        }
+    });
+}
+
+/// Σ dy and Σ dy · (x − mean) · inverse_deviation of each column: the gradients of beta and gamma.
+pub fn backward_sums(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    dy: &[f32],
+    mean: &[f32],
+    inverse_deviation: &[f32],
+    d_gamma: &mut [f32],
+    d_beta: &mut [f32],
+    scratch: &mut [f32],
+) {
+    let (x, dy) = (&x[..rows * channels], &dy[..rows * channels]);
+    let runs = rows.div_ceil(RUN);
+    let partial = &mut scratch[..2 * runs * channels];
+    cpu.each_chunk(partial, 2 * channels, |run, out| {
+        let part = run * RUN * channels..rows.min((run + 1) * RUN) * channels;
+        let (sums, products) = out.split_at_mut(channels);
+        sums.fill(0.0);
+        products.fill(0.0);
+        for (x, dy) in x[part.clone()].chunks_exact(channels).zip(dy[part].chunks_exact(channels)) {
+            for ((((s, p), m), x), dy) in sums.iter_mut().zip(products.iter_mut()).zip(mean).zip(x).zip(dy) {
+                *s += dy;
+                *p += dy * (x - m);
+            }
+        }
+    });
+    for j in 0..channels {
+        let total = |offset: usize| partial.chunks_exact(2 * channels).map(|p| f64::from(p[offset + j])).sum::<f64>();
+        d_beta[j] = total(0) as f32;
+        d_gamma[j] = (total(channels) * f64::from(inverse_deviation[j])) as f32;
+    }
+}
+
+/// Turns dy into dx in place, for statistics that were the batch's own:
+/// dx = gamma · inverse_deviation · (dy − mean(dy) − x̂ · mean(dy · x̂)).
+pub fn backward_input(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    dy: &mut [f32],
+    mean: &[f32],
+    inverse_deviation: &[f32],
+    gamma: &[f32],
+    d_gamma: &[f32],
+    d_beta: &[f32],
+    scratch: &mut [f32],
+) {
+    // dx = dy · a + x · b + c, with the three coefficients of a column worked out once.
+    let (a, rest) = scratch.split_at_mut(channels);
+    let (b, rest) = rest.split_at_mut(channels);
+    let c = &mut rest[..channels];
+    let count = rows as f32;
+    for j in 0..channels {
+        let scale = gamma[j] * inverse_deviation[j];
+        a[j] = scale;
+        b[j] = -scale * inverse_deviation[j] * d_gamma[j] / count;
+        c[j] = -scale * d_beta[j] / count - b[j] * mean[j];
+    }
+    let (a, b, c) = (&*a, &*b, &*c);
+    let dy = Shared::new(&mut dy[..rows * channels]);
+    cpu.each(rows.div_ceil(RUN), |run| {
+        let start = run * RUN * channels;
+        let len = rows.min((run + 1) * RUN) * channels - start;
+        // SAFETY: the runs of different tasks do not overlap.
+        let dy = unsafe { dy.slice(start, len) };
+        for (dy, x) in dy.chunks_exact_mut(channels).zip(x[start..start + len].chunks_exact(channels)) {
+            for ((((dy, x), a), b), c) in dy.iter_mut().zip(x).zip(a).zip(b).zip(c) {
+                *dy = *dy * a + x * b + c;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Stream;
+
+    #[test]
+    fn statistics_keep_their_digits_when_the_mean_is_large() {
+        let cpu = Cpu::new(2).unwrap();
+        let (rows, channels) = (517, 3);
+        let s = Stream::numbered(4);
+        let x: Vec<f32> = (0..rows * channels).map(|i| 1000.0 * (i % channels) as f32 + s.uniform(i as u64)).collect();
+        let (mut mean, mut variance) = (vec![0.0; channels], vec![0.0; channels]);
+        let mut scratch = vec![f32::NAN; scratch_len(rows, channels)];
+        statistics(&cpu, rows, channels, &x, &mut mean, &mut variance, &mut scratch);
+        for j in 0..channels {
+            let column: Vec<f64> = (0..rows).map(|i| f64::from(x[i * channels + j])).collect();
+            let m = column.iter().sum::<f64>() / rows as f64;
+            let v = column.iter().map(|x| (x - m).powi(2)).sum::<f64>() / rows as f64;
+            let (dm, dv) = (f64::from(mean[j]) - m, f64::from(variance[j]) / v - 1.0);
+            assert!(dm.abs() < 1e-6 * (1.0 + m) && dv.abs() < 1e-3, "{dm} {dv}");
+        }
+    }
+
+    #[test]
+    fn the_gradient_equals_a_numerical_one() {
+        let cpu = Cpu::new(2).unwrap();
+        let (rows, channels) = (9, 4);
+        let s = Stream::numbered(8);
+        let number = |i: usize| s.uniform(i as u64) * 2.0 - 1.0;
+        let x: Vec<f32> = (0..rows * channels).map(number).collect();
+        let dy: Vec<f32> = (0..rows * channels).map(|i| number(1000 + i)).collect();
+        let gamma: Vec<f32> = (0..channels).map(|i| number(2000 + i)).collect();
+        let eps = 1e-3f64;
+        // The loss Σ y · dy in f64, as a function of x.
+        let loss = |x: &[f64]| -> f64 {
+            (0..channels)
+                .map(|j| {
+                    let m = (0..rows).map(|i| x[i * channels + j]).sum::<f64>() / rows as f64;
+                    let v = (0..rows).map(|i| (x[i * channels + j] - m).powi(2)).sum::<f64>() / rows as f64;
+                    (0..rows)
+                        .map(|i| {
+                            (x[i * channels + j] - m) / (v + eps).sqrt()
+                                * f64::from(gamma[j])
+                                * f64::from(dy[i * channels + j])
+                        })
+                        .sum::<f64>()
+                })
+                .sum()
+        };
+        let mut scratch = vec![f32::NAN; scratch_len(rows, channels)];
+        let (mut mean, mut variance) = (vec![0.0; channels], vec![0.0; channels]);
+        statistics(&cpu, rows, channels, &x, &mut mean, &mut variance, &mut scratch);
+        let inverse: Vec<f32> = variance.iter().map(|v| 1.0 / (v + eps as f32).sqrt()).collect();
+        let (mut d_gamma, mut d_beta) = (vec![0.0; channels], vec![0.0; channels]);
+        backward_sums(&cpu, rows, channels, &x, &dy, &mean, &inverse, &mut d_gamma, &mut d_beta, &mut scratch);
+        let mut dx = dy.clone();
+        backward_input(&cpu, rows, channels, &x, &mut dx, &mean, &inverse, &gamma, &d_gamma, &d_beta, &mut scratch);
+        let x64: Vec<f64> = x.iter().map(|&v| f64::from(v)).collect();
+        for i in 0..x.len() {
+            let (mut up, mut down) = (x64.clone(), x64.clone());
+            up[i] += 1e-5;
+            down[i] -= 1e-5;
+            let slope = (loss(&up) - loss(&down)) / 2e-5;
+            assert!((f64::from(dx[i]) - slope).abs() < 1e-4, "{i}: {} for {slope}", dx[i]);
+        }
+    }
+}

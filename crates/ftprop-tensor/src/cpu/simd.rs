@@ -1,0 +1,217 @@
+//! The vector units, behind one small trait.
+//!
+//! A kernel is written once, generic over [`Simd`], as a [`Kernel`]; [`dispatch`] compiles it for each
+//! instruction set and picks one at run time. On aarch64 NEON is part of the base instruction set, so the
+//! portable lanes become NEON there.
+
+/// An instruction set that the kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    Portable,
+    Avx2,
+    Avx512,
+}
+
+impl Isa {
+    /// The best one of this machine.
+    pub fn detect() -> Self {
+        [Isa::Avx512, Isa::Avx2].into_iter().find(|isa| isa.available()).unwrap_or(Isa::Portable)
+    }
+
+    /// Whether this machine has it.
+    pub fn available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                Isa::Avx2.available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// Every one this machine has, for tests that hold them equal.
+    pub fn all_available() -> impl Iterator<Item = Isa> {
+        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.available())
+    }
+
+    /// Floats in one vector.
+    pub(crate) fn lanes(self) -> usize {
+        match self {
+            Isa::Portable => Portable::LANES,
+            Isa::Avx2 => 8,
+            Isa::Avx512 => 16,
+        }
+    }
+
+    /// Vectors of output columns that one register tile of the product covers.
+    pub(crate) fn tile_vectors(self) -> usize {
+        match self {
+            Isa::Portable => Portable::TILE_VECTORS,
+            Isa::Avx2 => 2,
+            Isa::Avx512 => 4,
+        }
+    }
+}
+
+/// What the register-tiled product needs of a vector unit.
+pub(crate) trait Simd: Copy {
+    type V: Copy;
+    const LANES: usize;
+    /// Columns of a register tile, in vectors.
+    const TILE_VECTORS: usize;
+    /// Enough registers for tiles of 24 accumulators and more.
+    const MANY_REGISTERS: bool;
+    unsafe fn zero() -> Self::V;
+    unsafe fn splat(x: *const f32) -> Self::V;
+    unsafe fn load(x: *const f32) -> Self::V;
+    unsafe fn store(x: *mut f32, v: Self::V);
+    /// a · b + c
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+}
+
+/// A piece of work compiled for each instruction set.
+pub(crate) trait Kernel {
+    type Output;
+    /// Implementations are `#[inline(always)]`, so that they are compiled inside [`dispatch`]'s functions.
+    unsafe fn run<S: Simd>(self) -> Self::Output;
+}
+
+/// Runs the kernel with the given instruction set.
+#[inline]
+pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+    match isa {
+        // SAFETY: the portable lanes need nothing of the machine.
+        Isa::Portable => unsafe { kernel.run::<Portable>() },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Cpu` holds only instruction sets that the machine has.
+        Isa::Avx2 => unsafe { x86::avx2(kernel) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx512 => unsafe { x86::avx512(kernel) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => unreachable!("`Cpu` holds only instruction sets that the machine has"),
+    }
+}
+
+/// Four lanes of plain arithmetic, which the compiler turns into SSE or NEON.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+impl Simd for Portable {
+    type V = [f32; 4];
+    const LANES: usize = 4;
+    const TILE_VECTORS: usize = if cfg!(target_arch = "aarch64") { 4 } else { 2 };
+    const MANY_REGISTERS: bool = cfg!(target_arch = "aarch64");
+    #[inline(always)]
+    unsafe fn zero() -> Self::V {
+        [0.0; 4]
+    }
+    #[inline(always)]
+    unsafe fn splat(x: *const f32) -> Self::V {
+        // SAFETY: the caller's pointer is readable.
+        [unsafe { *x }; 4]
+    }
+    #[inline(always)]
+    unsafe fn load(x: *const f32) -> Self::V {
+        // SAFETY: the caller's pointer is readable for four floats.
+        unsafe { x.cast::<Self::V>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(x: *mut f32, v: Self::V) {
+        // SAFETY: the caller's pointer is writable for four floats.
+        unsafe { x.cast::<Self::V>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        if cfg!(target_arch = "aarch64") {
+            std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+        } else {
+            // Without an FMA unit `mul_add` would be a library call.
+            std::array::from_fn(|i| a[i] * b[i] + c[i])
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Kernel, Simd};
+    use std::arch::x86_64::*;
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) unsafe fn avx2<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: the features are enabled here.
+        unsafe { kernel.run::<Avx2>() }
+    }
+
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+    pub(super) unsafe fn avx512<K: Kernel>(kernel: K) -> K::Output {
+        // SAFETY: the features are enabled here.
+        unsafe { kernel.run::<Avx512>() }
+    }
+
+    macro_rules! vectors {
+        ($name:ident, $v:ty, $lanes:literal, $tile:literal, $many:literal, $zero:ident, $set1:ident, $load:ident, $store:ident, $fma:ident) => {
+            #[derive(Clone, Copy)]
+            pub(super) struct $name;
+            // SAFETY of each: pointers are the caller's promise; the features are those of the function that
+            // `dispatch` inlines the kernel into.
+            impl Simd for $name {
+                type V = $v;
+                const LANES: usize = $lanes;
+                const TILE_VECTORS: usize = $tile;
+                const MANY_REGISTERS: bool = $many;
+                #[inline(always)]
+                unsafe fn zero() -> $v {
+                    unsafe { $zero() }
+                }
+                #[inline(always)]
+                unsafe fn splat(x: *const f32) -> $v {
+                    unsafe { $set1(*x) }
+                }
+                #[inline(always)]
+                unsafe fn load(x: *const f32) -> $v {
+                    unsafe { $load(x) }
+                }
+                #[inline(always)]
+                unsafe fn store(x: *mut f32, v: $v) {
+                    unsafe { $store(x, v) }
+                }
+                #[inline(always)]
+                unsafe fn fma(a: $v, b: $v, c: $v) -> $v {
+                    unsafe { $fma(a, b, c) }
+                }
+            }
+        };
+    }
+    vectors!(
+        Avx2,
+        __m256,
+        8,
+        2,
+        false,
+        _mm256_setzero_ps,
+        _mm256_set1_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_fmadd_ps
+    );
+    vectors!(
+        Avx512,
+        __m512,
+        16,
+        4,
+        true,
+        _mm512_setzero_ps,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_fmadd_ps
+    );
+}

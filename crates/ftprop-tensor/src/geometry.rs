@@ -1,0 +1,180 @@
+//! The shapes of convolutions and poolings, checked once.
+
+use crate::TensorError;
+
+/// A two-dimensional convolution of NHWC images with OHWI weights (`[out, kernel_h, kernel_w, in / groups]`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvGeometry {
+    pub height: usize,
+    pub width: usize,
+    pub in_channels: usize,
+    pub out_channels: usize,
+    pub kernel_h: usize,
+    pub kernel_w: usize,
+    pub stride: usize,
+    pub pad: usize,
+    pub groups: usize,
+}
+
+impl ConvGeometry {
+    /// The same numbers if they describe a convolution, else what is wrong with them.
+    pub fn checked(self) -> Result<Self, TensorError> {
+        let g = self;
+        let named = [
+            (g.height, "the input's height"),
+            (g.width, "the input's width"),
+            (g.in_channels, "the number of input channels"),
+            (g.out_channels, "the number of output channels"),
+            (g.kernel_h, "the kernel's height"),
+            (g.kernel_w, "the kernel's width"),
+            (g.stride, "the stride"),
+            (g.groups, "the number of groups"),
+        ];
+        for (value, what) in named {
+            if value == 0 {
+                return Err(TensorError::Zero { operation: "convolution", what });
+            }
+        }
+        for (channels, which) in [(g.in_channels, "input"), (g.out_channels, "output")] {
+            if channels % g.groups != 0 {
+                return Err(TensorError::Groups { groups: g.groups, channels, which });
+            }
+        }
+        check_window("convolution", g.kernel_h, g.kernel_w, g.height, g.width, g.pad)?;
+        Ok(g)
+    }
+
+    pub fn out_height(&self) -> usize {
+        (self.height + 2 * self.pad - self.kernel_h) / self.stride + 1
+    }
+
+    pub fn out_width(&self) -> usize {
+        (self.width + 2 * self.pad - self.kernel_w) / self.stride + 1
+    }
+
+    /// Input values of one image.
+    pub fn in_len(&self) -> usize {
+        self.height * self.width * self.in_channels
+    }
+
+    /// Output values of one image.
+    pub fn out_len(&self) -> usize {
+        self.out_height() * self.out_width() * self.out_channels
+    }
+
+    /// How many inputs one output sums over.
+    pub fn fan_in(&self) -> usize {
+        self.kernel_h * self.kernel_w * self.in_channels / self.groups
+    }
+
+    pub fn weight_len(&self) -> usize {
+        self.out_channels * self.fan_in()
+    }
+
+    /// Multiply-adds of one image's forward pass.
+    pub fn multiply_adds(&self) -> usize {
+        self.out_len() * self.fan_in()
+    }
+}
+
+/// Max or average pooling of NHWC images with a square window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolGeometry {
+    pub height: usize,
+    pub width: usize,
+    pub channels: usize,
+    pub kernel: usize,
+    pub stride: usize,
+    pub pad: usize,
+}
+
+impl PoolGeometry {
+    /// The same numbers if they describe a pooling, else what is wrong with them.
+    pub fn checked(self) -> Result<Self, TensorError> {
+        let g = self;
+        let named = [
+            (g.height, "the input's height"),
+            (g.width, "the input's width"),
+            (g.channels, "the number of channels"),
+            (g.kernel, "the window"),
+            (g.stride, "the stride"),
+        ];
+        for (value, what) in named {
+            if value == 0 {
+                return Err(TensorError::Zero { operation: "pooling", what });
+            }
+        }
+        if g.pad > g.kernel / 2 {
+            return Err(TensorError::PoolPadding { pad: g.pad, kernel: g.kernel });
+        }
+        check_window("pooling", g.kernel, g.kernel, g.height, g.width, g.pad)?;
+        Ok(g)
+    }
+
+    pub fn out_height(&self) -> usize {
+        (self.height + 2 * self.pad - self.kernel) / self.stride + 1
+    }
+
+    pub fn out_width(&self) -> usize {
+        (self.width + 2 * self.pad - self.kernel) / self.stride + 1
+    }
+
+    /// Input values of one image.
+    pub fn in_len(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+
+    /// Output values of one image.
+    pub fn out_len(&self) -> usize {
+        self.out_height() * self.out_width() * self.channels
+    }
+
+    /// The part of output row (or column) `o`'s window that lies on an input of `size`: window offsets.
+    pub(crate) fn window(&self, o: usize, size: usize) -> std::ops::Range<usize> {
+        let start = o * self.stride;
+        self.pad.saturating_sub(start)..self.kernel.min(size + self.pad - start)
+    }
+}
+
+fn check_window(
+    operation: &'static str,
+    kernel_h: usize,
+    kernel_w: usize,
+    height: usize,
+    width: usize,
+    pad: usize,
+) -> Result<(), TensorError> {
+    if height + 2 * pad < kernel_h || width + 2 * pad < kernel_w {
+        return Err(TensorError::WindowTooLarge { operation, kernel_h, kernel_w, height, width, pad });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_that_cannot_be_are_refused() {
+        let conv = ConvGeometry {
+            height: 4,
+            width: 4,
+            in_channels: 6,
+            out_channels: 8,
+            kernel_h: 3,
+            kernel_w: 3,
+            stride: 1,
+            pad: 0,
+            groups: 2,
+        };
+        assert_eq!(conv.checked().map(|g| (g.out_height(), g.fan_in())), Ok((2, 27)));
+        assert!(ConvGeometry { kernel_h: 5, ..conv }.checked().is_err());
+        assert!(ConvGeometry { kernel_h: 5, pad: 1, ..conv }.checked().is_ok());
+        assert!(ConvGeometry { groups: 4, ..conv }.checked().is_err());
+        assert!(ConvGeometry { stride: 0, ..conv }.checked().is_err());
+        let pool = PoolGeometry { height: 5, width: 5, channels: 1, kernel: 3, stride: 2, pad: 1 };
+        assert_eq!(pool.checked().map(|g| g.out_height()), Ok(3));
+        assert!(PoolGeometry { pad: 2, ..pool }.checked().is_err());
+        assert_eq!((pool.window(0, 5), pool.window(1, 5), pool.window(2, 5)), (1..3, 0..3, 0..2));
+    }
+}
