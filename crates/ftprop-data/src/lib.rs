@@ -1,1 +1,62 @@
-//! Under construction.
+//! Datasets, decoding, augmentation and batches for ftprop.
+//!
+//! [`open`] reads a data set, a [`Loader`] turns one of its [`Split`]s into batches, prepared ahead of the
+//! trainer by worker threads. What a batch holds is a pure function of the seed, the epoch and the batch's
+//! number: it does not depend on the number of workers, nor on where an epoch was resumed.
+//!
+//! ```
+//! use ftprop_data::{Loader, LoaderConfig, Options, Source, open};
+//!
+//! let digits = open(Source::Digits, None, &Options::default())?;
+//! let loader = Loader::new(&digits.train, LoaderConfig::training(64, 7, digits.normalize.clone()))?;
+//! let mut epoch = loader.epoch(1, 0);
+//! let mut seen = 0;
+//! while let Some(batch) = epoch.next_batch()? {
+//!     assert_eq!(batch.images.len(), batch.len() * digits.shape.size());
+//!     seen += batch.len();
+//! }
+//! assert_eq!(seen, digits.train.len());
+//! # Ok::<(), ftprop_data::DataError>(())
+//! ```
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `dataset` | [`Dataset`], [`Shape`], [`Normalize`] |
+//! | `split` | [`Split`]: examples and labels, and holding some of them out |
+//! | `source` | [`Source`] and [`open`]: which reader for which name |
+//! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format |
+//! | `photo` | decoding and resizing pictures, [`load_image`] |
+//! | `augment` | crops and flips, and which random number decides which |
+//! | `window` | cutting a normalised window out of a picture |
+//! | `loader` | [`Loader`], [`Epoch`], [`Batch`] and their threads |
+//! | `prepare` | what one batch holds |
+//! | `bytes` | whole files, gzipped or not |
+//! | `error` | [`DataError`] |
+
+#![forbid(unsafe_code)]
+
+mod augment;
+mod bytes;
+mod cifar;
+mod csv_file;
+mod dataset;
+mod digits;
+mod error;
+mod folder;
+mod idx;
+mod loader;
+mod photo;
+mod prepare;
+mod source;
+mod split;
+mod window;
+
+pub use augment::{Augment, Placement, Room};
+pub use csv_file::{CsvOptions, LabelColumn, TestPart};
+pub use dataset::{Dataset, Normalize, Shape};
+pub use error::DataError;
+pub use loader::{Batch, Epoch, Loader};
+pub use photo::{Preprocess, load_image};
+pub use prepare::{BadImage, LoaderConfig};
+pub use source::{Options, Source, open};
+pub use split::{HoldOut, Split};

@@ -1,0 +1,179 @@
+//! What one batch holds: a pure function of the plan, the epoch and the batch's number.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ftprop_tensor::random::{Permutation, Purpose, Stream};
+
+use crate::augment::{Augment, Placement};
+use crate::photo::Scratch;
+use crate::split::{Content, Split};
+use crate::window::Cutter;
+use crate::{DataError, Normalize};
+
+/// What to do with an image that cannot be read or decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadImage {
+    /// End with an error that names it.
+    #[default]
+    Stop,
+    /// Leave it out of its batch, which is then smaller, and count it.
+    Skip,
+}
+
+/// How a split becomes batches.
+#[derive(Clone, Debug)]
+pub struct LoaderConfig {
+    /// Examples a batch; the last batch of an epoch has what is left.
+    pub batch: usize,
+    pub seed: u64,
+    /// A new random order every epoch; otherwise the split's own.
+    pub shuffle: bool,
+    pub augment: Augment,
+    pub normalize: Normalize,
+    /// Threads that prepare batches ahead; with 0 the calling thread prepares each when it is asked for.
+    pub workers: usize,
+    pub bad_image: BadImage,
+}
+
+impl LoaderConfig {
+    /// Shuffled, not augmented, one worker.
+    pub fn training(batch: usize, seed: u64, normalize: Normalize) -> Self {
+        LoaderConfig { seed, shuffle: true, ..LoaderConfig::evaluation(batch, normalize) }
+    }
+
+    /// In the split's own order, not augmented, one worker.
+    pub fn evaluation(batch: usize, normalize: Normalize) -> Self {
+        LoaderConfig {
+            batch,
+            seed: 0,
+            shuffle: false,
+            augment: Augment::default(),
+            normalize,
+            workers: 1,
+            bad_image: BadImage::default(),
+        }
+    }
+}
+
+/// The buffers of one batch, used again and again.
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) images: Vec<f32>,
+    pub(crate) labels: Vec<u32>,
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) skipped: usize,
+    pub(crate) first_skipped: Option<DataError>,
+}
+
+/// A checked configuration with its split.
+pub(crate) struct Plan {
+    split: Split,
+    config: LoaderConfig,
+    cutter: Option<Cutter>,
+}
+
+impl Plan {
+    pub(crate) fn new(split: Split, config: LoaderConfig) -> Result<Self, DataError> {
+        if split.is_empty() {
+            return Err(DataError::Empty { what: "the split".into() });
+        }
+        if config.batch == 0 {
+            return Err(DataError::Option("a batch must hold at least one example".into()));
+        }
+        if config.batch > split.len() {
+            return Err(DataError::BatchTooLarge { batch: config.batch, examples: split.len() });
+        }
+        let window = split.shape();
+        let cutter = match split.content() {
+            Content::Features { .. } if config.augment != Augment::default() => {
+                return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
+            }
+            Content::Features { .. } => {
+                config.normalize.check(window.channels)?;
+                None
+            }
+            _ => Some(Cutter::new(window, config.augment.pad, &config.normalize)?),
+        };
+        Ok(Plan { split, config, cutter })
+    }
+
+    pub(crate) fn config(&self) -> &LoaderConfig {
+        &self.config
+    }
+
+    pub(crate) fn split(&self) -> &Split {
+        &self.split
+    }
+
+    pub(crate) fn batches(&self) -> usize {
+        self.split.len().div_ceil(self.config.batch)
+    }
+
+    /// Fills the slot with a batch of an epoch. Gives up early, with the slot in any state, once `stop` is set.
+    pub(crate) fn fill(
+        &self,
+        epoch: u64,
+        batch: usize,
+        slot: &mut Slot,
+        scratch: &mut Scratch,
+        stop: &AtomicBool,
+    ) -> Result<(), DataError> {
+        let (config, split) = (&self.config, &self.split);
+        let from = batch * config.batch;
+        let to = (from + config.batch).min(split.len());
+        let size = split.shape().size();
+        let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
+        let augment = Stream::new(config.seed, Purpose::Augment, epoch);
+
+        slot.images.resize((to - from) * size, 0.0);
+        slot.labels.clear();
+        slot.numbers.clear();
+        slot.skipped = 0;
+        slot.first_skipped = None;
+        for position in from..to {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let position = if config.shuffle { order.at(position) } else { position };
+            let at = slot.labels.len() * size;
+            let out = &mut slot.images[at..at + size];
+            match self.example(split.number(position), augment, out, scratch) {
+                Ok(()) => {
+                    slot.labels.push(split.label(position));
+                    slot.numbers.push(split.number(position) as u32);
+                }
+                Err(bad) if config.bad_image == BadImage::Skip => {
+                    slot.skipped += 1;
+                    slot.first_skipped.get_or_insert(bad);
+                }
+                Err(bad) => return Err(bad),
+            }
+        }
+        slot.images.truncate(slot.labels.len() * size);
+        Ok(())
+    }
+
+    fn example(&self, number: usize, augment: Stream, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
+        let (height, width, pixels) = match (self.split.content(), &self.cutter) {
+            (Content::Features { columns, values }, _) => {
+                let row = &values[number * columns..(number + 1) * columns];
+                for (column, (out, &x)) in out.iter_mut().zip(row).enumerate() {
+                    *out = self.config.normalize.apply(x, column);
+                }
+                return Ok(());
+            }
+            (Content::Pixels { shape, bytes }, _) => {
+                (shape.height, shape.width, &bytes[number * shape.size()..(number + 1) * shape.size()])
+            }
+            (Content::Files { paths, resize }, _) => {
+                let picture = scratch.load(&paths[number], self.split.shape(), *resize)?;
+                (picture.height, picture.width, picture.pixels)
+            }
+        };
+        if let Some(cutter) = &self.cutter {
+            let placed = Placement::of(augment, number, &self.config.augment, cutter.room(height, width));
+            cutter.cut(pixels, height, width, placed, out);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Which data sets there are, and opening one by name.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::csv_file::CsvOptions;
+use crate::{DataError, Dataset, cifar, csv_file, digits, folder, idx};
+
+/// A kind of data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The built-in digits; needs no path.
+    Digits,
+    Cifar10,
+    Cifar100,
+    Mnist,
+    FashionMnist,
+    /// `train/CLASS/*` and `val/CLASS/*`, JPEG and PNG, as ImageNet is laid out.
+    Folder,
+    /// A table with a label column.
+    Csv,
+}
+
+impl Source {
+    pub const ALL: [Source; 7] = [
+        Source::Digits,
+        Source::Cifar10,
+        Source::Cifar100,
+        Source::Mnist,
+        Source::FashionMnist,
+        Source::Folder,
+        Source::Csv,
+    ];
+
+    /// The name in recipes and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Digits => "digits",
+            Source::Cifar10 => "cifar10",
+            Source::Cifar100 => "cifar100",
+            Source::Mnist => "mnist",
+            Source::FashionMnist => "fashion-mnist",
+            Source::Folder => "folder",
+            Source::Csv => "csv",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Source {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        Source::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+            let known = Source::ALL.map(Source::name).join(", ");
+            DataError::UnknownSource { name: name.to_owned(), known }
+        })
+    }
+}
+
+/// What can be chosen when a data set is opened; the default suits each.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The side of the square window that the network sees; by default the whole picture, for folders 224.
+    pub crop: Option<usize>,
+    /// For folders: what the shorter edge of a picture is resized to; by default 256.
+    pub resize: Option<usize>,
+    pub csv: CsvOptions,
+}
+
+/// Opens a data set and checks it. The path is a folder, an archive or a file, as the kind has it.
+pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Dataset, DataError> {
+    let place = || path.ok_or(DataError::PathNeeded { dataset: source.name() });
+    if options.resize.is_some() && source != Source::Folder {
+        return Err(DataError::Option(format!("`resize` is for folders of pictures; {source} has one size only")));
+    }
+    let dataset = match source {
+        Source::Digits => digits::open()?,
+        Source::Cifar10 => cifar::open10(place()?)?,
+        Source::Cifar100 => cifar::open100(place()?)?,
+        Source::Mnist => idx::open_mnist(place()?)?,
+        Source::FashionMnist => idx::open_fashion(place()?)?,
+        Source::Folder => return folder::open(place()?, options.resize.unwrap_or(256), options.crop.unwrap_or(224)),
+        Source::Csv => csv_file::open(place()?, &options.csv)?,
+    };
+    match options.crop {
+        Some(side) => dataset.crop_to(side),
+        None => Ok(dataset),
+    }
+}

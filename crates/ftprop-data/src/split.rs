@@ -1,0 +1,158 @@
+//! A split: examples with their labels, cheap to clone and to take parts of.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ftprop_tensor::random::{Permutation, Purpose, Stream};
+
+use crate::{DataError, Shape};
+
+/// Where the values of the examples are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Pictures in memory, NHWC, one byte a value.
+    Pixels { shape: Shape, bytes: Vec<u8> },
+    /// Rows of a table.
+    Features { columns: usize, values: Vec<f32> },
+    /// RGB pictures in files, read when they are needed; the shorter edge is resized to `resize` pixels.
+    Files { paths: Vec<PathBuf>, resize: usize },
+}
+
+#[derive(Debug)]
+struct Store {
+    content: Content,
+    labels: Vec<u32>,
+}
+
+/// Examples with their labels.
+///
+/// Clones and parts share the examples. An example has a *number*, its place among all the examples that were
+/// read, and a *position* in this split; the two differ once some examples were held out.
+#[derive(Clone, Debug)]
+pub struct Split {
+    store: Arc<Store>,
+    /// The numbers of this split's examples, where it does not hold all of them.
+    chosen: Option<Arc<[u32]>>,
+    window: Shape,
+}
+
+/// How many examples to hold out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HoldOut {
+    Count(usize),
+    /// Of the examples, rounded to the nearest whole number.
+    Fraction(f64),
+}
+
+impl Split {
+    /// The readers have checked that there are as many labels as examples, and that there is one at least.
+    pub(crate) fn new(content: Content, labels: Vec<u32>, window: Shape) -> Self {
+        Split { store: Arc::new(Store { content, labels }), chosen: None, window }
+    }
+
+    pub fn len(&self) -> usize {
+        self.chosen.as_ref().map_or(self.store.labels.len(), |c| c.len())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The shape in which a loader delivers the examples.
+    pub fn shape(&self) -> Shape {
+        self.window
+    }
+
+    /// The number of the example at a position. Panics if there is none.
+    pub fn number(&self, position: usize) -> usize {
+        match &self.chosen {
+            Some(chosen) => chosen[position] as usize,
+            None => position,
+        }
+    }
+
+    /// The label of the example at a position. Panics if there is none.
+    pub fn label(&self, position: usize) -> u32 {
+        self.store.labels[self.number(position)]
+    }
+
+    /// The examples' numbers, where this split does not simply hold all of them in order.
+    pub fn numbers(&self) -> Option<&[u32]> {
+        self.chosen.as_deref()
+    }
+
+    /// The labels of *all* examples, by number.
+    pub fn labels(&self) -> &[u32] {
+        &self.store.labels
+    }
+
+    /// The pixels of *all* examples, by number, NHWC, and the shape of one; `None` where they are not bytes
+    /// in memory. Enough, with [`numbers`](Split::numbers), to keep a data set on a device.
+    pub fn bytes(&self) -> Option<(&[u8], Shape)> {
+        match &self.store.content {
+            Content::Pixels { shape, bytes } => Some((bytes, *shape)),
+            _ => None,
+        }
+    }
+
+    /// Divides the split at random into what remains and what is held out, each in its old order.
+    ///
+    /// The examples at `Permutation::at(0), …, at(count - 1)` of `Stream::new(seed, Purpose::Split, 0)` are
+    /// held out.
+    pub fn hold_out(&self, amount: HoldOut, seed: u64) -> Result<(Split, Split), DataError> {
+        self.divide(amount, Stream::new(seed, Purpose::Split, 0))
+    }
+
+    /// Divides data that comes in one piece into training and test parts, always alike: a run's seed moves its
+    /// validation split, never its test part. Epoch 1 of seed 0 keeps this apart from every validation split.
+    pub(crate) fn divide_for_test(&self, amount: HoldOut) -> Result<(Split, Split), DataError> {
+        self.divide(amount, Stream::new(0, Purpose::Split, 1))
+    }
+
+    fn divide(&self, amount: HoldOut, stream: Stream) -> Result<(Split, Split), DataError> {
+        let examples = self.len();
+        let (count, wanted) = match amount {
+            HoldOut::Count(count) => (count, count.to_string()),
+            HoldOut::Fraction(fraction) => {
+                ((fraction * examples as f64).round() as usize, format!("a fraction of {fraction}"))
+            }
+        };
+        if count == 0 || count >= examples {
+            return Err(DataError::HoldOut { wanted, examples });
+        }
+        let order = Permutation::new(stream, examples);
+        let mut held = vec![false; examples];
+        (0..count).for_each(|i| held[order.at(i)] = true);
+        let part = |side: bool| {
+            let numbers = (0..examples).filter(|&i| held[i] == side).map(|i| self.number(i) as u32);
+            Split { chosen: Some(numbers.collect()), ..self.clone() }
+        };
+        Ok((part(false), part(true)))
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.store.content
+    }
+
+    /// The shorter edge that pictures from elsewhere are resized to; `None` for a table.
+    pub(crate) fn shorter_edge(&self) -> Option<usize> {
+        match &self.store.content {
+            Content::Pixels { shape, .. } => Some(shape.height.min(shape.width)),
+            Content::Files { resize, .. } => Some(*resize),
+            Content::Features { .. } => None,
+        }
+    }
+
+    pub(crate) fn crop_to(&mut self, side: usize) -> Result<(), DataError> {
+        let Some(edge) = self.shorter_edge() else {
+            return Err(DataError::Option("a crop needs pictures; a table of features has none".into()));
+        };
+        if side == 0 || side > edge {
+            return Err(DataError::Option(format!(
+                "a crop of {side} pixels does not fit pictures whose shorter edge has {edge}"
+            )));
+        }
+        self.window = Shape::new(side, side, self.window.channels);
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Cutting a normalised window out of a picture: the loader's inner loop.
+
+use crate::augment::{Placement, Room};
+use crate::{DataError, Normalize, Shape};
+
+/// How windows of one shape are cut: one table of normalised values a channel.
+#[derive(Debug)]
+pub(crate) struct Cutter {
+    window: Shape,
+    pad: usize,
+    tables: Vec<[f32; 256]>,
+    /// A row of the window, black.
+    black: Vec<f32>,
+}
+
+impl Cutter {
+    pub(crate) fn new(window: Shape, pad: usize, normalize: &Normalize) -> Result<Self, DataError> {
+        normalize.check(window.channels)?;
+        let tables = normalize.tables();
+        let black = (0..window.width * window.channels).map(|i| tables[i % window.channels][0]).collect();
+        Ok(Cutter { window, pad, tables, black })
+    }
+
+    /// How far the window can move in a padded picture of this height and width, which is at least as large.
+    pub(crate) fn room(&self, height: usize, width: usize) -> Room {
+        Room { x: width + 2 * self.pad - self.window.width, y: height + 2 * self.pad - self.window.height }
+    }
+
+    /// Writes the window at `placed` to `out`, which has the window's size.
+    pub(crate) fn cut(&self, pixels: &[u8], height: usize, width: usize, placed: Placement, out: &mut [f32]) {
+        let (channels, columns) = (self.window.channels, self.window.width);
+        // Columns `from..to` of the unmirrored window show the picture, those beside them the padding.
+        let from = self.pad.saturating_sub(placed.x).min(columns);
+        let to = (width + self.pad).saturating_sub(placed.x).clamp(from, columns);
+        let first = (placed.x + from).saturating_sub(self.pad);
+        let (left, right) = if placed.flip { (columns - to, columns - from) } else { (from, to) };
+        for (row, out) in out.chunks_exact_mut(columns * channels).enumerate() {
+            let y = placed.y + row;
+            if y < self.pad || y >= height + self.pad {
+                out.copy_from_slice(&self.black);
+                continue;
+            }
+            let start = (y - self.pad) * width + first;
+            let shown = &pixels[start * channels..(start + to - from) * channels];
+            out[..left * channels].copy_from_slice(&self.black[..left * channels]);
+            out[right * channels..].copy_from_slice(&self.black[right * channels..]);
+            self.look_up(shown, placed.flip, &mut out[left * channels..right * channels]);
+        }
+    }
+
+    fn look_up(&self, pixels: &[u8], flip: bool, out: &mut [f32]) {
+        // With the number of channels known the compiler drops every check from the loop.
+        match self.tables.as_slice() {
+            [grey] => look_up([grey], pixels, flip, out),
+            [red, green, blue] => look_up([red, green, blue], pixels, flip, out),
+            tables => {
+                let pixels = pixels.chunks_exact(tables.len());
+                let write = |(out, pixel): (&mut [f32], &[u8])| {
+                    out.iter_mut().zip(tables).zip(pixel).for_each(|((o, t), &p)| *o = t[usize::from(p)]);
+                };
+                let out = out.chunks_exact_mut(tables.len());
+                if flip { out.rev().zip(pixels).for_each(write) } else { out.zip(pixels).for_each(write) }
+            }
+        }
+    }
+}
+
+fn look_up<const C: usize>(tables: [&[f32; 256]; C], pixels: &[u8], flip: bool, out: &mut [f32]) {
+    let (pixels, out) = (pixels.as_chunks::<C>().0.iter(), out.as_chunks_mut::<C>().0.iter_mut());
+    let write = |(out, pixel): (&mut [f32; C], &[u8; C])| {
+        for c in 0..C {
+            out[c] = tables[c][usize::from(pixel[c])];
+        }
+    };
+    if flip { out.rev().zip(pixels).for_each(write) } else { out.zip(pixels).for_each(write) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftprop_tensor::random::Stream;
+
+    /// One value at a time, straight from the definition.
+    fn slow(pixels: &[u8], shape: Shape, window: Shape, pad: usize, placed: Placement, n: &Normalize) -> Vec<f32> {
+        let mut out = Vec::new();
+        for row in 0..window.height {
+            for column in 0..window.width {
+                let column = if placed.flip { window.width - 1 - column } else { column };
+                let (y, x) = ((placed.y + row) as isize - pad as isize, (placed.x + column) as isize - pad as isize);
+                let inside = (0..shape.height as isize).contains(&y) && (0..shape.width as isize).contains(&x);
+                for c in 0..shape.channels {
+                    let raw = match inside {
+                        true => pixels[(y as usize * shape.width + x as usize) * shape.channels + c],
+                        false => 0,
+                    };
+                    out.push((f32::from(raw) / n.full - n.mean[c]) / n.std[c]);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_placement_of_odd_shapes_equals_the_slow_cut_bit_for_bit() {
+        let random = Stream::numbered(5);
+        let cases =
+            [(1, 1, 1, 1, 1, 0), (3, 5, 1, 3, 5, 0), (4, 3, 3, 4, 3, 2), (5, 7, 3, 2, 3, 1), (6, 4, 2, 3, 9, 4)];
+        for (height, width, channels, window_height, window_width, pad) in cases {
+            let (shape, window) =
+                (Shape::new(height, width, channels), Shape::new(window_height, window_width, channels));
+            let normalize = Normalize::pixels(&[0.5, 0.25, 0.1][..channels], &[0.3, 0.2, 0.7][..channels]);
+            let pixels: Vec<u8> = (0..shape.size()).map(|i| random.below(i as u64, 256) as u8).collect();
+            let cutter = Cutter::new(window, pad, &normalize).unwrap();
+            let room = cutter.room(height, width);
+            for (x, y) in (0..=room.x).flat_map(|x| (0..=room.y).map(move |y| (x, y))) {
+                for flip in [false, true] {
+                    let placed = Placement { x, y, flip };
+                    let mut fast = vec![f32::NAN; window.size()];
+                    cutter.cut(&pixels, height, width, placed, &mut fast);
+                    assert_eq!(fast, slow(&pixels, shape, window, pad, placed, &normalize), "{shape:?} {placed:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn normalising_must_fit_the_channels() {
+        let shape = Shape::new(2, 2, 3);
+        assert!(Cutter::new(shape, 0, &Normalize::pixels(&[0.5], &[0.5])).is_err());
+        assert!(Cutter::new(shape, 0, &Normalize::pixels(&[0.5; 3], &[0.5, 0.0, 0.5])).is_err());
+    }
+}
