@@ -1,0 +1,49 @@
+//! From a picture's description to shapes on a page.
+
+use super::legend::Legend;
+use super::scene::{Anchor, Area, Colour, Scene};
+use super::{Panel, Picture, font, lines, regions};
+
+const MARGIN: f64 = 12.0;
+const GAP: f64 = 16.0;
+const TITLE_SIZE: f64 = 17.0;
+
+/// Lays the whole picture out.
+pub(super) fn scene(picture: &Picture) -> Scene {
+    let columns = picture.columns.clamp(1, picture.panels.len().max(1));
+    let rows = picture.panels.len().div_ceil(columns).max(1);
+    let panel = (sound(picture.panel_size.0), sound(picture.panel_size.1));
+    let width = columns as f64 * (panel.0 + GAP) - GAP;
+    let title_height = if picture.title.is_empty() { 0.0 } else { 1.9 * TITLE_SIZE };
+    let legend = Legend::new(if picture.legend { &picture.panels } else { &[] }, width);
+    let panels_height = rows as f64 * (panel.1 + GAP) - GAP;
+    let height = title_height + panels_height + legend.height();
+
+    let mut scene = Scene { width: width + 2.0 * MARGIN, height: height + 2.0 * MARGIN, shapes: Vec::new() };
+    if !picture.title.is_empty() {
+        let at = (MARGIN + width / 2.0, MARGIN + TITLE_SIZE);
+        let text = font::fit(&picture.title, TITLE_SIZE, width);
+        scene.text(at, &text, TITLE_SIZE, Anchor::Middle, Colour::TEXT);
+    }
+    for (index, content) in picture.panels.iter().enumerate() {
+        let (row, column) = (index / columns, index % columns);
+        let area = Area {
+            left: MARGIN + column as f64 * (panel.0 + GAP),
+            top: MARGIN + title_height + row as f64 * (panel.1 + GAP),
+            width: panel.0,
+            height: panel.1,
+        };
+        match content {
+            Panel::Lines(figure) => lines::draw(figure, area, &mut scene),
+            Panel::Regions(plane) => regions::draw(plane, area, &mut scene),
+        }
+    }
+    let below = Area { left: MARGIN, top: MARGIN + title_height + panels_height, width, height: legend.height() };
+    legend.draw(below, &mut scene);
+    scene
+}
+
+/// A size that can be laid out: large enough for labels, whole so that lines are sharp.
+fn sound(size: f64) -> f64 {
+    if size.is_finite() { size.round().clamp(120.0, 4000.0) } else { 400.0 }
+}
