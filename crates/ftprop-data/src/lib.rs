@@ -25,7 +25,7 @@
 //! | `split` | [`Split`]: examples and labels, and holding some of them out |
 //! | `source` | [`Source`] and [`open`]: which reader for which name |
 //! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format |
-//! | `photo` | decoding and resizing pictures, [`load_image`] |
+//! | `photo`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
 //! | `window` | cutting a normalised window out of a picture |
 //! | `loader` | [`Loader`], [`Epoch`], [`Batch`] and their threads |
@@ -47,6 +47,7 @@ mod idx;
 mod loader;
 mod photo;
 mod prepare;
+mod resize;
 mod source;
 mod split;
 mod window;

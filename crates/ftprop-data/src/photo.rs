@@ -1,21 +1,20 @@
 //! Decoding and resizing pictures from files.
 //!
 //! A picture is resized, keeping its proportions, until it just covers the square whose side is `resize` (its
-//! shorter edge is then that long), with a triangle filter that averages when it shrinks. The window of the
-//! network's input is cut from that: the centre here and in tests, a random place in training.
+//! shorter edge is then that long). The window of the network's input is cut from that: the centre here and in
+//! tests, a random place in training.
 
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::{ImageReader, Limits};
 
 use crate::DataError;
-use crate::augment::Placement;
+use crate::augment::{Placement, Room};
 use crate::dataset::{Normalize, Shape};
+use crate::resize::{self, Region, Rows};
 use crate::window::Cutter;
 
 /// A picture so long and thin that it would be larger than this after resizing is refused.
@@ -42,19 +41,9 @@ pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, Data
         )));
     }
     let cutter = Cutter::new(shape, 0, &preprocess.normalize)?;
-    let mut scratch = Scratch::default();
-    let picture = scratch.load(path, shape, preprocess.resize)?;
     let mut out = vec![0.0; shape.size()];
-    let placed = Placement::centre(cutter.room(picture.height, picture.width));
-    cutter.cut(picture.pixels, picture.height, picture.width, placed, &mut out);
+    Scratch::default().load(path, preprocess.resize, &cutter, Placement::centre, &mut out)?;
     Ok(out)
-}
-
-/// A decoded and resized picture, NHWC.
-pub(crate) struct Picture<'a> {
-    pub(crate) height: usize,
-    pub(crate) width: usize,
-    pub(crate) pixels: &'a [u8],
 }
 
 /// What a thread keeps between pictures.
@@ -62,12 +51,20 @@ pub(crate) struct Picture<'a> {
 pub(crate) struct Scratch {
     file: Vec<u8>,
     resized: Vec<u8>,
-    resizer: Resizer,
+    rows: Rows,
 }
 
 impl Scratch {
-    /// The picture of a file with the window's channels, resized to cover what [`cover`] says.
-    pub(crate) fn load(&mut self, path: &Path, window: Shape, resize: usize) -> Result<Picture<'_>, DataError> {
+    /// Writes the window of the picture in a file; `place` says where it lies, given the room there is.
+    pub(crate) fn load(
+        &mut self,
+        path: &Path,
+        resize: usize,
+        cutter: &Cutter,
+        place: impl FnOnce(Room) -> Placement,
+        out: &mut [f32],
+    ) -> Result<(), DataError> {
+        let window = cutter.window();
         let refused = |why: String| DataError::Image { path: path.to_owned(), why };
         self.file.clear();
         File::open(path)
@@ -80,15 +77,17 @@ impl Scratch {
         let (new_height, new_width) = cover(height, width, window, resize).ok_or_else(|| {
             refused(format!("{width}×{height} pixels are too long and thin to be resized to {resize}"))
         })?;
-        let kind = if window.channels == 1 { PixelType::U8 } else { PixelType::U8x3 };
-        self.resized.resize(new_height * new_width * window.channels, 0);
-        let source =
-            ImageRef::new(width as u32, height as u32, &pixels, kind).map_err(|why| refused(why.to_string()))?;
-        let mut target = Image::from_slice_u8(new_width as u32, new_height as u32, &mut self.resized, kind)
-            .map_err(|why| refused(why.to_string()))?;
-        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
-        self.resizer.resize(&source, &mut target, &options).map_err(|why| refused(why.to_string()))?;
-        Ok(Picture { height: new_height, width: new_width, pixels: &self.resized })
+        let placed = place(cutter.room(new_height, new_width));
+        // Only the window is ever made; it is then cut whole.
+        let region = Region { y: placed.y, x: placed.x, height: window.height, width: window.width };
+        let (from, to) = ((height, width), (new_height, new_width));
+        match window.channels {
+            1 => resize::resize::<1>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
+            _ => resize::resize::<3>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
+        }
+        let whole = Placement { x: 0, y: 0, flip: placed.flip };
+        cutter.cut(&self.resized, window.height, window.width, whole, out);
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
-use crate::augment::{Augment, Placement};
+use crate::augment::{Augment, Placement, Room};
 use crate::photo::Scratch;
 use crate::split::{Content, Split};
 use crate::window::Cutter;
@@ -69,7 +69,7 @@ pub(crate) struct Slot {
 pub(crate) struct Plan {
     split: Split,
     config: LoaderConfig,
-    cutter: Option<Cutter>,
+    cutter: Cutter,
 }
 
 impl Plan {
@@ -83,17 +83,17 @@ impl Plan {
         if config.batch > split.len() {
             return Err(DataError::BatchTooLarge { batch: config.batch, examples: split.len() });
         }
-        let window = split.shape();
-        let cutter = match split.content() {
+        match split.content() {
             Content::Features { .. } if config.augment != Augment::default() => {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
-            Content::Features { .. } => {
-                config.normalize.check(window.channels)?;
-                None
+            Content::Files { .. } if config.augment.pad != 0 => {
+                let why = "photos are cropped from larger ones, not padded; set the padding to 0";
+                return Err(DataError::Option(why.into()));
             }
-            _ => Some(Cutter::new(window, config.augment.pad, &config.normalize)?),
-        };
+            _ => {}
+        }
+        let cutter = Cutter::new(split.shape(), config.augment.pad, &config.normalize)?;
         Ok(Plan { split, config, cutter })
     }
 
@@ -154,25 +154,20 @@ impl Plan {
     }
 
     fn example(&self, number: usize, augment: Stream, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
-        let (height, width, pixels) = match (self.split.content(), &self.cutter) {
-            (Content::Features { columns, values }, _) => {
+        let place = |room: Room| Placement::of(augment, number, &self.config.augment, room);
+        match self.split.content() {
+            Content::Pixels { shape, bytes } => {
+                let pixels = &bytes[number * shape.size()..(number + 1) * shape.size()];
+                let placed = place(self.cutter.room(shape.height, shape.width));
+                self.cutter.cut(pixels, shape.height, shape.width, placed, out);
+            }
+            Content::Files { paths, resize } => scratch.load(&paths[number], *resize, &self.cutter, place, out)?,
+            Content::Features { columns, values } => {
                 let row = &values[number * columns..(number + 1) * columns];
                 for (column, (out, &x)) in out.iter_mut().zip(row).enumerate() {
                     *out = self.config.normalize.apply(x, column);
                 }
-                return Ok(());
             }
-            (Content::Pixels { shape, bytes }, _) => {
-                (shape.height, shape.width, &bytes[number * shape.size()..(number + 1) * shape.size()])
-            }
-            (Content::Files { paths, resize }, _) => {
-                let picture = scratch.load(&paths[number], self.split.shape(), *resize)?;
-                (picture.height, picture.width, picture.pixels)
-            }
-        };
-        if let Some(cutter) = &self.cutter {
-            let placed = Placement::of(augment, number, &self.config.augment, cutter.room(height, width));
-            cutter.cut(pixels, height, width, placed, out);
         }
         Ok(())
     }

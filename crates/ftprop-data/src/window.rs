@@ -21,6 +21,10 @@ impl Cutter {
         Ok(Cutter { window, pad, tables, black })
     }
 
+    pub(crate) fn window(&self) -> Shape {
+        self.window
+    }
+
     /// How far the window can move in a padded picture of this height and width, which is at least as large.
     pub(crate) fn room(&self, height: usize, width: usize) -> Room {
         Room { x: width + 2 * self.pad - self.window.width, y: height + 2 * self.pad - self.window.height }
