@@ -67,6 +67,18 @@ pub enum ConfigError {
     Key { origin: Origin, key: String, message: String },
 }
 
+impl ConfigError {
+    /// Whether the command line is at fault, rather than a file.
+    pub fn is_on_command_line(&self) -> bool {
+        match self {
+            Self::Argument { origin, .. } | Self::Key { origin, .. } => {
+                matches!(origin, Origin::Set(_) | Origin::Flag(_))
+            }
+            Self::File(_) | Self::Syntax { .. } => false,
+        }
+    }
+}
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {

@@ -36,7 +36,7 @@ mod scene;
 mod svg;
 mod ticks;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use curves::{CurveOptions, Curves, EpochPoint, curves};
 pub use scene::{Colour, group_colour};
@@ -158,10 +158,20 @@ impl Picture {
         raster::write(&layout::scene(self), 2.0)
     }
 
-    /// Writes `path` twice, with the endings `.svg` and `.png`.
+    /// Writes two files, `path` with `.svg` and with `.png`; one of these endings that `path` already has is not
+    /// doubled.
     pub fn save(&self, path: &Path) -> Result<(), PlotError> {
-        files::write(&path.with_extension("svg"), self.svg().as_bytes())?;
-        files::write(&path.with_extension("png"), &self.png()?)?;
+        let base = match path.extension() {
+            Some(ending) if ending == "svg" || ending == "png" => path.with_extension(""),
+            _ => path.to_owned(),
+        };
+        let with_ending = |ending: &str| {
+            let mut whole = base.clone().into_os_string();
+            whole.push(ending);
+            PathBuf::from(whole)
+        };
+        files::write(&with_ending(".svg"), self.svg().as_bytes())?;
+        files::write(&with_ending(".png"), &self.png()?)?;
         Ok(())
     }
 

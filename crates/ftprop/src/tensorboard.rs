@@ -3,6 +3,18 @@
 //! An event file is a row of TFRecords, each `length (u64) · checksum of the length · bytes · checksum of the bytes`,
 //! little endian, the checksums being masked CRC-32C. The bytes are one `Event` protocol buffer. Only the handful of
 //! fields that scalars need are written, so they are put together here by hand.
+//!
+//! ```
+//! use ftprop::tensorboard::EventWriter;
+//! use std::time::SystemTime;
+//!
+//! # let folder = std::env::temp_dir().join(format!("ftprop-events-doc-{}", std::process::id()));
+//! # ftprop::files::create_folder(&folder)?;
+//! let mut events = EventWriter::create(&folder, SystemTime::now())?;
+//! events.scalars(1, SystemTime::now(), &[("train/loss", 2.3), ("test/top1", 0.1)])?;
+//! # std::fs::remove_dir_all(&folder).unwrap();
+//! # Ok::<(), ftprop::files::FileError>(())
+//! ```
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};

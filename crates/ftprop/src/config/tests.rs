@@ -228,3 +228,15 @@ fn the_merged_table_builds_again_from_its_own_text() {
     let text = toml::to_string(merged.table()).unwrap();
     assert_eq!(build(layers().text("resolved", &text).unwrap()), build(merged));
 }
+
+#[test]
+fn an_error_knows_whether_the_command_line_is_at_fault() {
+    let at_fault = |layers: Result<Layers, ConfigError>| {
+        layers.and_then(|layers| layers.build::<Recipe>()).unwrap_err().is_on_command_line()
+    };
+    assert!(at_fault(layers().set("train.epochs")));
+    assert!(at_fault(layers().set("train.epoch=1")));
+    assert!(at_fault(layers().flag("--epochs", "train.epochs", "x")));
+    assert!(!at_fault(layers().text("r.toml", "epoch = 1")));
+    assert!(!at_fault(layers().text("r.toml", "epoch")));
+}

@@ -27,26 +27,32 @@ pub(super) struct Axes<'a> {
 }
 
 impl<'a> Axes<'a> {
-    /// Axes that fill `outer` with all that is written around them. Ticks along x are at least `least_x_step` apart.
+    /// Axes that fill `outer` with all that is written around them. Ticks along x are at least `least_x_step` apart,
+    /// and the data begins at least `least_left` from the left, so that panels below each other can line up.
     pub(super) fn new(
         outer: Area,
         x_range: (f64, f64),
         y_range: (f64, f64),
         least_x_step: f64,
+        least_left: f64,
         labels: Labels<'a>,
         size: f64,
     ) -> Self {
         let line = |text: &str, room: f64| if text.is_empty() { 0.0 } else { room };
         let top = line(labels.title, 2.1 * size).max(0.6 * size);
         let bottom = 1.7 * size + line(labels.x, 1.6 * size);
-        let y_ticks = Ticks::new(y_range, (outer.height - top - bottom) / (4.0 * size), 0.0);
-        let widest = y_ticks.values.iter().map(|value| font::width(&y_ticks.label(*value), size)).fold(0.0, f64::max);
-        let left = widest + 0.6 * size + line(labels.y, 1.8 * size);
-        let x_ticks = Ticks::new(x_range, (outer.width - left) / (5.5 * size), least_x_step);
+        let y_ticks = Ticks::new(y_range, (outer.height - top - bottom) / (2.5 * size), 0.0);
+        let left = (widest(&y_ticks, size) + 0.6 * size + line(labels.y, 1.8 * size)).ceil().max(least_left);
+        let x_ticks = x_ticks(x_range, outer.width - left, least_x_step, size);
         // Half of the last label hangs over the end of the axis.
         let right = x_ticks.values.last().map_or(0.0, |last| font::width(&x_ticks.label(*last), size) / 2.0);
-        let plot = outer.without(left.ceil(), top.ceil(), right.ceil().max(4.0), bottom.ceil());
+        let plot = outer.without(left, top.ceil(), right.ceil().max(4.0), bottom.ceil());
         Self { plot, outer, x_range, y_range, x_ticks, y_ticks, labels, size }
+    }
+
+    /// The room to the left of the data.
+    pub(super) fn left(&self) -> f64 {
+        self.plot.left - self.outer.left
     }
 
     /// Where a point of the data lies on the page.
@@ -111,6 +117,37 @@ impl<'a> Axes<'a> {
             let title_size = 1.15 * size;
             let text = font::fit(labels.title, title_size, outer.width);
             scene.text((middle.0, plot.top - 0.8 * size), &text, title_size, Anchor::Middle, Colour::TEXT);
+        }
+    }
+}
+
+fn widest(ticks: &Ticks, size: f64) -> f64 {
+    ticks.values.iter().map(|value| font::width(&ticks.label(*value), size)).fold(0.0, f64::max)
+}
+
+/// As many ticks as `width` has room for, with some space between their labels.
+fn x_ticks(range: (f64, f64), width: f64, least_step: f64, size: f64) -> Ticks {
+    let mut count = width / (4.0 * size);
+    loop {
+        let ticks = Ticks::new(range, count, least_step);
+        let needed = (widest(&ticks, size) + size) * ticks.values.len() as f64;
+        if needed <= width || count <= 1.0 {
+            return ticks;
+        }
+        count /= 1.5;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_along_x_do_not_touch() {
+        for (range, width) in [((1.0, 300.0), 700.0), ((0.0, 3e9), 200.0), ((-1e-7, 1e-7), 150.0), ((0.0, 1.0), 1.0)] {
+            let ticks = x_ticks(range, width, 0.0, 13.0);
+            let needed = ticks.values.len() as f64 * (widest(&ticks, 13.0) + 13.0);
+            assert!(needed <= width || ticks.values.len() <= 3, "{range:?}: {ticks:?}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn draw(inset: &Inset, series: &[Series], axes: &Axes<'_>, scene: &mu
     scene.shapes.push(Shape::Box { area: outer, fill: Some(Colour::WHITE), outline: Some(Colour::GRID) });
     let labels = Labels { title: &inset.label, ..Labels::default() };
     let inner = outer.without(6.0, 2.0, 6.0, 2.0);
-    let axes = Axes::new(inner, x_range, y_range, lines::least_x_step(series), labels, TEXT_SIZE);
+    let axes = Axes::new(inner, x_range, y_range, lines::least_x_step(series), 0.0, labels, TEXT_SIZE);
     axes.draw_grid(scene);
     lines::draw_series(series, &axes, 0.85, scene);
     axes.draw_frame(scene);

@@ -1,5 +1,6 @@
 //! From a picture's description to shapes on a page.
 
+use super::axes::Axes;
 use super::legend::Legend;
 use super::scene::{Anchor, Area, Colour, Scene};
 use super::{Panel, Picture, font, lines, regions};
@@ -25,22 +26,35 @@ pub(super) fn scene(picture: &Picture) -> Scene {
         let text = font::fit(&picture.title, TITLE_SIZE, width);
         scene.text(at, &text, TITLE_SIZE, Anchor::Middle, Colour::TEXT);
     }
+    let place = |index: usize| Area {
+        left: MARGIN + (index % columns) as f64 * (panel.0 + GAP),
+        top: MARGIN + title_height + (index / columns) as f64 * (panel.1 + GAP),
+        width: panel.0,
+        height: panel.1,
+    };
+    // Labels differ in width; the widest of a column decides where all its axes begin.
+    let mut lefts = vec![0.0_f64; columns];
     for (index, content) in picture.panels.iter().enumerate() {
-        let (row, column) = (index / columns, index % columns);
-        let area = Area {
-            left: MARGIN + column as f64 * (panel.0 + GAP),
-            top: MARGIN + title_height + row as f64 * (panel.1 + GAP),
-            width: panel.0,
-            height: panel.1,
-        };
+        let left = &mut lefts[index % columns];
+        *left = left.max(axes(content, place(index), 0.0).left());
+    }
+    for (index, content) in picture.panels.iter().enumerate() {
+        let axes = axes(content, place(index), lefts[index % columns]);
         match content {
-            Panel::Lines(figure) => lines::draw(figure, area, &mut scene),
-            Panel::Regions(plane) => regions::draw(plane, area, &mut scene),
+            Panel::Lines(figure) => lines::draw(figure, &axes, &mut scene),
+            Panel::Regions(plane) => regions::draw(plane, &axes, &mut scene),
         }
     }
     let below = Area { left: MARGIN, top: MARGIN + title_height + panels_height, width, height: legend.height() };
     legend.draw(below, &mut scene);
     scene
+}
+
+fn axes(panel: &Panel, area: Area, least_left: f64) -> Axes<'_> {
+    match panel {
+        Panel::Lines(figure) => lines::axes(figure, area, least_left),
+        Panel::Regions(plane) => regions::axes(plane, area, least_left),
+    }
 }
 
 /// A size that can be laid out: large enough for labels, whole so that lines are sharp.

@@ -35,34 +35,44 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Legend {
     rows: Vec<Vec<Entry>>,
+    /// The width of every entry, where they stand in columns.
+    cell: Option<f64>,
 }
 
 impl Legend {
-    /// Lists what the panels name, each thing once.
+    /// Lists what the panels name, each thing once. Where that takes several rows they form columns, unless names
+    /// of very different lengths would waste too much room.
     pub(super) fn new(panels: &[Panel], width: f64) -> Self {
-        let mut rows: Vec<Vec<Entry>> = Vec::new();
-        let mut used = f64::INFINITY;
-        for mut entry in entries(panels) {
+        let mut entries = entries(panels);
+        for entry in &mut entries {
             entry.name = font::fit(&entry.name, TEXT_SIZE, width - SAMPLE - SAMPLE_GAP);
-            used += GAP + entry.width();
-            if used > width {
-                used = entry.width();
-                rows.push(Vec::new());
-            }
-            rows.last_mut().expect("the first entry opens a row").push(entry);
         }
-        Self { rows }
+        let flowing = flow(&entries, width);
+        let cell = entries.iter().map(Entry::width).fold(0.0, f64::max);
+        let columns = (((width + GAP) / (cell + GAP)) as usize).max(1);
+        if flowing.len() > 1 && columns > 1 && entries.len().div_ceil(columns) <= flowing.len() + 1 {
+            // Rows of equal length rather than a full one and a rest.
+            let columns = entries.len().div_ceil(entries.len().div_ceil(columns));
+            let rows = entries.chunks(columns).map(<[Entry]>::to_vec).collect();
+            return Self { rows, cell: Some(cell) };
+        }
+        Self { rows: flowing, cell: None }
     }
 
     pub(super) fn height(&self) -> f64 {
         if self.rows.is_empty() { 0.0 } else { self.rows.len() as f64 * LINE_HEIGHT + 6.0 }
     }
 
-    /// Draws the rows into `area`, each in the middle.
+    /// Draws the rows into the middle of `area`.
     pub(super) fn draw(&self, area: Area, scene: &mut Scene) {
+        let row_width = |row: &Vec<Entry>| {
+            let widths = row.iter().map(|entry| self.cell.unwrap_or(entry.width()));
+            widths.sum::<f64>() + GAP * (row.len() - 1) as f64
+        };
+        let widest = self.rows.iter().map(row_width).fold(0.0, f64::max);
         let mut y = area.top + 6.0 + LINE_HEIGHT / 2.0;
         for row in &self.rows {
-            let width = row.iter().map(Entry::width).sum::<f64>() + GAP * (row.len() - 1) as f64;
+            let width = if self.cell.is_some() { widest } else { row_width(row) };
             let mut x = area.left + (area.width - width) / 2.0;
             for entry in row {
                 let colour = entry.colour;
@@ -77,11 +87,26 @@ impl Legend {
                 });
                 let at = (x + SAMPLE + SAMPLE_GAP, y + 0.36 * TEXT_SIZE);
                 scene.text(at, &entry.name, TEXT_SIZE, Anchor::Start, Colour::TEXT);
-                x += entry.width() + GAP;
+                x += self.cell.unwrap_or(entry.width()) + GAP;
             }
             y += LINE_HEIGHT;
         }
     }
+}
+
+/// Fills one row after the other.
+fn flow(entries: &[Entry], width: f64) -> Vec<Vec<Entry>> {
+    let mut rows: Vec<Vec<Entry>> = Vec::new();
+    let mut used = f64::INFINITY;
+    for entry in entries {
+        used += GAP + entry.width();
+        if used > width {
+            used = entry.width();
+            rows.push(Vec::new());
+        }
+        rows.last_mut().expect("the first entry opens a row").push(entry.clone());
+    }
+    rows
 }
 
 fn entries(panels: &[Panel]) -> Vec<Entry> {
@@ -145,6 +170,16 @@ mod tests {
         let legend = Legend::new(&[figure(&["first run", "second run", "third run", &"long ".repeat(99)])], 300.0);
         assert_eq!(legend.rows.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1, 1]);
         assert!(legend.rows.iter().flatten().all(|entry| entry.width() <= 300.0));
+        assert!(legend.cell.is_none());
         assert_eq!(Legend::new(&[figure(&[])], 300.0).height(), 0.0);
+    }
+
+    #[test]
+    fn names_of_like_length_form_columns() {
+        let names = ["run 1", "run 2", "run 3", "run 4", "run 5", "run 6", "run 7"];
+        let legend = Legend::new(&[figure(&names)], 320.0);
+        let lengths: Vec<usize> = legend.rows.iter().map(Vec::len).collect();
+        assert!(legend.cell.is_some_and(|cell| lengths[0] as f64 * (cell + GAP) - GAP <= 320.0));
+        assert_eq!(lengths, [3, 3, 1]);
     }
 }

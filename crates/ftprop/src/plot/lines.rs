@@ -9,18 +9,21 @@ use super::{Figure, Series, Style};
 /// The size of the text along the axes.
 pub(super) const TEXT_SIZE: f64 = 13.0;
 
-/// Draws the figure into `area`.
-pub(super) fn draw(figure: &Figure, area: Area, scene: &mut Scene) {
+/// The axes that show all of the figure in `area`; see [`Axes::new`] for `least_left`.
+pub(super) fn axes(figure: &Figure, area: Area, least_left: f64) -> Axes<'_> {
     let x_range = ticks::range(figure.series.iter().flat_map(|series| &series.points).map(|point| point.0));
     let x_range = x_range.unwrap_or((0.0, 1.0));
     let y_range = figure.y_range.and_then(ticks::usable).unwrap_or_else(|| y_range_within(&figure.series, x_range));
     let labels = Labels { title: &figure.title, x: &figure.x_label, y: &figure.y_label };
-    let axes = Axes::new(area, x_range, y_range, least_x_step(&figure.series), labels, TEXT_SIZE);
+    Axes::new(area, x_range, y_range, least_x_step(&figure.series), least_left, labels, TEXT_SIZE)
+}
+
+pub(super) fn draw(figure: &Figure, axes: &Axes<'_>, scene: &mut Scene) {
     axes.draw_grid(scene);
-    draw_series(&figure.series, &axes, 1.0, scene);
+    draw_series(&figure.series, axes, 1.0, scene);
     axes.draw_frame(scene);
     if let Some(inset) = &figure.inset {
-        inset::draw(inset, &figure.series, &axes, scene);
+        inset::draw(inset, &figure.series, axes, scene);
     }
 }
 
@@ -60,7 +63,7 @@ pub(super) fn draw_series(series: &[Series], axes: &Axes<'_>, weight: f64, scene
 pub(super) fn line_width(style: Style) -> f64 {
     match style {
         Style::ThinDashed => 1.2,
-        Style::Solid => 2.0,
+        Style::Solid => 1.9,
     }
 }
 

@@ -6,12 +6,15 @@ use super::lines::TEXT_SIZE;
 use super::scene::{Area, Colour, Scene, Shape, group_colour};
 use super::ticks;
 
-/// Draws the plane into `area`.
-pub(super) fn draw(regions: &Regions, area: Area, scene: &mut Scene) {
+/// The axes that show the whole plane in `area`; see [`Axes::new`] for `least_left`.
+pub(super) fn axes(regions: &Regions, area: Area, least_left: f64) -> Axes<'_> {
     let x_range = ticks::usable(regions.x_range).unwrap_or((0.0, 1.0));
     let y_range = ticks::usable(regions.y_range).unwrap_or((0.0, 1.0));
     let labels = Labels { title: &regions.title, x: &regions.x_label, y: &regions.y_label };
-    let axes = Axes::new(area, x_range, y_range, 0.0, labels, TEXT_SIZE);
+    Axes::new(area, x_range, y_range, 0.0, least_left, labels, TEXT_SIZE)
+}
+
+pub(super) fn draw(regions: &Regions, axes: &Axes<'_>, scene: &mut Scene) {
     if regions.columns > 0 {
         // Described from below, drawn from above.
         let rows = regions.cells.chunks_exact(regions.columns).rev();

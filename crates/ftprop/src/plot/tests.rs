@@ -112,8 +112,12 @@ fn a_picture_is_saved_in_both_formats() {
     let folder = std::env::temp_dir().join(format!("ftprop-plot-{}", std::process::id()));
     files::create_folder(&folder).unwrap();
     let picture = curves(&[run("a", 3, 0.8)], &CurveOptions::default());
-    picture.save(&folder.join("curves")).unwrap();
-    let (svg, png) = (files::read_text(&folder.join("curves.svg")), files::read(&folder.join("curves.png")));
+    picture.save(&folder.join("convnet4.v2")).unwrap();
+    picture.save(&folder.join("curves.svg")).unwrap();
+    let saved: Vec<_> = ["convnet4.v2.svg", "curves.svg", "convnet4.v2.png", "curves.png"]
+        .map(|name| files::read(&folder.join(name)).unwrap_or_default())
+        .into();
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!((svg.unwrap(), png.unwrap()), (picture.svg(), picture.png().unwrap()));
+    let (svg, png) = (picture.svg().into_bytes(), picture.png().unwrap());
+    assert!(saved == [svg.clone(), svg, png.clone(), png]);
 }
