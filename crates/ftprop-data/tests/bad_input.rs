@@ -1,0 +1,237 @@
+//! What is wrong is said in one line that names the place; nothing panics.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::*;
+use ftprop_data::{
+    Augment, BadImage, CsvOptions, DataError, HoldOut, LabelColumn, Loader, LoaderConfig, Normalize, Options, Source,
+    TestPart, load_image, open,
+};
+
+/// Checks that a message is one line and has all the words.
+fn says(error: &DataError, words: &[&str]) {
+    let message = error.to_string();
+    assert!(!message.contains('\n'), "{message}");
+    for word in words {
+        assert!(message.contains(word), "`{word}` is not in: {message}");
+    }
+}
+
+fn refused(source: Source, path: &Path, words: &[&str]) {
+    let error = open(source, Some(path), &Options::default()).unwrap_err();
+    says(&error, words);
+}
+
+#[test]
+fn missing_files_say_what_was_looked_for_and_where() {
+    let temp = Temp::new();
+    let place = temp.path().display().to_string();
+    refused(Source::Cifar10, temp.path(), &["CIFAR-10", "data_batch_1.bin", "cifar-10-binary.tar.gz", &place]);
+    refused(Source::Cifar100, temp.path(), &["CIFAR-100", "train.bin", &place]);
+    refused(Source::Mnist, temp.path(), &["MNIST", "train-images-idx3-ubyte", &place]);
+    refused(Source::FashionMnist, temp.path(), &["Fashion-MNIST", "train-images-idx3-ubyte.gz", &place]);
+    refused(Source::Folder, temp.path(), &["train/CLASS", &place]);
+    refused(Source::Csv, &temp.path().join("no.csv"), &["cannot read", "no.csv"]);
+    says(&open(Source::Mnist, None, &Options::default()).unwrap_err(), &["mnist", "path"]);
+    fs::create_dir(temp.path().join("train")).unwrap();
+    refused(Source::Folder, temp.path(), &["val/CLASS", &place]);
+}
+
+#[test]
+fn cifar_files_that_are_not_whole_or_not_right() {
+    let broken = |change: &dyn Fn(&mut Vec<Named>)| {
+        let (temp, mut files) = (Temp::new(), cifar10_files());
+        change(&mut files);
+        files.iter().for_each(|(name, content)| drop(temp.write(name, content)));
+        temp
+    };
+    let cut = broken(&|files| files[2].1.truncate(5000));
+    refused(Source::Cifar10, cut.path(), &["data_batch_3.bin", "truncated", "5000"]);
+    let empty = broken(&|files| files[5].1.clear());
+    refused(Source::Cifar10, empty.path(), &["test_batch.bin", "truncated"]);
+    let label = broken(&|files| files[1].1[3073] = 10);
+    refused(Source::Cifar10, label.path(), &["data_batch_2.bin", "example 1", "label 10", "10 classes"]);
+    let gone = broken(&|files| drop(files.remove(3)));
+    refused(Source::Cifar10, gone.path(), &["data_batch_4.bin", "cannot read"]);
+
+    let temp = Temp::new();
+    let archive = tar_gz("x", &cifar10_files());
+    let path = temp.write("cut.tar.gz", &archive[..archive.len() / 2]);
+    refused(Source::Cifar10, &path, &["cut.tar.gz", "truncated"]);
+    let path = temp.write("part.tar.gz", tar_gz("x", &cifar10_files()[..3]));
+    refused(Source::Cifar10, &path, &["data_batch_4.bin", "part.tar.gz"]);
+    let path = temp.write("noise.tar.gz", noise(1, 4000));
+    refused(Source::Cifar10, &path, &["noise.tar.gz"]);
+    let path = temp.write("none.tar.gz", "");
+    refused(Source::Cifar10, &path, &["none.tar.gz"]);
+}
+
+#[test]
+fn idx_files_that_are_not_whole_or_not_right() {
+    let with = |name: &str, content: Vec<u8>| {
+        let temp = Temp::new();
+        write_mnist(&temp, 5, 5);
+        temp.write(name, content);
+        temp
+    };
+    let images = "train-images-idx3-ubyte";
+    let refuse = |name: &str, content: Vec<u8>, words: &[&str]| {
+        refused(Source::Mnist, with(name, content).path(), words);
+    };
+    refuse(images, idx(&[5, 3, 2], &noise(1, 29)), &[images, "truncated", "5 × 3 × 2"]);
+    refuse(images, idx(&[5, 3, 2], &noise(1, 31)), &[images, "31 bytes"]);
+    refuse(images, vec![0, 0], &[images, "truncated"]);
+    refuse(images, vec![], &[images, "truncated"]);
+    refuse(images, idx(&[u32::MAX; 3], &[]), &[images, "truncated"]);
+    refuse(images, idx(&[5], &noise(1, 5)), &[images, "0x00000801", "0x00000803"]);
+    refuse(images, gzip(&idx(&[5, 3, 2], &noise(1, 30)))[..30].to_vec(), &[images, "truncated"]);
+    refuse("t10k-images-idx3-ubyte", idx(&[0, 3, 2], &[]), &["t10k-labels-idx1-ubyte", "5 labels for the 0 pictures"]);
+    refuse("t10k-images-idx3-ubyte", idx(&[5, 2, 2], &noise(1, 20)), &["3×2", "2×2"]);
+    let labels = "train-labels-idx1-ubyte";
+    refuse(labels, idx(&[4], &[1; 4]), &[labels, "4 labels for the 5 pictures"]);
+    refuse(labels, idx(&[5], &[0, 1, 2, 12, 3]), &[labels, "example 3", "label 12", "10 classes"]);
+    let temp = Temp::new();
+    write_mnist(&temp, 0, 0);
+    refused(Source::Mnist, temp.path(), &["no examples"]);
+}
+
+#[test]
+fn folders_without_pictures() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    fs::create_dir(temp.path().join("train/fish")).unwrap();
+    temp.write("train/fish/readme.md", "soon");
+    refused(Source::Folder, temp.path(), &["fish", ".png"]);
+    fs::remove_dir_all(temp.path().join("train/fish")).unwrap();
+    temp.write("val/bird/x.png", "");
+    refused(Source::Folder, temp.path(), &["bird", "training classes"]);
+
+    let none = Temp::new();
+    fs::create_dir_all(none.path().join("train")).unwrap();
+    fs::create_dir_all(none.path().join("val")).unwrap();
+    refused(Source::Folder, none.path(), &["train", "no examples"]);
+}
+
+#[test]
+fn sizes_that_cannot_be() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    let open = |source, resize, crop| {
+        let options = Options { resize, crop, ..Options::default() };
+        open(source, Some(temp.path()), &options).unwrap_err()
+    };
+    says(&open(Source::Folder, Some(16), Some(17)), &["17", "16"]);
+    says(&open(Source::Folder, Some(0), Some(0)), &["crop"]);
+    says(&open(Source::Digits, None, Some(9)), &["9", "8"]);
+    says(&open(Source::Digits, Some(9), None), &["resize", "digits"]);
+}
+
+#[test]
+fn tables_with_wrong_rows_say_which_line() {
+    let temp = Temp::new();
+    let refuse = |text: &str, words: &[&str]| refused(Source::Csv, &temp.write("t.csv", text), words);
+    refuse("a,b,c\n1,2,x\n1,2,3,y\n", &["t.csv, line 3", "4 columns", "3"]);
+    refuse("a,b,c\n1,2,x\n1,y\n", &["line 3", "2 columns"]);
+    refuse("1,2,x\n1,nan,y\n", &["line 2", "nan", "column 2", "finite"]);
+    refuse("1,2,x\n1,inf,y\n", &["line 2", "inf"]);
+    refuse("1,2,x\n1,1e99,y\n", &["line 2", "1e99"]);
+    refuse("1,2,x\n1,two,y\n", &["line 2", "`two`", "not a number"]);
+    refuse("1,2,x\n,2,y\n", &["line 2", "column 1"]);
+    refuse("1,2,x\n1,2,\n", &["line 2", "no label"]);
+    refuse("1,2,x\n3,4,x\n", &["`x`", "right column"]);
+    refuse("a,b\n", &["no examples", "header"]);
+    refuse("", &["no examples"]);
+    refuse("1\n2\n", &["single column"]);
+
+    let table = temp.write("good.csv", "a,b\n1,x\n2,y\n3,x\n");
+    let with = |csv: CsvOptions| open(Source::Csv, Some(&table), &Options { csv, ..Options::default() }).unwrap_err();
+    let label = |label| with(CsvOptions { label, ..CsvOptions::default() });
+    says(&label(LabelColumn::Name("z".into())), &["`z`", "a, b"]);
+    says(&label(LabelColumn::Index(2)), &["column 2"]);
+    let test = |test| with(CsvOptions { test, ..CsvOptions::default() });
+    says(&test(TestPart::Fraction(0.0)), &["hold out", "3 examples"]);
+    says(&test(TestPart::Fraction(f64::NAN)), &["hold out"]);
+    says(&test(TestPart::Fraction(2.0)), &["hold out"]);
+    let other = temp.write("other.csv", "a,b\n1,x\n2,w\n");
+    says(&test(TestPart::File(other)), &["other.csv, line 3", "`w`", "training"]);
+    let wide = temp.write("wide.csv", "a,b,c\n1,2,x\n");
+    says(&test(TestPart::File(wide)), &["wide.csv", "2 features", "1"]);
+}
+
+#[test]
+fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    let whole = fs::read(temp.path().join("train/cat/c.jpg")).unwrap();
+    temp.write("train/cat/d.jpg", &whole[..whole.len() - 40]);
+    temp.write("train/dog/3.png", "no picture at all");
+    let options = Options { resize: Some(10), crop: Some(8), ..Options::default() };
+    let photos = open(Source::Folder, Some(temp.path()), &options).unwrap();
+    for workers in [0, 1, 3] {
+        let config =
+            |bad_image| LoaderConfig { workers, bad_image, ..LoaderConfig::evaluation(3, photos.normalize.clone()) };
+        let stopping = Loader::new(&photos.train, config(BadImage::Stop)).unwrap();
+        let mut epoch = stopping.epoch(0, 0);
+        assert_eq!(epoch.next_batch().unwrap().unwrap().len(), 3);
+        says(&epoch.next_batch().unwrap_err(), &["d.jpg", "truncated"]);
+        assert!(epoch.next_batch().unwrap().is_none());
+
+        let skipping = Loader::new(&photos.train, config(BadImage::Skip)).unwrap();
+        let mut epoch = skipping.epoch(0, 0);
+        let mut seen = Vec::new();
+        while let Some(batch) = epoch.next_batch().unwrap() {
+            assert_eq!(batch.images.len(), batch.len() * 192);
+            seen.push((batch.index, batch.numbers.to_vec(), batch.labels.to_vec()));
+        }
+        let expected = [(0, vec![0, 1, 2], vec![0, 0, 0]), (1, vec![4, 5], vec![1, 1]), (2, vec![6], vec![1])];
+        assert_eq!(seen, expected);
+        assert_eq!(epoch.skipped(), 2);
+        says(epoch.first_skipped().unwrap(), &["d.jpg"]);
+    }
+    for (name, words) in [("train/cat/d.jpg", "truncated"), ("train/dog/3.png", "PNG"), ("no.png", "cannot read")] {
+        let error = load_image(&temp.path().join(name), &photos.preprocess().unwrap()).unwrap_err();
+        says(&error, &[name, words]);
+    }
+}
+
+#[test]
+fn an_epoch_of_nothing_but_bad_pictures_is_an_error() {
+    let temp = Temp::new();
+    for name in ["train/a/1.png", "train/a/2.png", "val/a/1.png"] {
+        temp.write(name, "no");
+    }
+    let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
+    let config = LoaderConfig { bad_image: BadImage::Skip, ..LoaderConfig::evaluation(1, photos.normalize.clone()) };
+    let mut epoch = Loader::new(&photos.train, config).unwrap().epoch(0, 0);
+    says(&epoch.next_batch().unwrap_err(), &["2 images", "1.png"]);
+    assert!(epoch.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn loaders_that_cannot_be() {
+    let digits = open(Source::Digits, None, &Options::default()).unwrap();
+    let refuse = |config: LoaderConfig, words: &[&str]| {
+        says(&Loader::new(&digits.train, config).err().expect("refused"), words);
+    };
+    let config = |batch| LoaderConfig::training(batch, 1, digits.normalize.clone());
+    refuse(config(0), &["at least one"]);
+    refuse(config(1439), &["1439", "1438"]);
+    refuse(LoaderConfig::training(1, 1, Normalize::imagenet()), &["3 means", "1 channels"]);
+    for amount in [HoldOut::Count(0), HoldOut::Count(1438), HoldOut::Fraction(1.0), HoldOut::Fraction(-1.0)] {
+        says(&digits.train.hold_out(amount, 1).unwrap_err(), &["1438 examples"]);
+    }
+
+    let temp = Temp::new();
+    let table = temp.write("t.csv", "a,b\n1,x\n2,y\n3,x\n");
+    let table = open(Source::Csv, Some(&table), &Options::default()).unwrap();
+    let config = LoaderConfig { augment: Augment::CIFAR, ..LoaderConfig::training(1, 1, table.normalize.clone()) };
+    says(&Loader::new(&table.train, config).err().expect("refused"), &["table"]);
+    says(&table.crop_to(1).unwrap_err(), &["table"]);
+    write_photos(&temp);
+    let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
+    let config = LoaderConfig { augment: Augment::CIFAR, ..LoaderConfig::training(1, 1, photos.normalize.clone()) };
+    says(&Loader::new(&photos.train, config).err().expect("refused"), &["padded"]);
+}
