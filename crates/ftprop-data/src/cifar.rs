@@ -96,7 +96,7 @@ fn open(variant: &Variant, path: &Path) -> Result<Dataset, DataError> {
         Ok::<_, DataError>(Split::new(Content::Pixels { shape: SHAPE, bytes: pixels }, labels, SHAPE))
     };
     Ok(Dataset {
-        source: variant.source,
+        name: variant.source.to_string(),
         shape: SHAPE,
         classes,
         normalize: Normalize::pixels(&variant.mean, &variant.std),

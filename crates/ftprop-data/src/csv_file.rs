@@ -65,7 +65,7 @@ pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<Dataset, DataErr
         }
     };
     let normalize = standardise(&train, &table);
-    Ok(Dataset { source: Source::Csv, shape, classes: classes.names(), normalize, train, test })
+    Ok(Dataset { name: Source::Csv.to_string(), shape, classes: classes.names(), normalize, train, test })
 }
 
 /// A file as read: features as numbers, labels still as text.

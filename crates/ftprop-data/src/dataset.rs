@@ -1,8 +1,8 @@
 //! A data set: two splits, the names of the classes, and how its values are normalised.
 
+use crate::DataError;
 use crate::photo::Preprocess;
 use crate::split::Split;
-use crate::{DataError, Source};
 
 /// The shape of one example, in the order it lies in memory: rows, then pixels, then channels.
 ///
@@ -71,10 +71,11 @@ impl Normalize {
     }
 }
 
-/// A data set, read and checked.
+/// A data set: from [`open`](crate::open), or put together by hand from two splits.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    pub source: Source,
+    /// For reports; [`open`](crate::open) uses the name of its [`Source`](crate::Source).
+    pub name: String,
     /// The shape of the examples a [`Loader`](crate::Loader) delivers, and so of the network's input.
     pub shape: Shape,
     /// The names of the classes; label i is class i.

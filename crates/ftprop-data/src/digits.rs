@@ -37,7 +37,7 @@ pub(crate) fn open() -> Result<Dataset, DataError> {
     let (train, test) =
         Split::new(Content::Pixels { shape: SHAPE, bytes: pixels }, labels, SHAPE).divide_for_test(TEST)?;
     Ok(Dataset {
-        source: Source::Digits,
+        name: Source::Digits.to_string(),
         shape: SHAPE,
         classes: (0..10).map(|d| d.to_string()).collect(),
         normalize: Normalize { full: 16.0, mean: vec![MEAN], std: vec![STD] },

@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path, resize: usize, crop: usize) -> Result<Dataset, D
     let normalize = Normalize::imagenet();
     let shape = Shape::new(crop, crop, 3);
     let (train, test) = (read(&train, &classes, resize, shape)?, read(&test, &classes, resize, shape)?);
-    Dataset { source: Source::Folder, shape, classes, normalize, train, test }.crop_to(crop)
+    Dataset { name: Source::Folder.to_string(), shape, classes, normalize, train, test }.crop_to(crop)
 }
 
 /// The names of the class folders, sorted.

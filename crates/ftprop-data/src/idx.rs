@@ -61,7 +61,7 @@ fn open(
         )));
     }
     let normalize = Normalize::pixels(&[mean], &[std]);
-    Ok(Dataset { source, shape: train.shape(), classes, normalize, train, test })
+    Ok(Dataset { name: source.to_string(), shape: train.shape(), classes, normalize, train, test })
 }
 
 fn read(images: &Path, labels: &Path, classes: usize) -> Result<Split, DataError> {

@@ -45,6 +45,32 @@ pub enum HoldOut {
 }
 
 impl Split {
+    /// Pictures in memory: bytes in the order NHWC, and a label for each picture.
+    ///
+    /// ```
+    /// use ftprop_data::{Shape, Split};
+    /// let two = Split::from_pixels(Shape::new(1, 2, 1), vec![0, 255, 255, 0], vec![0, 1])?;
+    /// assert_eq!((two.len(), two.label(1)), (2, 1));
+    /// # Ok::<(), ftprop_data::DataError>(())
+    /// ```
+    pub fn from_pixels(shape: Shape, bytes: Vec<u8>, labels: Vec<u32>) -> Result<Split, DataError> {
+        check_count(bytes.len(), shape.size(), labels.len())?;
+        Ok(Split::new(Content::Pixels { shape, bytes }, labels, shape))
+    }
+
+    /// A table in memory, row by row, and a label for each row.
+    pub fn from_features(columns: usize, values: Vec<f32>, labels: Vec<u32>) -> Result<Split, DataError> {
+        check_count(values.len(), columns, labels.len())?;
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            let (row, column) = (at / columns, at % columns);
+            return Err(DataError::Option(format!(
+                "{} in row {row}, column {column} (counted from 0) is not a finite number",
+                values[at]
+            )));
+        }
+        Ok(Split::new(Content::Features { columns, values }, labels, Shape::new(1, 1, columns)))
+    }
+
     /// The readers have checked that there are as many labels as examples, and that there is one at least.
     pub(crate) fn new(content: Content, labels: Vec<u32>, window: Shape) -> Self {
         Split { store: Arc::new(Store { content, labels }), chosen: None, window }
@@ -155,4 +181,14 @@ impl Split {
         self.window = Shape::new(side, side, self.window.channels);
         Ok(())
     }
+}
+
+fn check_count(values: usize, size: usize, labels: usize) -> Result<(), DataError> {
+    if labels == 0 || size == 0 {
+        return Err(DataError::Empty { what: "the split".into() });
+    }
+    if Some(values) != size.checked_mul(labels) {
+        return Err(DataError::Option(format!("{values} values are not {labels} examples of {size} each")));
+    }
+    Ok(())
 }

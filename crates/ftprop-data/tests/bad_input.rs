@@ -7,8 +7,8 @@ use std::path::Path;
 
 use common::*;
 use ftprop_data::{
-    Augment, BadImage, CsvOptions, DataError, HoldOut, LabelColumn, Loader, LoaderConfig, Normalize, Options, Source,
-    TestPart, load_image, open,
+    Augment, BadImage, CsvOptions, DataError, HoldOut, LabelColumn, Loader, LoaderConfig, Normalize, Options, Shape,
+    Source, Split, TestPart, load_image, open,
 };
 
 /// Checks that a message is one line and has all the words.
@@ -208,6 +208,15 @@ fn an_epoch_of_nothing_but_bad_pictures_is_an_error() {
     let mut epoch = Loader::new(&photos.train, config).unwrap().epoch(0, 0);
     says(&epoch.next_batch().unwrap_err(), &["2 images", "1.png"]);
     assert!(epoch.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn splits_that_cannot_be() {
+    let shape = Shape::new(2, 1, 1);
+    says(&Split::from_pixels(shape, vec![1, 2, 3], vec![0, 1]).unwrap_err(), &["3 values", "2 examples of 2"]);
+    says(&Split::from_pixels(shape, vec![], vec![]).unwrap_err(), &["no examples"]);
+    says(&Split::from_features(2, vec![1.0; 3], vec![0]).unwrap_err(), &["3 values", "1 examples of 2"]);
+    says(&Split::from_features(2, vec![1.0, 2.0, 3.0, f32::NAN], vec![0, 1]).unwrap_err(), &["row 1, column 1"]);
 }
 
 #[test]
