@@ -5,7 +5,7 @@
 //! `.tar.gz` as downloaded, or the folder that holds it.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::dataset::{Dataset, Normalize, Shape};
@@ -162,13 +162,21 @@ impl Files {
         if archive.is_file() {
             return Files::unpack(variant, &archive);
         }
-        let wanted = format!("{} or {}", variant.train[0], variant.archive);
+        let wanted = format!("the binary version ({} or {})", variant.train[0], variant.archive);
         Err(DataError::Missing { dataset: variant.title.into(), wanted, places: folders.into() })
     }
 
     /// Reads the wanted files of an archive into memory.
     fn unpack(variant: &Variant, path: &Path) -> Result<Files, DataError> {
-        let broken = |why| DataError::read(path, why);
+        let broken = |why: io::Error| match why.kind() {
+            // The archive reader's own complaints quote the bytes it did not understand.
+            io::ErrorKind::Other => DataError::Format {
+                path: path.to_owned(),
+                wanted: "a tar archive, gzipped or not",
+                why: "it is damaged or something else".into(),
+            },
+            _ => DataError::read(path, why),
+        };
         let wanted = |name: &str| variant.train.contains(&name) || name == variant.test || name == variant.names;
         let mut files = HashMap::new();
         let mut archive = tar::Archive::new(bytes::stream(path).map_err(broken)?);

@@ -23,7 +23,7 @@ pub enum BadImage {
 /// How a split becomes batches.
 #[derive(Clone, Debug)]
 pub struct LoaderConfig {
-    /// Examples a batch; the last batch of an epoch has what is left.
+    /// Examples a batch, at most as many as the split has; the last batch of an epoch has what is left.
     pub batch: usize,
     pub seed: u64,
     /// A new random order every epoch; otherwise the split's own.
@@ -31,6 +31,7 @@ pub struct LoaderConfig {
     pub augment: Augment,
     pub normalize: Normalize,
     /// Threads that prepare batches ahead; with 0 the calling thread prepares each when it is asked for.
+    /// At most `workers + 2` batches are in memory at a time.
     pub workers: usize,
     pub bad_image: BadImage,
 }

@@ -64,9 +64,9 @@ fn cifar_files_that_are_not_whole_or_not_right() {
     let path = temp.write("part.tar.gz", tar_gz("x", &cifar10_files()[..3]));
     refused(Source::Cifar10, &path, &["data_batch_4.bin", "part.tar.gz"]);
     let path = temp.write("noise.tar.gz", noise(1, 4000));
-    refused(Source::Cifar10, &path, &["noise.tar.gz"]);
+    refused(Source::Cifar10, &path, &["noise.tar.gz", "not a tar archive"]);
     let path = temp.write("none.tar.gz", "");
-    refused(Source::Cifar10, &path, &["none.tar.gz"]);
+    refused(Source::Cifar10, &path, &["data_batch_1.bin", "none.tar.gz"]);
 }
 
 #[test]
