@@ -1,0 +1,70 @@
+//! Layers one after another: a whole network, or one path of a residual block.
+
+use super::{Layer, Pass, Slopes};
+use ftprop_tensor::Buffer;
+
+/// Layers with their outputs' buffers.
+pub(crate) struct Chain {
+    layers: Vec<(String, Box<dyn Layer>)>,
+    outputs: Vec<Buffer>,
+    /// The first layer with parameters: below it nothing needs slopes, unless the caller does.
+    first_learned: usize,
+}
+
+impl Chain {
+    /// Named layers, compiled for a batch.
+    pub(crate) fn new(layers: Vec<(String, Box<dyn Layer>)>, batch: usize) -> Self {
+        let outputs = layers.iter().map(|(_, l)| Buffer::zeros(batch * l.out_len())).collect();
+        let first_learned = layers.iter().position(|(_, l)| l.learns()).unwrap_or(layers.len());
+        Chain { layers, outputs, first_learned }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    pub(crate) fn learns(&self) -> bool {
+        self.first_learned < self.layers.len()
+    }
+
+    /// The last layer's output; an empty chain hands its input on.
+    pub(crate) fn forward<'a>(&'a mut self, pass: &mut Pass<'_>, x: &'a [f32]) -> &'a [f32] {
+        for i in 0..self.layers.len() {
+            let (before, after) = self.outputs.split_at_mut(i);
+            let layer = &mut self.layers[i].1;
+            let x = before.last().map_or(x, |b| &b[..]);
+            layer.forward(pass, x, &mut after[0][..pass.n * layer.out_len()]);
+        }
+        self.output(pass.n).unwrap_or(x)
+    }
+
+    /// What the last layer gave for a batch of n, unless there is none.
+    pub(crate) fn output(&self, n: usize) -> Option<&[f32]> {
+        let (_, last) = self.layers.last()?;
+        self.outputs.last().map(|y| &y[..n * last.out_len()])
+    }
+
+    pub(crate) fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool) {
+        for i in (0..self.layers.len()).rev() {
+            if !needs_input && i < self.first_learned {
+                break;
+            }
+            let x = if i == 0 { x } else { &self.outputs[i - 1][..] };
+            self.layers[i].1.backward(pass, x, slopes, needs_input || i > self.first_learned);
+        }
+    }
+
+    /// The name of the first layer whose output is not finite.
+    pub(crate) fn first_non_finite(&self, n: usize) -> Option<&str> {
+        for ((name, layer), output) in self.layers.iter().zip(&self.outputs) {
+            let inside = layer.inner().into_iter().find_map(|chain| chain.first_non_finite(n));
+            if inside.is_some() {
+                return inside;
+            }
+            if output[..n * layer.out_len()].iter().any(|v| !v.is_finite()) {
+                return Some(name);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,42 @@
+//! The convolution layer.
+
+use super::{Layer, Pass, Slopes};
+use ftprop_tensor::cpu::{conv, reduce};
+use ftprop_tensor::geometry::ConvGeometry;
+use std::ops::Range;
+
+/// A convolution, with a bias or not.
+pub(crate) struct Conv {
+    pub(crate) geometry: ConvGeometry,
+    pub(crate) weight: Range<usize>,
+    pub(crate) bias: Option<Range<usize>>,
+}
+
+impl Layer for Conv {
+    fn out_len(&self) -> usize {
+        self.geometry.out_len()
+    }
+
+    fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
+        let bias = self.bias.clone().map(|b| &pass.params[b]);
+        conv::forward(pass.cpu, &self.geometry, pass.n, x, &pass.params[self.weight.clone()], bias, y, pass.scratch);
+    }
+
+    fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool) {
+        let g = &self.geometry;
+        let (dy, dx) = slopes.both();
+        if let Some(bias) = self.bias.clone() {
+            let rows = pass.n * g.out_height() * g.out_width();
+            reduce::column_sums(pass.cpu, rows, g.out_channels, dy, &mut pass.grads[bias], pass.scratch);
+        }
+        conv::backward_weights(pass.cpu, g, pass.n, x, dy, &mut pass.grads[self.weight.clone()], pass.scratch);
+        if needs_input {
+            conv::backward_input(pass.cpu, g, pass.n, dy, &pass.params[self.weight.clone()], dx, pass.scratch);
+            slopes.advance();
+        }
+    }
+
+    fn learns(&self) -> bool {
+        true
+    }
+}

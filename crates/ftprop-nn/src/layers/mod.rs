@@ -1,0 +1,91 @@
+//! Layers: each computes its output, remembers what it must, and on the way back turns the slopes by its
+//! output into those by its input and its parameters.
+//!
+//! A layer is compiled for one batch size; the last batch of an epoch may be smaller. Nothing here
+//! allocates after it is built.
+
+mod activation;
+mod chain;
+mod conv;
+mod dropout;
+mod fc;
+mod norm;
+mod pool;
+mod residual;
+
+pub(crate) use activation::{HardLayer, SoftLayer};
+pub(crate) use chain::Chain;
+pub(crate) use conv::Conv;
+pub(crate) use dropout::Dropout;
+pub(crate) use fc::Fc;
+pub(crate) use norm::Norm;
+pub(crate) use pool::{AvgPool, MaxPool};
+pub(crate) use residual::Residual;
+
+use ftprop_tensor::{Buffer, Cpu};
+
+/// What a layer is given on its way through the network.
+pub(crate) struct Pass<'a> {
+    pub(crate) cpu: &'a Cpu,
+    /// Examples in this batch.
+    pub(crate) n: usize,
+    pub(crate) training: bool,
+    pub(crate) params: &'a [f32],
+    /// Running statistics.
+    pub(crate) stats: &'a mut [f32],
+    /// Gradients of the parameters, written on the way back.
+    pub(crate) grads: &'a mut [f32],
+    pub(crate) scratch: &'a mut [f32],
+    /// What dropout masks depend on.
+    pub(crate) seed: u64,
+    pub(crate) step: u64,
+    /// The share of training done, 0 to 1.
+    pub(crate) progress: f32,
+}
+
+/// The slopes on their way back: one buffer holds the current ones, the other takes the next.
+pub(crate) struct Slopes {
+    current: Buffer,
+    spare: Buffer,
+}
+
+impl Slopes {
+    pub(crate) fn new(len: usize) -> Self {
+        Slopes { current: Buffer::zeros(len), spare: Buffer::zeros(len) }
+    }
+
+    pub(crate) fn current(&mut self) -> &mut [f32] {
+        &mut self.current
+    }
+
+    /// The current slopes and the place for the next; `advance` makes those the current ones.
+    pub(crate) fn both(&mut self) -> (&[f32], &mut [f32]) {
+        (&self.current, &mut self.spare)
+    }
+
+    pub(crate) fn advance(&mut self) {
+        std::mem::swap(&mut self.current, &mut self.spare);
+    }
+}
+
+/// A layer of a compiled network.
+pub(crate) trait Layer: Send {
+    /// Values of one example that come out.
+    fn out_len(&self) -> usize;
+
+    /// x `[n, in]` becomes y `[n, out]`.
+    fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]);
+
+    /// Takes the slopes by y and leaves those by x, if `needs_input`; writes its parameters' gradients.
+    fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool);
+
+    /// Whether it has parameters.
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// The chains inside it, for looking at their outputs.
+    fn inner(&self) -> Vec<&Chain> {
+        Vec::new()
+    }
+}

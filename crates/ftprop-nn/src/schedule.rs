@@ -1,0 +1,120 @@
+//! How the learning rate changes over training.
+
+use crate::NnError;
+use serde::{Deserialize, Serialize};
+
+/// A schedule as a recipe writes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Schedule {
+    pub kind: ScheduleKind,
+    /// `step`: the epochs, counted from 1, from whose start on the rate is multiplied by `factor` (again).
+    pub decay_at: Vec<u32>,
+    pub factor: f64,
+    /// `cosine`: where it ends, as a share of the learning rate.
+    pub floor: f64,
+    /// Epochs over which the rate first rises linearly, for any kind.
+    pub warmup: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleKind {
+    Constant,
+    Step,
+    Cosine,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Schedule { kind: ScheduleKind::Constant, decay_at: Vec::new(), factor: 0.1, floor: 0.0, warmup: 0.0 }
+    }
+}
+
+impl Schedule {
+    /// What is wrong with it for a run of so many epochs, if anything.
+    pub fn check(&self) -> Result<(), NnError> {
+        let bad = |what: String| Err(NnError::Setting(what));
+        if !(self.factor > 0.0 && self.factor.is_finite()) {
+            return bad(format!("schedule.factor must be positive, not {}", self.factor));
+        }
+        if !(0.0..=1.0).contains(&self.floor) {
+            return bad(format!("schedule.floor must be between 0 and 1, not {}", self.floor));
+        }
+        if !(self.warmup >= 0.0 && self.warmup.is_finite()) {
+            return bad(format!("schedule.warmup must be at least 0 epochs, not {}", self.warmup));
+        }
+        if self.decay_at.contains(&0) {
+            return bad("schedule.decay_at counts epochs from 1".into());
+        }
+        if self.kind != ScheduleKind::Step && !self.decay_at.is_empty() {
+            return bad("schedule.decay_at goes with schedule.kind = \"step\"".into());
+        }
+        Ok(())
+    }
+
+    /// What the learning rate is multiplied by at a step of an epoch (counted from 1) of so many.
+    pub fn factor_at(&self, epoch: u32, step: usize, steps_per_epoch: usize, epochs: u32) -> f64 {
+        let done = f64::from(epoch - 1) + step as f64 / steps_per_epoch as f64;
+        if done < self.warmup {
+            // The first step is not at zero.
+            return (done + 1.0 / steps_per_epoch as f64).min(self.warmup) / self.warmup;
+        }
+        match self.kind {
+            ScheduleKind::Constant => 1.0,
+            ScheduleKind::Step => {
+                self.factor.powi(self.decay_at.iter().filter(|&&start| epoch >= start).count() as i32)
+            }
+            ScheduleKind::Cosine => {
+                let span = (f64::from(epochs) - self.warmup).max(f64::MIN_POSITIVE);
+                let share = ((done - self.warmup) / span).clamp(0.0, 1.0);
+                self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
+            }
+        }
+    }
+
+    /// The same schedule for a run of another length: every epoch in it is scaled.
+    pub fn scaled(&self, from: u32, to: u32) -> Self {
+        let scale = f64::from(to) / f64::from(from);
+        Schedule {
+            decay_at: self.decay_at.iter().map(|&e| ((f64::from(e) * scale).round() as u32).max(1)).collect(),
+            warmup: self.warmup * scale,
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_begin_with_the_listed_epoch() {
+        let s = Schedule { kind: ScheduleKind::Step, decay_at: vec![200, 250], ..Schedule::default() };
+        let at = |epoch| s.factor_at(epoch, 0, 10, 300);
+        assert_eq!((at(1), at(199), at(200)), (1.0, 1.0, 0.1));
+        assert!((at(250) - 0.01).abs() < 1e-15 && (at(300) - 0.01).abs() < 1e-15);
+        assert_eq!(s.scaled(300, 30).decay_at, [20, 25]);
+    }
+
+    #[test]
+    fn warm_up_rises_and_cosine_falls() {
+        let s = Schedule { kind: ScheduleKind::Cosine, warmup: 2.0, floor: 0.1, ..Schedule::default() };
+        let all: Vec<f64> = (0..100).map(|i| s.factor_at(1 + i / 10, i as usize % 10, 10, 10)).collect();
+        assert_eq!((all[0], all[19], all[20]), (0.05, 1.0, 1.0));
+        assert!(all[..20].windows(2).all(|w| w[0] < w[1]) && all[20..].windows(2).all(|w| w[0] > w[1]));
+        assert!(all[99] > 0.1 && all[99] < 0.11);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for s in [
+            Schedule { factor: 0.0, ..Schedule::default() },
+            Schedule { warmup: -1.0, ..Schedule::default() },
+            Schedule { decay_at: vec![3], ..Schedule::default() },
+            Schedule { kind: ScheduleKind::Step, decay_at: vec![0], ..Schedule::default() },
+        ] {
+            assert!(s.check().is_err(), "{s:?}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A network as a recipe writes it: a list of layers whose shapes are inferred.
+//!
+//! ```toml
+//! [[network.layers]]
+//! kind = "conv"
+//! out = 32
+//! kernel = 5
+//! pad = 2
+//!
+//! [[network.layers]]
+//! kind = "act"
+//! activation = "relu"      # a full-precision first layer; without this key, the recipe's activation
+//! ```
+
+use crate::activation::Activation;
+use crate::layer_loss::LayerLoss;
+use crate::target::{QreluForm, TargetRule};
+use serde::{Deserialize, Serialize};
+
+/// A layer of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum LayerSpec {
+    /// A two-dimensional convolution. It has a bias unless batch norm follows it or `bias` says otherwise.
+    Conv {
+        out: usize,
+        kernel: Kernel,
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        stride: usize,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pad: usize,
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        groups: usize,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bias: Option<bool>,
+        #[serde(default, skip_serializing_if = "Init::is_default")]
+        init: Init,
+    },
+    /// A fully connected layer; without `out`, one output a class.
+    Fc {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        out: Option<usize>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bias: Option<bool>,
+    },
+    MaxPool {
+        kernel: usize,
+        /// As the kernel if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stride: Option<usize>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pad: usize,
+    },
+    /// Average pooling; without a kernel, over the whole image.
+    AvgPool {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kernel: Option<usize>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stride: Option<usize>,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pad: usize,
+    },
+    /// Batch normalisation, of channels after a convolution and of units after a fully connected layer.
+    BatchNorm {
+        #[serde(default = "norm_eps")]
+        eps: f32,
+        #[serde(default = "norm_momentum")]
+        momentum: f32,
+    },
+    /// The activation: the recipe's, with anything overridden in place.
+    Act {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        activation: Option<Activation>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        layer_loss: Option<LayerLoss>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target_rule: Option<TargetRule>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        qrelu_form: Option<QreluForm>,
+    },
+    /// Sets values to zero with probability p in training.
+    Dropout { p: f32 },
+    /// Sets whole channels to zero with probability p in training.
+    ChannelDropout { p: f32 },
+    /// The sum of a main path and a shortcut, which is the input itself if it has no layers.
+    Residual {
+        main: Vec<LayerSpec>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shortcut: Vec<LayerSpec>,
+    },
+}
+
+/// A kernel's size: one number, or height and width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Kernel {
+    Square(usize),
+    Rectangle([usize; 2]),
+}
+
+impl Kernel {
+    pub fn height(self) -> usize {
+        match self {
+            Kernel::Square(k) | Kernel::Rectangle([k, _]) => k,
+        }
+    }
+
+    pub fn width(self) -> usize {
+        match self {
+            Kernel::Square(k) | Kernel::Rectangle([_, k]) => k,
+        }
+    }
+}
+
+/// How a convolution's weights start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Init {
+    /// Uniform in ±1/√fan_in, PyTorch's default.
+    #[default]
+    Uniform,
+    /// Normal with standard deviation √(2 / (kernel_h · kernel_w · out)), as ResNets start.
+    NormalFanOut,
+}
+
+impl Init {
+    fn is_default(&self) -> bool {
+        *self == Init::default()
+    }
+}
+
+impl LayerSpec {
+    pub(crate) fn conv(out: usize, kernel: usize, stride: usize, pad: usize) -> Self {
+        LayerSpec::Conv { out, kernel: Kernel::Square(kernel), stride, pad, groups: 1, bias: None, init: Init::Uniform }
+    }
+
+    pub(crate) fn fc(out: Option<usize>) -> Self {
+        LayerSpec::Fc { out, bias: None }
+    }
+
+    pub(crate) fn max_pool(kernel: usize, stride: usize, pad: usize) -> Self {
+        LayerSpec::MaxPool { kernel, stride: (stride != kernel).then_some(stride), pad }
+    }
+
+    pub(crate) fn batch_norm(eps: f32) -> Self {
+        LayerSpec::BatchNorm { eps, momentum: norm_momentum() }
+    }
+
+    pub(crate) fn act() -> Self {
+        LayerSpec::Act { activation: None, layer_loss: None, target_rule: None, qrelu_form: None }
+    }
+
+    /// The word a recipe writes for this kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            LayerSpec::Conv { .. } => "conv",
+            LayerSpec::Fc { .. } => "fc",
+            LayerSpec::MaxPool { .. } => "max_pool",
+            LayerSpec::AvgPool { .. } => "avg_pool",
+            LayerSpec::BatchNorm { .. } => "batch_norm",
+            LayerSpec::Act { .. } => "act",
+            LayerSpec::Dropout { .. } => "dropout",
+            LayerSpec::ChannelDropout { .. } => "channel_dropout",
+            LayerSpec::Residual { .. } => "residual",
+        }
+    }
+}
+
+/// What the activations of a network share unless one overrides it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Defaults {
+    pub activation: Activation,
+    pub layer_loss: LayerLoss,
+    pub target_rule: TargetRule,
+    pub qrelu_form: QreluForm,
+    /// Whether a target's loss is weighted by |g|.
+    pub weighted: bool,
+}
+
+impl Defaults {
+    /// The paper's choices for everything but the activation and the layer loss.
+    pub fn new(activation: Activation, layer_loss: LayerLoss) -> Self {
+        Defaults {
+            activation,
+            layer_loss,
+            target_rule: TargetRule::default(),
+            qrelu_form: QreluForm::default(),
+            weighted: true,
+        }
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(n: &usize) -> bool {
+    *n == 1
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+fn norm_eps() -> f32 {
+    1e-5
+}
+
+fn norm_momentum() -> f32 {
+    0.1
+}
