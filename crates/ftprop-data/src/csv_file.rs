@@ -106,8 +106,8 @@ impl Table {
                 return Err(wrong(format!("there is no column {index}: there are {width}, counted from 0")));
             }
             LabelColumn::Name(name) => first.iter().position(|cell| cell == name).ok_or_else(|| {
-                let names = first.iter().collect::<Vec<_>>().join(", ");
-                wrong(format!("no column is called `{name}`; the first line has: {names}"))
+                let names = first.iter().map(quote).collect::<Vec<_>>().join(", ");
+                wrong(format!("no column is called {}; the first line has: {names}", quote(name)))
             })?,
         };
         let names_columns = || first.iter().enumerate().all(|(i, cell)| i == label || cell.parse::<f32>().is_err());
@@ -142,9 +142,9 @@ impl Table {
             }
             match cell.parse::<f32>() {
                 Ok(value) if value.is_finite() => self.values.push(value),
-                Ok(_) => return wrong(format!("`{cell}` in column {} is not a finite number", column + 1)),
+                Ok(_) => return wrong(format!("{} in column {} is not a finite number", quote(cell), column + 1)),
                 Err(_) if cell.is_empty() => return wrong(format!("nothing in column {}", column + 1)),
-                Err(_) => return wrong(format!("`{cell}` in column {} is not a number", column + 1)),
+                Err(_) => return wrong(format!("{} in column {} is not a number", quote(cell), column + 1)),
             }
         }
         self.lines.push(line);
@@ -156,7 +156,7 @@ impl Table {
             classes.find(text).ok_or_else(|| DataError::Row {
                 path: self.path.clone(),
                 line,
-                why: format!("the label `{text}` does not occur in the training file"),
+                why: format!("the label {} does not occur in the training file", quote(text)),
             })
         };
         let labels = self.labels.iter().zip(&self.lines).map(label).collect::<Result<_, _>>()?;
@@ -180,7 +180,7 @@ impl Classes {
         };
         match classes.names().as_slice() {
             [only] => {
-                let why = format!("every row has the label `{only}`; is it the right column?");
+                let why = format!("every row has the label {}; is it the right column?", quote(only));
                 Err(DataError::Table { path: table.path.clone(), why })
             }
             _ => Ok(classes),
@@ -207,6 +207,13 @@ impl Classes {
 fn whole_number(text: &str) -> Option<i64> {
     let float = || text.parse::<f64>().ok().filter(|x| x.fract() == 0.0 && x.abs() < 1e15).map(|x| x as i64);
     text.parse().ok().or_else(float)
+}
+
+/// A cell in a message: on one line, and not all of a long one.
+fn quote(cell: &str) -> String {
+    let start: String = cell.chars().take(40).collect();
+    let dots = if start.len() < cell.len() { "…" } else { "" };
+    format!("`{}{dots}`", start.escape_debug())
 }
 
 fn delimiter(text: &[u8]) -> u8 {

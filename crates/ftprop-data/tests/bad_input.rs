@@ -10,6 +10,7 @@ use ftprop_data::{
     Augment, BadImage, CsvOptions, DataError, HoldOut, LabelColumn, Loader, LoaderConfig, Normalize, Options, Shape,
     Source, Split, TestPart, load_image, open,
 };
+use ftprop_tensor::random::Stream;
 
 /// Checks that a message is one line and has all the words.
 fn says(error: &DataError, words: &[&str]) {
@@ -139,6 +140,7 @@ fn tables_with_wrong_rows_say_which_line() {
     refuse("1,2,x\n1,inf,y\n", &["line 2", "inf"]);
     refuse("1,2,x\n1,1e99,y\n", &["line 2", "1e99"]);
     refuse("1,2,x\n1,two,y\n", &["line 2", "`two`", "not a number"]);
+    refuse("1,2,x\n1,\"two\nlines\",y\n", &["line 2", r"`two\nlines`"]);
     refuse("1,2,x\n,2,y\n", &["line 2", "column 1"]);
     refuse("1,2,x\n1,2,\n", &["line 2", "no label"]);
     refuse("1,2,x\n3,4,x\n", &["`x`", "right column"]);
@@ -149,7 +151,7 @@ fn tables_with_wrong_rows_say_which_line() {
     let table = temp.write("good.csv", "a,b\n1,x\n2,y\n3,x\n");
     let with = |csv: CsvOptions| open(Source::Csv, Some(&table), &Options { csv, ..Options::default() }).unwrap_err();
     let label = |label| with(CsvOptions { label, ..CsvOptions::default() });
-    says(&label(LabelColumn::Name("z".into())), &["`z`", "a, b"]);
+    says(&label(LabelColumn::Name("z".into())), &["`z`", "`a`, `b`"]);
     says(&label(LabelColumn::Index(2)), &["column 2"]);
     let test = |test| with(CsvOptions { test, ..CsvOptions::default() });
     says(&test(TestPart::Fraction(0.0)), &["hold out", "3 examples"]);
@@ -243,4 +245,49 @@ fn loaders_that_cannot_be() {
     let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
     let config = LoaderConfig { augment: Augment::CIFAR, ..LoaderConfig::training(1, 1, photos.normalize.clone()) };
     says(&Loader::new(&photos.train, config).err().expect("refused"), &["padded"]);
+}
+
+/// Damages files at random places; whatever is read from them, nothing may panic.
+#[test]
+fn damaged_files_are_read_or_refused() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    write_mnist(&temp, 12, 3);
+    let csv = "a,b,c\n1,2,x\n3,4.5,\"y\"\n5,6,x\n7,8,y\n9,1,x\n";
+    let files = [
+        ("train/cat/c.jpg", fs::read(temp.path().join("train/cat/c.jpg")).unwrap()),
+        ("train/cat/b.png", fs::read(temp.path().join("train/cat/b.png")).unwrap()),
+        ("train-images-idx3-ubyte", fs::read(temp.path().join("train-images-idx3-ubyte")).unwrap()),
+        ("t.csv", csv.into()),
+        ("t.csv.gz", gzip(csv.as_bytes())),
+        ("cifar.tar.gz", tar_gz("x", &[("test_batch.bin".into(), cifar_file(1, &[&[1]]))])),
+    ];
+    let preprocess = open(Source::Digits, None, &Options::default()).unwrap().preprocess().unwrap();
+    let (mut refusals, random) = (0, Stream::numbered(23));
+    for (case, (name, whole)) in files.iter().enumerate() {
+        for round in 0..150 {
+            let own = random.fork(case as u64 * 1000 + round);
+            let mut damaged = whole.clone();
+            for hit in 0..1 + own.below(0, 4) {
+                let place = own.below(3 * hit + 1, damaged.len() as u64) as usize;
+                match own.below(3 * hit + 2, 3) {
+                    0 => damaged[place] = own.below(3 * hit + 3, 256) as u8,
+                    1 => damaged[place] ^= 1 << own.below(3 * hit + 3, 8),
+                    _ => damaged.truncate(place.max(1)),
+                }
+            }
+            let path = temp.write(name, &damaged);
+            let refused = match case {
+                0 | 1 => load_image(&path, &preprocess).err(),
+                2 => open(Source::Mnist, Some(temp.path()), &Options::default()).err(),
+                3 | 4 => open(Source::Csv, Some(&path), &Options::default()).err(),
+                _ => open(Source::Cifar10, Some(&path), &Options::default()).err(),
+            };
+            if let Some(error) = refused {
+                says(&error, &[]);
+                refusals += 1;
+            }
+        }
+    }
+    assert!(refusals > 300, "{refusals}");
 }
