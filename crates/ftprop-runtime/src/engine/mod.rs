@@ -1,0 +1,326 @@
+//! Running a packed model: load once, then classify without allocating.
+//!
+//! Each thread has buffers of its own for a few images. A batch is shared out among the threads; fewer images than
+//! threads are computed by all threads together, layer by layer. Either way every sum is an integer or taken in a
+//! fixed order, so logits have the same bits for any number of threads and any kernels.
+
+mod buffer;
+mod finish;
+mod fold;
+mod plan;
+mod pool;
+mod real;
+mod team;
+mod whole;
+
+use std::cell::{RefCell, UnsafeCell};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use buffer::{Buffer, Layout};
+use plan::Plan;
+use team::{Barrier, Team};
+
+use crate::error::{Error, Result};
+use crate::kernels::{BLOCK, Kernels, PANEL};
+use crate::model::{Model, Preprocessing};
+
+/// How an engine works.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Threads, at least 1; the caller's counts.
+    pub threads: usize,
+    /// The kernels; by default those of the environment variable `FTPROP_KERNELS`, or else the fastest that run here.
+    pub kernels: Option<Kernels>,
+    /// Whether layers on bits use lookup tables wherever they can (true), nowhere (false), or where measurements
+    /// say that they are faster. For measuring; the results are the same.
+    pub tables: Option<bool>,
+    /// Images that a thread takes through the network together, at least 1.
+    pub images_together: usize,
+    /// The most bytes the engine may allocate; a model that needs more is refused before anything is allocated.
+    pub memory_limit: u64,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions { threads: 1, kernels: None, tables: None, images_together: 16, memory_limit: 1 << 31 }
+    }
+}
+
+/// Bytes asked for so far, and how many there may be.
+struct Budget {
+    used: u128,
+    limit: u64,
+}
+
+impl Budget {
+    /// Asks for more, before allocating it.
+    fn take(&mut self, bytes: u128) -> Result<()> {
+        self.used += bytes;
+        if self.used > self.limit as u128 {
+            let needed = u64::try_from(self.used).unwrap_or(u64::MAX);
+            return Err(Error::Memory { needed, limit: self.limit });
+        }
+        Ok(())
+    }
+}
+
+/// One share of the work on a step.
+#[derive(Clone, Copy)]
+struct Part {
+    number: usize,
+    count: usize,
+}
+
+impl Part {
+    const ALL: Part = Part { number: 0, count: 1 };
+
+    /// Its share of `units` units.
+    fn of(self, units: usize) -> Range<usize> {
+        units * self.number / self.count..units * (self.number + 1) / self.count
+    }
+}
+
+/// What a step works on.
+struct Context<'a> {
+    layouts: &'a [Layout],
+    buffers: &'a [Buffer],
+    kernels: Kernels,
+    images: usize,
+}
+
+/// Room for intermediate results of one thread.
+struct Scratch {
+    positions: Vec<u32>,
+    sums: Vec<i32>,
+    real_sums: Vec<f32>,
+    levels: Vec<u8>,
+    /// A panel's outputs.
+    reals: Vec<f32>,
+    taps: Vec<f32>,
+    /// All channels of a pixel, twice.
+    pixels: [Vec<f32>; 2],
+}
+
+impl Scratch {
+    /// The most positions of a tile.
+    const POSITIONS: usize = 256;
+
+    fn new(plan: &Plan) -> Self {
+        let width = PANEL * BLOCK;
+        Scratch {
+            positions: vec![0; Scratch::POSITIONS],
+            sums: vec![0; Scratch::POSITIONS * width],
+            real_sums: vec![0.0; Scratch::POSITIONS * width],
+            levels: vec![0; width],
+            reals: vec![0.0; width],
+            taps: vec![0.0; plan.taps],
+            pixels: [vec![0.0; plan.channels], vec![0.0; plan.channels]],
+        }
+    }
+
+    fn size(plan: &Plan) -> u128 {
+        let width = PANEL * BLOCK;
+        (Scratch::POSITIONS * (4 + 8 * width) + 5 * width) as u128 + 4 * plan.taps as u128 + 8 * plan.channels as u128
+    }
+}
+
+/// A thread's buffers.
+struct Lane {
+    buffers: Vec<Buffer>,
+    scratch: UnsafeCell<Scratch>,
+}
+
+// SAFETY: a lane's scratch is only touched by the team member of its number.
+unsafe impl Sync for Lane {}
+
+/// A loaded model. It keeps nothing of the bytes it was loaded from.
+pub struct Engine {
+    plan: Plan,
+    kernels: Kernels,
+    lanes: Vec<Lane>,
+    team: Team,
+    together: usize,
+    names: Vec<String>,
+    name: String,
+}
+
+impl Engine {
+    /// Reads a packed model and makes it ready.
+    pub fn load(bytes: &[u8], options: &EngineOptions) -> Result<Self> {
+        Engine::new(&Model::parse(bytes)?, options)
+    }
+
+    /// Makes a model ready.
+    pub fn new(model: &Model<'_>, options: &EngineOptions) -> Result<Self> {
+        let kernels = match options.kernels {
+            Some(kernels) if kernels.available() => kernels,
+            Some(kernels) => Kernels::named(kernels.name())?,
+            None => Kernels::detect()?,
+        };
+        let together = options.images_together.max(1);
+        let threads = options.threads.clamp(1, 1024);
+        let mut budget = Budget { used: 0, limit: options.memory_limit };
+        let plan = Plan::new(model, options, kernels, together, &mut budget)?;
+        // The plan has asked for the first lane's buffers.
+        let buffers: u128 = plan.layouts.iter().map(Layout::bytes).sum();
+        budget.take(Scratch::size(&plan) * threads as u128 + buffers * (threads as u128 - 1))?;
+        let lane = || Lane {
+            buffers: plan.layouts.iter().map(Buffer::new).collect(),
+            scratch: UnsafeCell::new(Scratch::new(&plan)),
+        };
+        let lanes = (0..threads).map(|_| lane()).collect();
+        let team = Team::new(threads).map_err(|_| Error::Memory { needed: u64::MAX, limit: options.memory_limit })?;
+        let (names, name) = (model.classes.clone(), model.name.clone());
+        Ok(Engine { plan, kernels, lanes, team, together, names, name })
+    }
+
+    /// What the model says of its input.
+    pub fn preprocessing(&self) -> &Preprocessing {
+        &self.plan.about
+    }
+
+    /// Bytes of one image: rows × columns × channels, channels varying fastest.
+    pub fn image_len(&self) -> usize {
+        self.plan.about.input.len() as usize
+    }
+
+    /// How many logits an image gets.
+    pub fn classes(&self) -> usize {
+        self.plan.classes
+    }
+
+    /// The classes' names, none if the model has none.
+    pub fn class_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The model's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kernels in use.
+    pub fn kernels(&self) -> Kernels {
+        self.kernels
+    }
+
+    /// Classifies any number of images that lie one after the other, and writes each one's logits. Allocates nothing.
+    pub fn classify(&mut self, images: &[u8], logits: &mut [f32]) -> Result<()> {
+        let (image_len, classes) = (self.image_len(), self.classes());
+        if !images.len().is_multiple_of(image_len) {
+            return Err(Error::Shape { what: "the images' buffer", found: images.len(), expected: image_len });
+        }
+        let count = images.len() / image_len;
+        if logits.len() != count * classes {
+            return Err(Error::Shape { what: "the logits' buffer", found: logits.len(), expected: count * classes });
+        }
+        let threads = self.team.size();
+        let (plan, lanes, together, kernels) = (&self.plan, &self.lanes, self.together, self.kernels);
+        if threads > 1 && count < threads {
+            let barrier = Barrier::new(threads);
+            for (images, logits) in images.chunks(together * image_len).zip(logits.chunks_mut(together * classes)) {
+                let logits = Output(logits.as_mut_ptr(), logits.len());
+                // SAFETY: member numbers are different, the barrier separates the steps, and only member 0 writes
+                // the logits, which nobody else can see until `run` returns.
+                self.team.run(&|member| unsafe {
+                    let part = Part { number: member, count: threads };
+                    forward(plan, kernels, &lanes[0], &lanes[member], images, part, &|| barrier.wait());
+                    if member == 0 {
+                        copy_logits(plan, &lanes[0], logits.part(0..logits.1));
+                    }
+                });
+            }
+            return Ok(());
+        }
+        let all = Output(logits.as_mut_ptr(), logits.len());
+        // SAFETY: each member has a lane of its own and a range of logits of its own.
+        self.team.run(&|member| unsafe {
+            let share = Part { number: member, count: threads }.of(count);
+            for first in share.clone().step_by(together) {
+                let last = (first + together).min(share.end);
+                let images = &images[first * image_len..last * image_len];
+                forward(plan, kernels, &lanes[member], &lanes[member], images, Part::ALL, &|| ());
+                copy_logits(plan, &lanes[member], all.part(first * classes..last * classes));
+            }
+        });
+        Ok(())
+    }
+
+    /// How long each operation takes for these images (at most `images_together`) on one thread, in order; for
+    /// finding out where the time goes.
+    pub fn time_operations(&mut self, images: &[u8]) -> Result<Vec<Duration>> {
+        if !images.len().is_multiple_of(self.image_len()) || images.len() / self.image_len() > self.together {
+            return Err(Error::Shape { what: "the images' buffer", found: images.len(), expected: self.image_len() });
+        }
+        let times = RefCell::new(vec![Instant::now()]);
+        let now = || times.borrow_mut().push(Instant::now());
+        // SAFETY: the engine is borrowed for this thread alone.
+        unsafe { forward(&self.plan, self.kernels, &self.lanes[0], &self.lanes[0], images, Part::ALL, &now) };
+        Ok(times.take()[1..].windows(2).map(|pair| pair[1] - pair[0]).collect())
+    }
+}
+
+/// The logits' buffer, of which each thread writes a part.
+struct Output(*mut f32, usize);
+
+// SAFETY: `part` makes its caller keep the parts apart.
+unsafe impl Sync for Output {}
+
+impl Output {
+    /// # Safety
+    /// The buffer must be alive and nobody else may touch the range.
+    #[allow(clippy::mut_from_ref, reason = "threads write disjoint parts; the caller keeps them apart")]
+    unsafe fn part(&self, range: Range<usize>) -> &mut [f32] {
+        assert!(range.start <= range.end && range.end <= self.1);
+        // SAFETY: inside the buffer, and the caller promises the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
+    }
+}
+
+/// Takes images through the network: this part's share of every step, `sync` after each.
+///
+/// # Safety
+/// All who work on `shared` have different parts of the same count and the same images, and wait for each other in
+/// `sync`; `own` is used by this thread only (its scratch, that is).
+unsafe fn forward(
+    plan: &Plan,
+    kernels: Kernels,
+    shared: &Lane,
+    own: &Lane,
+    images: &[u8],
+    part: Part,
+    sync: &dyn Fn(),
+) {
+    let input = &plan.layouts[0];
+    let row = input.shape.width * input.shape.channels;
+    if let Buffer::Words(words) = &shared.buffers[0] {
+        for unit in part.of(images.len() / row) {
+            let at = input.at(unit / input.shape.height, unit % input.shape.height, 0);
+            // SAFETY: rows belong to one part each.
+            let to = unsafe { words.part(at..at + row) };
+            to.iter_mut().zip(&images[unit * row..]).for_each(|(to, &byte)| *to = byte as i16);
+        }
+    }
+    sync();
+    let count = images.len() / (row * input.shape.height);
+    let context = Context { layouts: &plan.layouts, buffers: &shared.buffers, kernels, images: count };
+    for step in &plan.steps {
+        // SAFETY: the caller's parts differ, and `sync` keeps the steps apart; the scratch is this thread's.
+        unsafe { step.run(&context, part, &mut *own.scratch.get()) };
+        sync();
+    }
+}
+
+/// # Safety
+/// Nobody may write the last value meanwhile.
+unsafe fn copy_logits(plan: &Plan, lane: &Lane, logits: &mut [f32]) {
+    let last = plan.layouts.len() - 1;
+    if let Buffer::Reals(reals) = &lane.buffers[last] {
+        for (image, logits) in logits.chunks_exact_mut(plan.classes).enumerate() {
+            let at = plan.layouts[last].at(image, 0, 0);
+            // SAFETY: the caller's promise.
+            logits.copy_from_slice(unsafe { &reals.all()[at..at + plan.classes] });
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Which buffer each value has and which step each operation becomes.
+
+use super::buffer::{Format, Layout};
+use super::pool::{MaxPool, Pointwise};
+use super::real::Real;
+use super::whole::Whole;
+use super::{Budget, Context, EngineOptions, Part, Scratch};
+use crate::error::Result;
+use crate::kernels::Kernels;
+use crate::model::{Codec, Conv, Kind, Model, Op, Preprocessing, Stage, Value};
+
+/// An operation, ready to run.
+pub(super) enum Step {
+    Whole(Whole),
+    Real(Real),
+    MaxPool(MaxPool),
+    Pointwise(Pointwise),
+}
+
+impl Step {
+    /// Does this part's share.
+    ///
+    /// # Safety
+    /// All parts of a step must be different, and nobody may write its inputs or touch its output otherwise.
+    pub(super) unsafe fn run(&self, context: &Context<'_>, part: Part, scratch: &mut Scratch) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            match self {
+                Step::Whole(whole) => whole.run(context, part, scratch),
+                Step::Real(real) => real.run(context, part, scratch),
+                Step::MaxPool(pool) => pool.run(context, part),
+                Step::Pointwise(pointwise) => pointwise.run(context, part, scratch),
+            }
+        }
+    }
+}
+
+/// A model made ready for some kernels and a number of images at a time.
+pub(super) struct Plan {
+    pub(super) layouts: Vec<Layout>,
+    pub(super) steps: Vec<Step>,
+    pub(super) about: Preprocessing,
+    pub(super) classes: usize,
+    /// Reals of scratch for copied taps.
+    pub(super) taps: usize,
+    /// The most channels of a value.
+    pub(super) channels: usize,
+}
+
+impl Plan {
+    pub(super) fn new(
+        model: &Model<'_>,
+        options: &EngineOptions,
+        kernels: Kernels,
+        images: usize,
+        budget: &mut Budget,
+    ) -> Result<Self> {
+        let values = model.check()?;
+        let about = &model.preprocessing;
+        let formats = formats(model, &values, options.tables, kernels);
+        let pads = pads(model, &values);
+        let mut layouts = Vec::new();
+        for ((value, format), pad) in values.iter().zip(formats).zip(pads) {
+            layouts.push(Layout::new(format, value.shape, pad, images, budget)?);
+        }
+        let mut steps = Vec::new();
+        let mut taps = 0;
+        for (number, op) in model.ops.iter().enumerate() {
+            let output = number + 1;
+            steps.push(match op {
+                Op::Conv { input, conv } => {
+                    let size = needed(model, &values, output);
+                    let (ends, kind) = ([*input, output], values[*input].kind);
+                    match (model.scale_of(kind).filter(|_| in_integers(conv, kind)), &conv.stage) {
+                        (Some(scale), _) => Step::Whole(Whole::new(conv, &scale, ends, size, &layouts, budget)?),
+                        (None, Stage::Affine(affine)) => {
+                            let real = Real::new(conv, affine, kind, about, ends, size, &layouts, budget)?;
+                            taps = taps.max(real.taps());
+                            Step::Real(real)
+                        }
+                        (None, Stage::Thresholds { .. }) => unreachable!("refused by Model::check"),
+                    }
+                }
+                Op::MaxPool { input, window, inverted } => {
+                    let kind = values[*input].kind;
+                    Step::MaxPool(MaxPool::new([*input, output], *window, inverted, kind, &layouts, budget)?)
+                }
+                Op::AveragePool { input, window } => {
+                    let kind = values[*input].kind;
+                    Step::Pointwise(Pointwise::average([*input, output], *window, kind, about, budget)?)
+                }
+                Op::Map { input, affine } => {
+                    Step::Pointwise(Pointwise::map([*input, output], affine, values[*input].kind, about, budget)?)
+                }
+                Op::Add { inputs, activation } => {
+                    let kinds = inputs.map(|input| values[input].kind);
+                    Step::Pointwise(Pointwise::add(*inputs, output, kinds, *activation, about, budget)?)
+                }
+            });
+        }
+        let channels = values.iter().map(|value| value.shape.channels).max().unwrap_or(0);
+        let classes = values[values.len() - 1].shape.channels;
+        Ok(Plan { layouts, steps, about: about.clone(), classes, taps, channels })
+    }
+}
+
+/// Whether a layer is summed in integers.
+fn in_integers(conv: &Conv<'_>, kind: Kind) -> bool {
+    conv.weights.codec != Codec::F32 && kind != Kind::Real
+}
+
+/// Bits where everybody who reads a value takes them, else a byte a level.
+fn formats(model: &Model<'_>, values: &[Value], tables: Option<bool>, kernels: Kernels) -> Vec<Format> {
+    let mut formats = vec![Format::Reals; values.len()];
+    for number in (0..values.len()).rev() {
+        formats[number] = match values[number].kind {
+            Kind::Real => Format::Reals,
+            Kind::Image => Format::Words,
+            Kind::Levels(activation) => {
+                let mut read = false;
+                let readers = model.ops.iter().enumerate().filter(|(_, op)| op.inputs().any(|input| input == number));
+                let all_bits = readers.fold(true, |all, (reader, op)| {
+                    read = true;
+                    all && match op {
+                        Op::Conv { conv, .. } => takes_bits(conv, values[number], values[reader + 1], tables, kernels),
+                        Op::MaxPool { .. } => formats[reader + 1] == Format::Bits,
+                        _ => false,
+                    }
+                });
+                let bits = all_bits && read && activation.steps() == Some(1) && gives_bits(model, number);
+                if bits { Format::Bits } else { Format::Levels }
+            }
+        };
+    }
+    formats
+}
+
+fn takes_bits(conv: &Conv<'_>, from: Value, to: Value, tables: Option<bool>, kernels: Kernels) -> bool {
+    let possible = conv.groups == 1 && in_integers(conv, from.kind);
+    possible && tables.unwrap_or_else(|| kernels.prefers_tables(to.shape.height * to.shape.width))
+}
+
+fn gives_bits(model: &Model<'_>, value: usize) -> bool {
+    match value.checked_sub(1).map(|op| &model.ops[op]) {
+        Some(Op::Conv { conv, .. }) => conv.groups == 1 && matches!(conv.stage, Stage::Thresholds { .. }),
+        Some(Op::MaxPool { input, .. }) => gives_bits(model, *input),
+        _ => false,
+    }
+}
+
+/// The border of zeros that the layers in integers want around each value.
+fn pads(model: &Model<'_>, values: &[Value]) -> Vec<[usize; 2]> {
+    let mut pads = vec![[0; 2]; values.len()];
+    for op in &model.ops {
+        if let Op::Conv { input, conv } = op
+            && in_integers(conv, values[*input].kind)
+        {
+            pads[*input] = [0, 1].map(|axis| pads[*input][axis].max(conv.window.pad[axis]));
+        }
+    }
+    pads
+}
+
+/// Rows and columns of a layer's output that somebody reads: a pool may leave the last ones out.
+fn needed(model: &Model<'_>, values: &[Value], number: usize) -> [usize; 2] {
+    let shape = values[number].shape;
+    let mut readers = model.ops.iter().enumerate().filter(|(_, op)| op.inputs().any(|input| input == number));
+    match (readers.next(), readers.next()) {
+        (Some((reader, Op::MaxPool { window, .. })), None) => {
+            let pooled = values[reader + 1].shape;
+            let end = |axis: usize, outputs: usize, side: usize| {
+                ((outputs - 1) * window.stride[axis] + window.kernel[axis] - window.pad[axis]).min(side)
+            };
+            [end(0, pooled.height, shape.height), end(1, pooled.width, shape.width)]
+        }
+        _ => [shape.height, shape.width],
+    }
+}

@@ -1,0 +1,381 @@
+//! AVX2: 32 byte products or 16 table entries an instruction.
+//!
+//! For levels, `vpmaddubsw` multiplies unsigned inputs by signed weights and adds neighbours in 16 bits: with inputs
+//! of at most k the pair stays within 2 · 127 · k, so several steps are summed in 16 bits before they are widened. For
+//! bits, a table row of 16-bit sums stands for four inputs at once: 64 products for one load and add, which beats
+//! the multiplication as long as the table's tile stays in the first cache and serves many positions.
+
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+use super::{BLOCK, Bits, Bytes, PANEL, PATTERNS, Reals, Run, WIDEN, Words};
+
+/// Positions that share a tile of tables.
+const SHARED: usize = 256;
+/// Bytes of tables that stay in the first cache while positions pass.
+const TABLE_BYTES: usize = 24 << 10;
+
+pub(crate) fn bytes(tile: Bytes<'_>) {
+    tile.check(4, 4);
+    assert!(tile.largest <= 127);
+    // SAFETY: the check above covers every access, and these kernels are only chosen where AVX2 is present.
+    unsafe { bytes_avx2(tile) }
+}
+
+pub(crate) fn words(tile: Words<'_>) {
+    tile.check(2, 2);
+    // SAFETY: as for `bytes`.
+    unsafe { words_avx2(tile) }
+}
+
+pub(crate) fn bits(tile: Bits<'_>) {
+    tile.check(1, PATTERNS);
+    // SAFETY: as for `bytes`; patterns are masked to four bits where they are used.
+    unsafe {
+        match tile.blocks {
+            1 => bits_avx2::<1>(tile),
+            2 => bits_avx2::<2>(tile),
+            3 => bits_avx2::<3>(tile),
+            _ => bits_avx2::<PANEL>(tile),
+        }
+    }
+}
+
+pub(crate) fn reals(tile: Reals<'_>) {
+    tile.check(1, 1);
+    // SAFETY: as for `bytes`; FMA is checked together with AVX2.
+    unsafe { reals_avx2(tile) }
+}
+
+pub(crate) fn levels(sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
+    assert!(
+        sums.len().is_multiple_of(BLOCK) && levels.len() == sums.len() && thresholds.len().is_multiple_of(sums.len())
+    );
+    // SAFETY: all three slices are whole blocks.
+    unsafe { levels_avx2(sums, thresholds, levels) }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn bytes_avx2(tile: Bytes<'_>) {
+    let width = tile.blocks * BLOCK;
+    let block_weights = tile.steps() * BLOCK * 4;
+    let together = i16::MAX as usize / (2 * 127 * tile.largest.max(1));
+    for block in 0..tile.blocks {
+        // SAFETY: `Tile::check`.
+        unsafe {
+            let weights = tile.weights.as_ptr().add(block * block_weights);
+            let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
+            let mut positions = tile.positions;
+            while let Some((four, rest)) = positions.split_first_chunk::<4>() {
+                bytes_block(tile.inputs.as_ptr(), four, tile.runs, weights, together, sums, width);
+                sums = sums.add(4 * width);
+                positions = rest;
+            }
+            if let Some((two, rest)) = positions.split_first_chunk::<2>() {
+                bytes_block(tile.inputs.as_ptr(), two, tile.runs, weights, together, sums, width);
+                sums = sums.add(2 * width);
+                positions = rest;
+            }
+            if let Some((one, _)) = positions.split_first_chunk::<1>() {
+                bytes_block(tile.inputs.as_ptr(), one, tile.runs, weights, together, sums, width);
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn bytes_block<const P: usize>(
+    inputs: *const u8,
+    positions: &[u32; P],
+    runs: &[Run],
+    mut weights: *const i8,
+    together: usize,
+    sums: *mut i32,
+    width: usize,
+) {
+    let mut wide = [[_mm256_setzero_si256(); 2]; P];
+    let mut narrow = [[_mm256_setzero_si256(); 2]; P];
+    let ones = _mm256_set1_epi16(1);
+    let mut room = together;
+    // SAFETY: the caller's runs, weights and sums are in bounds.
+    unsafe {
+        for run in runs {
+            let mut from: [*const u8; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize + run.offset));
+            let mut left = run.steps;
+            while left > 0 {
+                let now = left.min(room);
+                for step in 0..now {
+                    let low = _mm256_loadu_si256(weights as *const __m256i);
+                    let high = _mm256_loadu_si256(weights.add(32) as *const __m256i);
+                    weights = weights.add(64);
+                    for p in 0..P {
+                        let input = _mm256_set1_epi32((from[p].add(step * 4) as *const i32).read_unaligned());
+                        narrow[p][0] = _mm256_add_epi16(narrow[p][0], _mm256_maddubs_epi16(input, low));
+                        narrow[p][1] = _mm256_add_epi16(narrow[p][1], _mm256_maddubs_epi16(input, high));
+                    }
+                }
+                for from in &mut from {
+                    *from = from.add(now * 4);
+                }
+                left -= now;
+                room -= now;
+                if room == 0 {
+                    widen(&mut wide, &mut narrow, ones);
+                    room = together;
+                }
+            }
+        }
+        widen(&mut wide, &mut narrow, ones);
+        for (p, wide) in wide.iter().enumerate() {
+            let to = sums.add(p * width) as *mut __m256i;
+            _mm256_storeu_si256(to, wide[0]);
+            _mm256_storeu_si256(to.add(1), wide[1]);
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widen<const P: usize>(wide: &mut [[__m256i; 2]; P], narrow: &mut [[__m256i; 2]; P], ones: __m256i) {
+    for p in 0..P {
+        for half in 0..2 {
+            wide[p][half] = _mm256_add_epi32(wide[p][half], _mm256_madd_epi16(narrow[p][half], ones));
+            narrow[p][half] = _mm256_setzero_si256();
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn words_avx2(tile: Words<'_>) {
+    let width = tile.blocks * BLOCK;
+    let block_weights = tile.steps() * BLOCK * 2;
+    for block in 0..tile.blocks {
+        // SAFETY: `Tile::check`.
+        unsafe {
+            let weights = tile.weights.as_ptr().add(block * block_weights);
+            let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
+            let mut positions = tile.positions;
+            while let Some((six, rest)) = positions.split_first_chunk::<6>() {
+                words_block(tile.inputs.as_ptr(), six, tile.runs, weights, sums, width);
+                sums = sums.add(6 * width);
+                positions = rest;
+            }
+            while let Some((two, rest)) = positions.split_first_chunk::<2>() {
+                words_block(tile.inputs.as_ptr(), two, tile.runs, weights, sums, width);
+                sums = sums.add(2 * width);
+                positions = rest;
+            }
+            if let Some((one, _)) = positions.split_first_chunk::<1>() {
+                words_block(tile.inputs.as_ptr(), one, tile.runs, weights, sums, width);
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn words_block<const P: usize>(
+    inputs: *const i16,
+    positions: &[u32; P],
+    runs: &[Run],
+    mut weights: *const i16,
+    sums: *mut i32,
+    width: usize,
+) {
+    let mut total = [[_mm256_setzero_si256(); 2]; P];
+    // SAFETY: the caller's runs, weights and sums are in bounds.
+    unsafe {
+        for run in runs {
+            let from: [*const i16; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize + run.offset));
+            for step in 0..run.steps {
+                let low = _mm256_loadu_si256(weights as *const __m256i);
+                let high = _mm256_loadu_si256(weights.add(16) as *const __m256i);
+                weights = weights.add(32);
+                for p in 0..P {
+                    let input = _mm256_set1_epi32((from[p].add(step * 2) as *const i32).read_unaligned());
+                    total[p][0] = _mm256_add_epi32(total[p][0], _mm256_madd_epi16(input, low));
+                    total[p][1] = _mm256_add_epi32(total[p][1], _mm256_madd_epi16(input, high));
+                }
+            }
+        }
+        for (p, total) in total.iter().enumerate() {
+            let to = sums.add(p * width) as *mut __m256i;
+            _mm256_storeu_si256(to, total[0]);
+            _mm256_storeu_si256(to.add(1), total[1]);
+        }
+    }
+}
+
+/// Part of a run whose tables fit the first cache.
+pub(super) struct Piece {
+    pub(super) offset: usize,
+    pub(super) steps: usize,
+    /// Whether a 16-bit sum begins or ends here.
+    pub(super) opens: bool,
+    pub(super) closes: bool,
+    /// Whether that 16-bit sum is the first part of the 32-bit one.
+    pub(super) starts: bool,
+}
+
+/// Cuts runs into even pieces of at most `most` steps and says where 16-bit sums begin and end.
+pub(super) fn pieces(runs: &[Run], most: usize) -> impl Iterator<Item = Piece> + '_ {
+    let cut = move |run: &Run| {
+        let (count, offset, steps) = (run.steps.div_ceil(most), run.offset, run.steps);
+        (0..count).map(move |i| {
+            let (start, end) = (i * steps / count, (i + 1) * steps / count);
+            (offset + start, end - start)
+        })
+    };
+    let mut upcoming = runs.iter().flat_map(cut).peekable();
+    let mut summed = 0;
+    let mut starts = true;
+    std::iter::from_fn(move || {
+        let (offset, steps) = upcoming.next()?;
+        let opens = summed == 0;
+        summed += steps;
+        let closes = upcoming.peek().is_none_or(|(_, next)| summed + next > WIDEN);
+        let piece = Piece { offset, steps, opens, closes, starts };
+        if closes {
+            (summed, starts) = (0, false);
+        }
+        Some(piece)
+    })
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn bits_avx2<const B: usize>(tile: Bits<'_>) {
+    let width = B * BLOCK;
+    let most = TABLE_BYTES / (PATTERNS * width * 2);
+    let mut narrow = [const { MaybeUninit::<[__m256i; B]>::uninit() }; SHARED];
+    for (positions, sums) in tile.positions.chunks(SHARED).zip(tile.sums.chunks_mut(SHARED * width)) {
+        let mut tables = tile.weights.as_ptr() as *const u8;
+        for piece in pieces(tile.runs, most) {
+            for (i, &at) in positions.iter().enumerate() {
+                // SAFETY: `Tile::check` for inputs and tables; a sum is read only after its opening piece wrote it.
+                unsafe {
+                    let from = tile.inputs.as_ptr().add(at as usize + piece.offset);
+                    let mut total = match piece.opens {
+                        true => [_mm256_setzero_si256(); B],
+                        false => narrow[i].assume_init(),
+                    };
+                    let mut table = tables;
+                    for step in 0..piece.steps {
+                        let row = table.add((*from.add(step) & 15) as usize * (width * 2)) as *const __m256i;
+                        for (block, total) in total.iter_mut().enumerate() {
+                            *total = _mm256_add_epi16(*total, _mm256_loadu_si256(row.add(block)));
+                        }
+                        table = table.add(PATTERNS * width * 2);
+                    }
+                    if piece.closes {
+                        spill(&total, sums.as_mut_ptr().add(i * width), piece.starts);
+                    } else {
+                        narrow[i].write(total);
+                    }
+                }
+            }
+            // SAFETY: `Tile::check`: the tables of all runs are there.
+            tables = unsafe { tables.add(piece.steps * PATTERNS * width * 2) };
+        }
+    }
+}
+
+/// Adds 16-bit sums to 32-bit ones, or starts those.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn spill<const B: usize>(narrow: &[__m256i; B], sums: *mut i32, starts: bool) {
+    for (block, &narrow) in narrow.iter().enumerate() {
+        let halves = [
+            _mm256_cvtepi16_epi32(_mm256_castsi256_si128(narrow)),
+            _mm256_cvtepi16_epi32(_mm256_extracti128_si256::<1>(narrow)),
+        ];
+        for (half, &wide) in halves.iter().enumerate() {
+            // SAFETY: the caller's sums hold B blocks.
+            unsafe {
+                let to = sums.add(block * BLOCK + half * 8) as *mut __m256i;
+                let before = if starts { _mm256_setzero_si256() } else { _mm256_loadu_si256(to) };
+                _mm256_storeu_si256(to, _mm256_add_epi32(before, wide));
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+unsafe fn reals_avx2(tile: Reals<'_>) {
+    let width = tile.blocks * BLOCK;
+    let block_weights = tile.steps() * BLOCK;
+    for block in 0..tile.blocks {
+        // SAFETY: `Tile::check`.
+        unsafe {
+            let weights = tile.weights.as_ptr().add(block * block_weights);
+            let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
+            let mut positions = tile.positions;
+            while let Some((six, rest)) = positions.split_first_chunk::<6>() {
+                reals_block(tile.inputs.as_ptr(), six, tile.runs, weights, sums, width);
+                sums = sums.add(6 * width);
+                positions = rest;
+            }
+            while let Some((one, rest)) = positions.split_first_chunk::<1>() {
+                reals_block(tile.inputs.as_ptr(), one, tile.runs, weights, sums, width);
+                sums = sums.add(width);
+                positions = rest;
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn reals_block<const P: usize>(
+    inputs: *const f32,
+    positions: &[u32; P],
+    runs: &[Run],
+    mut weights: *const f32,
+    sums: *mut f32,
+    width: usize,
+) {
+    let mut total = [[_mm256_setzero_ps(); 2]; P];
+    // SAFETY: the caller's runs, weights and sums are in bounds.
+    unsafe {
+        for run in runs {
+            let from: [*const f32; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize + run.offset));
+            for step in 0..run.steps {
+                let (low, high) = (_mm256_loadu_ps(weights), _mm256_loadu_ps(weights.add(8)));
+                weights = weights.add(16);
+                for p in 0..P {
+                    let input = _mm256_set1_ps(*from[p].add(step));
+                    total[p][0] = _mm256_fmadd_ps(input, low, total[p][0]);
+                    total[p][1] = _mm256_fmadd_ps(input, high, total[p][1]);
+                }
+            }
+        }
+        for (p, total) in total.iter().enumerate() {
+            _mm256_storeu_ps(sums.add(p * width), total[0]);
+            _mm256_storeu_ps(sums.add(p * width + 8), total[1]);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn levels_avx2(sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
+    let width = sums.len();
+    for channel in (0..width).step_by(BLOCK) {
+        // SAFETY: whole blocks, checked by the caller.
+        unsafe {
+            let sums = sums.as_ptr().add(channel) as *const __m256i;
+            let sums = [_mm256_loadu_si256(sums), _mm256_loadu_si256(sums.add(1))];
+            let mut count = [_mm256_setzero_si256(); 2];
+            for thresholds in thresholds.chunks_exact(width) {
+                let thresholds = thresholds.as_ptr().add(channel) as *const __m256i;
+                for half in 0..2 {
+                    let above = _mm256_cmpgt_epi32(sums[half], _mm256_loadu_si256(thresholds.add(half)));
+                    count[half] = _mm256_sub_epi32(count[half], above);
+                }
+            }
+            // Packing works within 128-bit lanes: put the quarters back in order before the last step.
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(count[0], count[1]));
+            let packed = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storeu_si128(levels.as_mut_ptr().add(channel) as *mut __m128i, packed);
+        }
+    }
+}

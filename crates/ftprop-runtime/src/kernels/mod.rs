@@ -1,0 +1,207 @@
+//! The inner loops, one file an instruction set, all with the same results to the bit.
+//!
+//! Every kernel adds products for a tile of output positions and up to [`PANEL`] output channels. Integer kernels
+//! are exact, so their order does not matter; the real kernel adds in the order of the weights with fused
+//! multiply-adds, in every instruction set. [`scalar`] is the reference that the tests hold the others to.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Error, Result};
+
+/// Output channels that are stored and computed together.
+pub(crate) const BLOCK: usize = 16;
+/// Blocks that one call may cover.
+pub(crate) const PANEL: usize = 4;
+/// Lookup tables have one row for each pattern of four bits.
+pub(crate) const PATTERNS: usize = 16;
+/// Groups of four inputs after which 16-bit sums must be widened: 64 · 4 · 127 < 2^15.
+const WIDEN: usize = 64;
+
+/// A stretch of inputs that lie side by side for every output position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Where it starts, in elements after the position's own offset.
+    pub(crate) offset: usize,
+    /// How many steps it takes; a step is four bytes, two words, four bits or one real, by the kernel.
+    pub(crate) steps: usize,
+}
+
+/// What a kernel reads and writes: `positions.len()` × `blocks · BLOCK` sums.
+///
+/// Weights of a block follow each other step by step, for each step channel by channel, for each channel input by
+/// input. The engine has checked that every position's runs lie inside `inputs` and that the rest has the right size.
+pub(crate) struct Tile<'a, I, W, O> {
+    pub(crate) inputs: &'a [I],
+    pub(crate) positions: &'a [u32],
+    pub(crate) runs: &'a [Run],
+    pub(crate) weights: &'a [W],
+    pub(crate) blocks: usize,
+    /// The largest input.
+    pub(crate) largest: usize,
+    pub(crate) sums: &'a mut [O],
+}
+
+impl<I, W, O> Tile<'_, I, W, O> {
+    /// Steps of all runs.
+    fn steps(&self) -> usize {
+        self.runs.iter().map(|run| run.steps).sum()
+    }
+
+    /// Panics unless every element that a kernel will touch is there; the unsafe kernels call this first.
+    fn check(&self, inputs_a_step: usize, weights_a_step: usize) {
+        let width = self.blocks * BLOCK;
+        let furthest = self.runs.iter().map(|run| run.offset + run.steps * inputs_a_step).max().unwrap_or(0);
+        let last = self.positions.iter().max().map_or(0, |&at| at as usize);
+        assert!(self.blocks <= PANEL && self.sums.len() >= self.positions.len() * width);
+        assert!(self.inputs.len() >= last + furthest);
+        assert!(self.weights.len() >= self.steps() * weights_a_step * width);
+    }
+}
+
+/// Small unsigned inputs (at most 127), 8-bit weights, four inputs a step.
+pub(crate) type Bytes<'a> = Tile<'a, u8, i8, i32>;
+/// 16-bit inputs and weights, two inputs a step.
+pub(crate) type Words<'a> = Tile<'a, i16, i16, i32>;
+/// Real inputs and weights, one input a step.
+pub(crate) type Reals<'a> = Tile<'a, f32, f32, f32>;
+/// Four bits an input byte, and tables of the sums of their weights: for each step a row of `blocks · BLOCK` sums for
+/// each of the [`PATTERNS`], all blocks of the panel side by side.
+pub(crate) type Bits<'a> = Tile<'a, u8, i16, i32>;
+
+/// Which instruction set the kernels use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernels {
+    /// Plain Rust, the reference.
+    Scalar,
+    /// AVX2 with FMA and BMI2: lookup tables for bits, byte multiply-adds for levels.
+    Avx2,
+    /// AVX-512 with VNNI.
+    Avx512,
+    /// NEON, on 64-bit ARM.
+    Neon,
+}
+
+impl Kernels {
+    const ALL: [Kernels; 4] = [Kernels::Avx512, Kernels::Avx2, Kernels::Neon, Kernels::Scalar];
+
+    /// The name that `FTPROP_KERNELS` and the C interface know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernels::Scalar => "scalar",
+            Kernels::Avx2 => "avx2",
+            Kernels::Avx512 => "avx512",
+            Kernels::Neon => "neon",
+        }
+    }
+
+    /// Whether this machine can run them.
+    pub fn available(self) -> bool {
+        match self {
+            Kernels::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Kernels::Avx2 => avx2_is_here(),
+            #[cfg(target_arch = "x86_64")]
+            Kernels::Avx512 => avx2_is_here() && avx512_is_here(),
+            #[cfg(target_arch = "aarch64")]
+            Kernels::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[allow(unreachable_patterns, reason = "which kernels are left over depends on the machine compiled for")]
+            _ => false,
+        }
+    }
+
+    /// Whether lookup tables beat products for a layer on bits with this many outputs an image and channel. Tables
+    /// are eight times as large as the weights, so enough outputs must share the reading of them.
+    pub(crate) fn prefers_tables(self, outputs: usize) -> bool {
+        match self {
+            Kernels::Avx2 | Kernels::Avx512 => outputs >= 64,
+            Kernels::Scalar | Kernels::Neon => false,
+        }
+    }
+
+    /// The kernels that run here, the fastest first.
+    pub fn all_available() -> Vec<Kernels> {
+        Kernels::ALL.into_iter().filter(|kernels| kernels.available()).collect()
+    }
+
+    /// Those of a name, if they run here.
+    pub fn named(name: &str) -> Result<Kernels> {
+        let found = Kernels::all_available().into_iter().find(|kernels| kernels.name() == name);
+        found.ok_or_else(|| Error::Kernels {
+            name: name.to_string(),
+            available: Kernels::all_available().iter().map(|kernels| kernels.name()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The fastest that run here, or those that the environment variable `FTPROP_KERNELS` names.
+    pub fn detect() -> Result<Kernels> {
+        match std::env::var("FTPROP_KERNELS") {
+            Ok(name) if !name.is_empty() => Kernels::named(&name),
+            _ => Ok(Kernels::all_available()[0]),
+        }
+    }
+}
+
+/// Calls the named kernel of the chosen instruction set.
+macro_rules! dispatch {
+    ($kernels:expr, $kernel:ident($($argument:expr),*)) => {
+        match $kernels {
+            #[cfg(target_arch = "x86_64")]
+            Kernels::Avx2 => avx2::$kernel($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Kernels::Avx512 => avx512::$kernel($($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            Kernels::Neon => neon::$kernel($($argument),*),
+            _ => scalar::$kernel($($argument),*),
+        }
+    };
+}
+
+/// The kernels by name; only those that are [`Kernels::available`] may be called.
+impl Kernels {
+    pub(crate) fn bytes(self, tile: Bytes<'_>) {
+        dispatch!(self, bytes(tile));
+    }
+
+    pub(crate) fn words(self, tile: Words<'_>) {
+        dispatch!(self, words(tile));
+    }
+
+    pub(crate) fn bits(self, tile: Bits<'_>) {
+        dispatch!(self, bits(tile));
+    }
+
+    pub(crate) fn reals(self, tile: Reals<'_>) {
+        dispatch!(self, reals(tile));
+    }
+
+    /// Counts, for each sum, how many thresholds it exceeds: `thresholds[i * sums.len() + channel]`.
+    pub(crate) fn levels(self, sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Kernels::Avx2 | Kernels::Avx512 => avx2::levels(sums, thresholds, levels),
+            _ => scalar::levels(sums, thresholds, levels),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx2_is_here() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx512_is_here() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vnni")
+}

@@ -1,0 +1,82 @@
+//! The slow, obvious kernels.
+
+use super::{BLOCK, Bits, Bytes, PATTERNS, Reals, Words};
+
+/// Σ input · weight, four inputs a step.
+pub(crate) fn bytes(tile: Bytes<'_>) {
+    dot::<4, _, _>(tile, |input, weight| input as i32 * weight as i32);
+}
+
+/// Σ input · weight, two inputs a step.
+pub(crate) fn words(tile: Words<'_>) {
+    dot::<2, _, _>(tile, |input, weight| input as i32 * weight as i32);
+}
+
+fn dot<const INPUTS: usize, I: Copy, W: Copy>(tile: super::Tile<'_, I, W, i32>, product: impl Fn(I, W) -> i32) {
+    let width = tile.blocks * BLOCK;
+    let block_weights = tile.steps() * BLOCK * INPUTS;
+    for (&at, sums) in tile.positions.iter().zip(tile.sums.chunks_exact_mut(width)) {
+        for (channel, sum) in sums.iter_mut().enumerate() {
+            let (block, lane) = (channel / BLOCK, channel % BLOCK);
+            let mut weights = tile.weights[block * block_weights..].chunks_exact(BLOCK * INPUTS);
+            *sum = 0;
+            for run in tile.runs {
+                let start = at as usize + run.offset;
+                for inputs in tile.inputs[start..start + run.steps * INPUTS].chunks_exact(INPUTS) {
+                    let Some(step) = weights.next() else { return };
+                    for (&input, &weight) in inputs.iter().zip(&step[lane * INPUTS..]) {
+                        *sum += product(input, weight);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Σ of table rows, picked by four bits of input a step.
+pub(crate) fn bits(tile: Bits<'_>) {
+    let width = tile.blocks * BLOCK;
+    for (&at, sums) in tile.positions.iter().zip(tile.sums.chunks_exact_mut(width)) {
+        sums.fill(0);
+        let mut tables = tile.weights.chunks_exact(PATTERNS * width);
+        for run in tile.runs {
+            let start = at as usize + run.offset;
+            for &pattern in &tile.inputs[start..start + run.steps] {
+                let Some(table) = tables.next() else { return };
+                for (sum, &part) in sums.iter_mut().zip(&table[pattern as usize * width..]) {
+                    *sum += part as i32;
+                }
+            }
+        }
+    }
+}
+
+/// Σ input · weight in order, each step a fused multiply-add.
+pub(crate) fn reals(tile: Reals<'_>) {
+    let width = tile.blocks * BLOCK;
+    let block_weights = tile.steps() * BLOCK;
+    for (&at, sums) in tile.positions.iter().zip(tile.sums.chunks_exact_mut(width)) {
+        for (channel, sum) in sums.iter_mut().enumerate() {
+            let (block, lane) = (channel / BLOCK, channel % BLOCK);
+            let mut weights = tile.weights[block * block_weights..].chunks_exact(BLOCK);
+            *sum = 0.0;
+            for run in tile.runs {
+                let start = at as usize + run.offset;
+                for &input in &tile.inputs[start..start + run.steps] {
+                    let Some(step) = weights.next() else { return };
+                    *sum = input.mul_add(step[lane], *sum);
+                }
+            }
+        }
+    }
+}
+
+/// How many thresholds each sum exceeds.
+pub(crate) fn levels(sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
+    levels.fill(0);
+    for thresholds in thresholds.chunks_exact(sums.len()) {
+        for ((level, &sum), &threshold) in levels.iter_mut().zip(sums).zip(thresholds) {
+            *level += (sum > threshold) as u8;
+        }
+    }
+}

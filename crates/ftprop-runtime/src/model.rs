@@ -1,0 +1,543 @@
+//! A packed model in memory: values, and the operations that make each from earlier ones.
+//!
+//! Value 0 is the image; operation `i` makes value `i + 1`; the last value is the logits. A value is the image
+//! (bytes), levels of a hard activation (small integers), or real numbers. [`Model::check`] is the one place
+//! that decides whether a list of operations makes sense, for the packer and for the reader alike.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, Result};
+
+/// The fixed-point denominator of the image's mean, see [`Scale`].
+pub(crate) const PIXEL_UNIT: i64 = 1 << 16;
+/// Height, width, channels, kernels, strides and pads are below this.
+pub(crate) const MAX_SIDE: usize = 1 << 20;
+/// The most steps a quantized ReLU may have: a level must fit a signed byte.
+pub const MAX_STEPS: u8 = 127;
+
+/// Height, width, channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// Channels, which vary fastest.
+    pub channels: usize,
+}
+
+impl Shape {
+    /// How many numbers that is. Model shapes are small enough that this cannot overflow 64 bits.
+    pub fn len(&self) -> u64 {
+        self.height as u64 * self.width as u64 * self.channels as u64
+    }
+
+    /// Whether a side is zero, which no shape of a valid model has.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An activation. Zero is on the low side: sign(0) = −1, step(0) = 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// +1 above zero, else −1.
+    Sign,
+    /// 1 above zero, else 0.
+    Step,
+    /// The quantized ReLU with k steps at 0, 1/(k−1), …, 1: levels 0 to k, divided by k.
+    QRelu(u8),
+    /// max(0, z).
+    Relu,
+    /// min(1, max(0, z)).
+    SaturatedRelu,
+}
+
+impl Activation {
+    /// How many thresholds it has: its highest level. None for real-valued activations.
+    pub fn steps(self) -> Option<u8> {
+        match self {
+            Activation::Sign | Activation::Step => Some(1),
+            Activation::QRelu(k) => Some(k),
+            Activation::Relu | Activation::SaturatedRelu => None,
+        }
+    }
+
+    /// The pre-activation above which the level exceeds `i`.
+    pub(crate) fn threshold(self, i: u8) -> f64 {
+        match self {
+            Activation::QRelu(k) => i as f64 / (k as f64 - 1.0),
+            _ => 0.0,
+        }
+    }
+
+    /// The output of a hard activation at a level.
+    pub(crate) fn value(self, level: u8) -> f32 {
+        match self {
+            Activation::Sign => 2.0 * level as f32 - 1.0,
+            Activation::QRelu(k) => level as f32 / k as f32,
+            _ => level as f32,
+        }
+    }
+
+    pub(crate) fn is_valid(self) -> bool {
+        !matches!(self, Activation::QRelu(k) if !(2..=MAX_STEPS).contains(&k))
+    }
+}
+
+/// What a value holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes of the image.
+    Image,
+    /// Levels of a hard activation.
+    Levels(Activation),
+    /// Real numbers.
+    Real,
+}
+
+/// How stored integers mean real inputs: value ∝ `unit` · stored − offset.
+///
+/// The sum that a layer's thresholds are compared with is S = Σ q (unit · stored − offset) over the taps inside the
+/// image. For a sign the unit is 2 and the offset 1; for the image the unit is 2^16 and the offset the channel's mean
+/// in those units; otherwise 1 and 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Scale {
+    pub(crate) unit: i64,
+    /// One for each channel, or a single one for all.
+    pub(crate) offsets: Vec<i64>,
+    /// The largest stored integer.
+    pub(crate) largest: i64,
+}
+
+/// What the runtime's caller does to a picture before it hands over the bytes, and what the model then does to them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preprocessing {
+    /// The image the engine takes: rows, columns, channels, bytes with channels varying fastest.
+    pub input: Shape,
+    /// Scale the shorter edge to this many pixels first, if given.
+    pub resize_shorter: Option<u32>,
+    /// Then cut the centre of the input's size out.
+    pub center_crop: bool,
+    /// The mean of each channel of pixel / 255, subtracted by the model.
+    pub mean: Vec<f32>,
+    /// The standard deviation of each channel, divided out by the model.
+    pub std: Vec<f32>,
+}
+
+/// A sliding window: rows first, then columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its size.
+    pub kernel: [usize; 2],
+    /// How far it moves.
+    pub stride: [usize; 2],
+    /// Rows and columns added on each side.
+    pub pad: [usize; 2],
+}
+
+impl Window {
+    /// A square window.
+    pub fn square(kernel: usize, stride: usize, pad: usize) -> Self {
+        Window { kernel: [kernel; 2], stride: [stride; 2], pad: [pad; 2] }
+    }
+
+    /// Output rows and columns for an input of `height` × `width`, or what is wrong.
+    pub(crate) fn output(&self, height: usize, width: usize) -> std::result::Result<[usize; 2], String> {
+        let mut sizes = [0; 2];
+        for (axis, side) in [height, width].into_iter().enumerate() {
+            let (kernel, stride, pad) = (self.kernel[axis], self.stride[axis], self.pad[axis]);
+            if kernel == 0 || stride == 0 || kernel >= MAX_SIDE || stride >= MAX_SIDE || pad >= MAX_SIDE {
+                return Err(format!("kernel {kernel}, stride {stride}, pad {pad} are out of range"));
+            }
+            if side + 2 * pad < kernel {
+                return Err(format!("a kernel of {kernel} does not fit {side} with pad {pad}"));
+            }
+            sizes[axis] = (side + 2 * pad - kernel) / stride + 1;
+        }
+        Ok(sizes)
+    }
+}
+
+/// How weights are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// IEEE single precision.
+    F32,
+    /// −127 to 127.
+    Int8,
+    /// −7 to 7, two to a byte, the first in the low half; an output channel starts on a byte.
+    Int4,
+    /// −32767 to 32767; used where the input is the image.
+    Int16,
+}
+
+impl Codec {
+    /// Bytes of one output channel with `inputs` weights.
+    pub(crate) fn row_bytes(self, inputs: u64) -> Option<u64> {
+        match self {
+            Codec::F32 => inputs.checked_mul(4),
+            Codec::Int8 => Some(inputs),
+            Codec::Int4 => Some(inputs.div_ceil(2)),
+            Codec::Int16 => inputs.checked_mul(2),
+        }
+    }
+}
+
+/// Weights in the order output channel, kernel row, kernel column, input channel of the group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights<'a> {
+    /// How they are stored.
+    pub codec: Codec,
+    /// The bytes, little-endian.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+impl Weights<'_> {
+    /// The integers of output channel `row`, each of `inputs` weights.
+    pub(crate) fn integers(&self, row: usize, inputs: usize) -> Box<dyn Iterator<Item = i32> + '_> {
+        let size = self.codec.row_bytes(inputs as u64).unwrap_or(0) as usize;
+        let bytes = &self.bytes[row * size..(row + 1) * size];
+        match self.codec {
+            Codec::Int8 => Box::new(bytes.iter().map(|&byte| byte as i8 as i32)),
+            Codec::Int4 => {
+                Box::new((0..inputs).map(move |i| (((bytes[i / 2] >> (4 * (i % 2))) << 4) as i8 >> 4) as i32))
+            }
+            Codec::Int16 => Box::new(bytes.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]) as i32)),
+            Codec::F32 => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// The weights of output channel `row` as reals, without their scale.
+    pub(crate) fn reals(&self, row: usize, inputs: usize) -> Box<dyn Iterator<Item = f32> + '_> {
+        if self.codec != Codec::F32 {
+            return Box::new(self.integers(row, inputs).map(|q| q as f32));
+        }
+        let bytes = &self.bytes[row * inputs * 4..(row + 1) * inputs * 4];
+        Box::new(bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])))
+    }
+}
+
+/// scale · x + bias for each channel, then the activation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Affine {
+    /// A factor for each channel.
+    pub scale: Vec<f32>,
+    /// A summand for each channel.
+    pub bias: Vec<f32>,
+    /// What follows.
+    pub activation: Option<Activation>,
+}
+
+/// What a layer does with its sums.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// The level is the number of thresholds below the integer sum; `thresholds[i * channels + channel]`.
+    Thresholds {
+        /// A hard activation.
+        activation: Activation,
+        /// Norm, bias and scales folded into integers.
+        thresholds: Vec<i64>,
+    },
+    /// Real arithmetic.
+    Affine(Affine),
+}
+
+/// A convolution; a fully connected layer is one whose kernel is the whole input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv<'a> {
+    /// Kernel, stride and pad. Padded taps count as zero after normalising.
+    pub window: Window,
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
+    /// Output channels.
+    pub outputs: usize,
+    /// The weights.
+    pub weights: Weights<'a>,
+    /// What becomes of the sums.
+    pub stage: Stage,
+}
+
+/// One operation; `input` and the like are numbers of earlier values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op<'a> {
+    /// A linear layer and its activation.
+    Conv {
+        /// What it reads.
+        input: usize,
+        /// The layer.
+        conv: Conv<'a>,
+    },
+    /// The largest value of each window; padding never wins.
+    MaxPool {
+        /// What it reads.
+        input: usize,
+        /// The window.
+        window: Window,
+        /// Channels whose level is then turned round, `steps − level`; empty when there are none.
+        inverted: Vec<bool>,
+    },
+    /// The mean of each window, padding counted as zeros.
+    AveragePool {
+        /// What it reads.
+        input: usize,
+        /// The window.
+        window: Window,
+    },
+    /// An affine map for each channel and an activation.
+    Map {
+        /// What it reads.
+        input: usize,
+        /// The map.
+        affine: Affine,
+    },
+    /// The sum of two values of one shape, then an activation.
+    Add {
+        /// What it reads.
+        inputs: [usize; 2],
+        /// What follows.
+        activation: Option<Activation>,
+    },
+}
+
+impl Op<'_> {
+    /// The values it reads.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = usize> {
+        let pair = match self {
+            Op::Conv { input, .. }
+            | Op::MaxPool { input, .. }
+            | Op::AveragePool { input, .. }
+            | Op::Map { input, .. } => [Some(*input), None],
+            Op::Add { inputs, .. } => inputs.map(Some),
+        };
+        pair.into_iter().flatten()
+    }
+}
+
+/// A value's shape and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Rows, columns, channels.
+    pub shape: Shape,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// A packed model. Weights may borrow from the bytes that it was read from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model<'a> {
+    /// A name for people.
+    pub name: String,
+    /// What the image must be.
+    pub preprocessing: Preprocessing,
+    /// The classes' names in the order of the logits, or none.
+    pub classes: Vec<String>,
+    /// The operations in order.
+    pub ops: Vec<Op<'a>>,
+}
+
+impl Model<'_> {
+    /// Checks everything and returns the values, the image first, the logits last.
+    pub fn check(&self) -> Result<Vec<Value>> {
+        self.check_preprocessing()?;
+        let mut values = vec![Value { shape: self.preprocessing.input, kind: Kind::Image }];
+        for (number, op) in self.ops.iter().enumerate() {
+            let value = self.check_op(op, &values).and_then(|value| {
+                let sides = [value.shape.height, value.shape.width, value.shape.channels];
+                if sides.iter().any(|&side| side == 0 || side >= MAX_SIDE) || value.shape.len() >= 1 << 31 {
+                    return Err(format!("its output of {sides:?} is out of range"));
+                }
+                Ok(value)
+            });
+            values.push(value.map_err(|what| Error::Invalid { place: format!("operation {number}"), what })?);
+        }
+        let logits = values[values.len() - 1];
+        let place = || "logits".to_string();
+        if logits.kind != Kind::Real || logits.shape.height != 1 || logits.shape.width != 1 {
+            return Err(Error::Invalid {
+                place: place(),
+                what: "the last operation does not make a row of reals".into(),
+            });
+        }
+        if !self.classes.is_empty() && self.classes.len() != logits.shape.channels {
+            let what = format!("{} class names for {} logits", self.classes.len(), logits.shape.channels);
+            return Err(Error::Invalid { place: place(), what });
+        }
+        Ok(values)
+    }
+
+    /// Multiply-adds for one image.
+    pub fn macs(&self) -> Result<u64> {
+        let values = self.check()?;
+        let mut total = 0u64;
+        for (op, made) in self.ops.iter().zip(&values[1..]) {
+            if let Op::Conv { input, conv } = op {
+                let inputs = conv.inputs(values[*input].shape.channels) as u64;
+                total = total.saturating_add(made.shape.len().saturating_mul(inputs));
+            }
+        }
+        Ok(total)
+    }
+
+    /// How the stored integers of a value mean reals; none for a value that holds reals.
+    pub(crate) fn scale_of(&self, kind: Kind) -> Option<Scale> {
+        match kind {
+            Kind::Image => {
+                let fixed = |mean: &f32| (*mean as f64 * 255.0 * PIXEL_UNIT as f64).round() as i64;
+                let offsets = self.preprocessing.mean.iter().map(fixed).collect();
+                Some(Scale { unit: PIXEL_UNIT, offsets, largest: 255 })
+            }
+            Kind::Levels(Activation::Sign) => Some(Scale { unit: 2, offsets: vec![1], largest: 1 }),
+            Kind::Levels(activation) => {
+                Some(Scale { unit: 1, offsets: vec![0], largest: activation.steps().unwrap_or(0) as i64 })
+            }
+            Kind::Real => None,
+        }
+    }
+
+    fn check_preprocessing(&self) -> Result<()> {
+        let Preprocessing { input, mean, std, .. } = &self.preprocessing;
+        let fail = |what: String| Err(Error::Invalid { place: "preprocessing".into(), what });
+        let sides = [input.height, input.width, input.channels];
+        if sides.iter().any(|&side| side == 0 || side >= MAX_SIDE) || input.len() >= 1 << 31 {
+            return fail(format!("an image of {sides:?} is out of range"));
+        }
+        if mean.len() != input.channels || std.len() != input.channels {
+            return fail(format!("{} means and {} deviations for {} channels", mean.len(), std.len(), input.channels));
+        }
+        if !mean.iter().all(|mean| mean.abs() <= 16.0) || !std.iter().all(|std| std.is_finite() && *std > 0.0) {
+            return fail("a mean beyond 16 or a deviation that is not positive".into());
+        }
+        Ok(())
+    }
+
+    fn check_op(&self, op: &Op<'_>, values: &[Value]) -> std::result::Result<Value, String> {
+        if let Some(missing) = op.inputs().find(|&input| input >= values.len()) {
+            return Err(format!("it reads value {missing}, which no earlier operation makes"));
+        }
+        match op {
+            Op::Conv { input, conv } => self.check_conv(conv, values[*input]),
+            Op::MaxPool { input, window, inverted } => {
+                let Value { shape, kind } = values[*input];
+                if (0..2).any(|axis| window.pad[axis] >= window.kernel[axis]) {
+                    return Err("a pool's pad must be less than its kernel".into());
+                }
+                if !inverted.is_empty() && (inverted.len() != shape.channels || !matches!(kind, Kind::Levels(_))) {
+                    return Err("inverted channels need levels and one flag a channel".into());
+                }
+                let [height, width] = window.output(shape.height, shape.width)?;
+                Ok(Value { shape: Shape { height, width, ..shape }, kind })
+            }
+            Op::AveragePool { input, window } => {
+                let shape = values[*input].shape;
+                let [height, width] = window.output(shape.height, shape.width)?;
+                Ok(Value { shape: Shape { height, width, ..shape }, kind: Kind::Real })
+            }
+            Op::Map { input, affine } => {
+                let shape = values[*input].shape;
+                Ok(Value { shape, kind: affine.check(shape.channels)? })
+            }
+            Op::Add { inputs: [a, b], activation } => {
+                if values[*a].shape != values[*b].shape {
+                    return Err(format!("it adds {:?} and {:?}", values[*a].shape, values[*b].shape));
+                }
+                Ok(Value { shape: values[*a].shape, kind: kind_after(*activation)? })
+            }
+        }
+    }
+
+    fn check_conv(&self, conv: &Conv<'_>, input: Value) -> std::result::Result<Value, String> {
+        let Value { shape, kind } = input;
+        if conv.groups == 0 || conv.outputs == 0 || conv.outputs >= MAX_SIDE {
+            return Err(format!("{} groups and {} output channels are out of range", conv.groups, conv.outputs));
+        }
+        if shape.channels % conv.groups != 0 || !conv.outputs.is_multiple_of(conv.groups) {
+            return Err(format!(
+                "{} groups do not divide {} and {} channels",
+                conv.groups, shape.channels, conv.outputs
+            ));
+        }
+        let [height, width] = conv.window.output(shape.height, shape.width)?;
+        let taps = conv.window.kernel[0] as u64 * conv.window.kernel[1] as u64;
+        let inputs = taps * (shape.channels / conv.groups) as u64;
+        let wanted = conv.weights.codec.row_bytes(inputs).and_then(|row| row.checked_mul(conv.outputs as u64));
+        if wanted != Some(conv.weights.bytes.len() as u64) {
+            return Err(format!("{} bytes of weights for {} × {inputs}", conv.weights.bytes.len(), conv.outputs));
+        }
+        let scale = self.scale_of(kind);
+        match conv.weights.codec {
+            Codec::F32 => {
+                if (0..conv.outputs).any(|row| conv.weights.reals(row, inputs as usize).any(|w| !w.is_finite())) {
+                    return Err("a weight is not finite".into());
+                }
+            }
+            Codec::Int16 if kind != Kind::Image => return Err("int16 weights belong to layers on the image".into()),
+            Codec::Int8 | Codec::Int4 if kind == Kind::Image => {
+                return Err("layers on the image have int16 or f32 weights".into());
+            }
+            codec => {
+                let largest = match codec {
+                    Codec::Int8 => 127,
+                    Codec::Int4 => 7,
+                    _ => i16::MAX as i32,
+                };
+                let stored = scale.as_ref().map_or(1, |scale| scale.largest);
+                for row in 0..conv.outputs {
+                    let mut sum = 0i64;
+                    for q in conv.weights.integers(row, inputs as usize) {
+                        if q < -largest {
+                            return Err(format!("weight {q} is below −{largest}"));
+                        }
+                        sum += q.abs() as i64;
+                    }
+                    if sum * stored >= i32::MAX as i64 {
+                        return Err(format!("the sums of output channel {row} do not fit 32 bits"));
+                    }
+                }
+            }
+        }
+        let kind = match &conv.stage {
+            Stage::Affine(affine) => affine.check(conv.outputs)?,
+            Stage::Thresholds { activation, thresholds } => {
+                let Some(steps) = activation.steps().filter(|_| activation.is_valid()) else {
+                    return Err("thresholds need a hard activation".into());
+                };
+                if conv.weights.codec == Codec::F32 || scale.is_none() {
+                    return Err("thresholds need integer weights and integer inputs".into());
+                }
+                if thresholds.len() != steps as usize * conv.outputs {
+                    return Err(format!("{} thresholds for {} channels", thresholds.len(), conv.outputs));
+                }
+                Kind::Levels(*activation)
+            }
+        };
+        Ok(Value { shape: Shape { height, width, channels: conv.outputs }, kind })
+    }
+}
+
+impl Conv<'_> {
+    /// Inputs of one output: kernel rows × columns × channels of a group. Of a checked convolution only.
+    pub(crate) fn inputs(&self, channels: usize) -> usize {
+        self.window.kernel[0] * self.window.kernel[1] * (channels / self.groups)
+    }
+}
+
+impl Affine {
+    fn check(&self, channels: usize) -> std::result::Result<Kind, String> {
+        if self.scale.len() != channels || self.bias.len() != channels {
+            return Err(format!("{} scales and {} biases for {channels} channels", self.scale.len(), self.bias.len()));
+        }
+        if !self.scale.iter().chain(&self.bias).all(|number| number.is_finite()) {
+            return Err("a scale or bias is not finite".into());
+        }
+        kind_after(self.activation)
+    }
+}
+
+fn kind_after(activation: Option<Activation>) -> std::result::Result<Kind, String> {
+    match activation {
+        Some(activation) if !activation.is_valid() => Err(format!("{activation:?} is not a valid activation")),
+        Some(activation) if activation.steps().is_some() => Ok(Kind::Levels(activation)),
+        _ => Ok(Kind::Real),
+    }
+}
