@@ -1,1 +1,62 @@
-//! Under construction.
+//! The framework of section 2 of Friesen & Domingos (2018) as a tool of its own: learning small deep hard-threshold
+//! networks by searching for feasible targets of their hidden units, and proving what was found.
+//!
+//! Conventions: instances have real inputs, the bias is a constant input 1, units say +1 for a pre-activation greater
+//! than zero and else −1, targets are ±1 (`true` is +1), weights are real. Two classes have one output unit; more have
+//! one each, and the one with the largest pre-activation wins.
+//!
+//! | paper | here |
+//! | --- | --- |
+//! | Definition 1, linear separability | [`separable`], checked by [`check_separation`] and [`check_witness`] |
+//! | layer losses, perceptron learning | [`Learner`]: [`Perceptron`], [`Hinge`], [`LinearProgram`] |
+//! | Definition 2 and Proposition 1, feasibility | [`feasibility()`] and [`Feasibility::network`] |
+//! | Proposition 2, exhaustive search | [`Exhaustive`] over [`dichotomies`] |
+//! | Proposition 3, hill climbing; beam search | [`HillClimbing`], [`Beam`] |
+//! | Algorithm 1, recursive FTPROP | [`Ftprop`] |
+//! | MADALINE Rule II | [`Madaline`] |
+//!
+//! [`solve()`] puts them together, and [`Certificate`] writes down what can be proved again.
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use ftprop_search::{Certificate, Problem, SearchKind, SolveConfig, Status, solve};
+//! let problem = Problem::generate("xor".parse()?, 1)?;
+//! let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+//! let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {})?;
+//! assert_eq!(solution.status, Status::Optimal);
+//! let certificate = Certificate::of_solution(&problem.train, &solution)?;
+//! println!("{}", certificate.verify(&problem.train)?);
+//! # Ok::<(), ftprop_search::SearchError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod error;
+mod exact;
+mod feasibility;
+mod learner;
+mod network;
+mod points;
+mod problem;
+mod regions;
+mod rng;
+mod search;
+mod separability;
+mod solve;
+
+pub use certificate::{Certificate, Verification};
+pub use error::SearchError;
+pub use exact::{Dyadic, Refusal, Witness, check_separation, check_witness};
+pub use feasibility::{Feasibility, feasibility};
+pub use learner::{Hinge, Learned, Learner, LearnerKind, LearnerStop, LinearProgram, Perceptron, Task};
+pub use network::{LayerTargets, Network};
+pub use points::{Labelled, Points};
+pub use problem::{Problem, ProblemName};
+pub use regions::Regions;
+pub use rng::Rng;
+pub use search::{
+    Beam, Budget, Control, Dichotomy, Exhaustive, Found, Ftprop, HillClimbing, Loss, Madaline, Progress, Search,
+    SearchKind, Setup, Stop, dichotomies, loss_of,
+};
+pub use separability::{Separation, Verdict, separable};
+pub use solve::{Score, Solution, SolveConfig, Status, parse_hidden, solve};

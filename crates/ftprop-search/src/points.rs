@@ -1,0 +1,207 @@
+//! Instances with real inputs, and their labels.
+
+use std::collections::HashMap;
+
+use crate::error::SearchError;
+
+/// Instances as rows of finite numbers. The bias input, a constant 1, is not stored: a unit over `inputs`
+/// features has `inputs + 1` weights, the bias last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    inputs: usize,
+    values: Vec<f64>,
+}
+
+impl Points {
+    /// Instances from one row-major array.
+    pub fn new(inputs: usize, values: Vec<f64>) -> Result<Self, SearchError> {
+        if inputs == 0 {
+            return Err(SearchError::NoInputs);
+        }
+        if values.is_empty() {
+            return Err(SearchError::Empty);
+        }
+        if !values.len().is_multiple_of(inputs) {
+            let row = values.len() / inputs + 1;
+            return Err(SearchError::Ragged { row, found: values.len() % inputs, expected: inputs });
+        }
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            let (row, column) = (at / inputs + 1, at % inputs + 1);
+            return Err(SearchError::NotFinite { row, column, text: values[at].to_string() });
+        }
+        Ok(Points { inputs, values })
+    }
+
+    /// Instances from rows.
+    pub fn from_rows(rows: &[Vec<f64>]) -> Result<Self, SearchError> {
+        let inputs = rows.first().ok_or(SearchError::Empty)?.len();
+        if let Some((at, row)) = rows.iter().enumerate().find(|(_, row)| row.len() != inputs) {
+            return Err(SearchError::Ragged { row: at + 1, found: row.len(), expected: inputs });
+        }
+        Points::new(inputs, rows.concat())
+    }
+
+    /// Rows of −1 and +1, the form in which hidden layers see their inputs.
+    pub(crate) fn from_signs(rows: &[Vec<bool>]) -> Self {
+        let inputs = rows.first().map_or(0, Vec::len);
+        let values = rows.iter().flatten().map(|&sign| if sign { 1.0 } else { -1.0 }).collect();
+        Points { inputs, values }
+    }
+
+    /// How many instances there are.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.inputs.max(1)
+    }
+
+    /// Never true for points made by the constructors, which refuse empty data.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// How many inputs an instance has, without the bias.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// One instance.
+    pub fn row(&self, instance: usize) -> &[f64] {
+        &self.values[instance * self.inputs..][..self.inputs]
+    }
+
+    /// All instances in order.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f64]> {
+        self.values.chunks_exact(self.inputs)
+    }
+
+    /// The instances with these numbers, in this order.
+    pub fn select(&self, instances: &[usize]) -> Self {
+        let values = instances.iter().flat_map(|&i| self.row(i).iter().copied()).collect();
+        Points { inputs: self.inputs, values }
+    }
+
+    /// Groups equal instances: for each instance the number of its group, and each group's first instance.
+    pub fn distinct(&self) -> (Vec<usize>, Vec<usize>) {
+        let mut firsts = Vec::new();
+        let mut groups: HashMap<Vec<u64>, usize> = HashMap::new();
+        let group_of = self
+            .rows()
+            .enumerate()
+            .map(|(instance, row)| {
+                // Adding zero makes −0 and +0, which are the same number, the same bits.
+                let key = row.iter().map(|v| (v + 0.0).to_bits()).collect();
+                *groups.entry(key).or_insert_with(|| {
+                    firsts.push(instance);
+                    firsts.len() - 1
+                })
+            })
+            .collect();
+        (group_of, firsts)
+    }
+
+    /// A number that tells these points (and labels) from others, for certificates (FNV-1a).
+    pub(crate) fn fingerprint(&self, labels: &[usize]) -> u64 {
+        let mut hash = Fnv::default();
+        hash.add(self.inputs as u64);
+        self.values.iter().for_each(|v| hash.add((v + 0.0).to_bits()));
+        labels.iter().for_each(|&label| hash.add(label as u64));
+        hash.0
+    }
+}
+
+/// FNV-1a over 64-bit words: a checksum against accidents, not against an adversary.
+pub(crate) struct Fnv(pub(crate) u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Fnv(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Fnv {
+    pub(crate) fn add(&mut self, word: u64) {
+        for byte in word.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+}
+
+/// Instances with a class each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labelled {
+    /// The instances.
+    pub points: Points,
+    /// The class of each instance, an index into `classes`.
+    pub labels: Vec<usize>,
+    /// The names of the classes.
+    pub classes: Vec<String>,
+}
+
+impl Labelled {
+    /// Checks that instances and labels belong together and that there is something to tell apart.
+    pub fn new(points: Points, labels: Vec<usize>, classes: Vec<String>) -> Result<Self, SearchError> {
+        if points.len() != labels.len() {
+            return Err(SearchError::LabelCount { instances: points.len(), labels: labels.len() });
+        }
+        if labels.iter().all(|&label| label == labels[0]) {
+            let label = classes.get(labels[0]).cloned().unwrap_or_else(|| labels[0].to_string());
+            return Err(SearchError::OneClass { label });
+        }
+        Ok(Labelled { points, labels, classes })
+    }
+
+    /// How many output units tell the classes apart: one for two classes, else one a class.
+    pub fn outputs(&self) -> usize {
+        if self.classes.len() == 2 { 1 } else { self.classes.len() }
+    }
+
+    /// The targets of one output unit: +1 (true) for its class, the second of two.
+    pub fn targets(&self, output: usize) -> Vec<bool> {
+        let positive = if self.classes.len() == 2 { 1 } else { output };
+        self.labels.iter().map(|&label| label == positive).collect()
+    }
+
+    /// Two equal instances with different labels, if there are any: no network can classify both.
+    pub fn contradiction(&self) -> Option<(usize, usize)> {
+        let (group_of, firsts) = self.points.distinct();
+        (0..self.labels.len())
+            .map(|instance| (firsts[group_of[instance]], instance))
+            .find(|&(first, instance)| self.labels[first] != self.labels[instance])
+    }
+
+    /// The zero-one loss that contradicting labels force on any classifier.
+    pub fn forced_errors(&self) -> usize {
+        let (group_of, firsts) = self.points.distinct();
+        let mut counts = vec![vec![0usize; self.classes.len()]; firsts.len()];
+        group_of.iter().zip(&self.labels).for_each(|(&group, &label)| counts[group][label] += 1);
+        counts.iter().map(|c| c.iter().sum::<usize>() - c.iter().max().copied().unwrap_or(0)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_data_is_named() {
+        assert!(matches!(Points::from_rows(&[]), Err(SearchError::Empty)));
+        assert!(matches!(Points::from_rows(&[vec![]]), Err(SearchError::NoInputs)));
+        let ragged = Points::from_rows(&[vec![1.0, 2.0], vec![3.0]]);
+        assert!(matches!(ragged, Err(SearchError::Ragged { row: 2, found: 1, expected: 2 })));
+        let nan = Points::from_rows(&[vec![1.0, 2.0], vec![3.0, f64::NAN]]);
+        assert!(matches!(nan, Err(SearchError::NotFinite { row: 2, column: 2, .. })));
+        let points = Points::from_rows(&[vec![1.0], vec![2.0]]).unwrap();
+        let classes = vec!["a".to_string(), "b".to_string()];
+        let one = Labelled::new(points.clone(), vec![1, 1], classes.clone()).unwrap_err();
+        assert!(one.to_string().contains("'b'"));
+        assert!(matches!(Labelled::new(points, vec![1], classes), Err(SearchError::LabelCount { .. })));
+    }
+
+    #[test]
+    fn contradictions_are_found_and_counted() {
+        let points = Points::from_rows(&[vec![0.0], vec![1.0], vec![-0.0], vec![1.0], vec![1.0]]).unwrap();
+        let classes = vec!["a".to_string(), "b".to_string()];
+        let data = Labelled::new(points, vec![0, 1, 1, 1, 0], classes).unwrap();
+        assert_eq!(data.contradiction(), Some((0, 2)));
+        assert_eq!(data.forced_errors(), 2);
+    }
+}

@@ -1,0 +1,129 @@
+//! Budgets, interruptions and progress, shared by all threads of a search.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Stop;
+use crate::error::SearchError;
+
+/// How long a search may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// Most time.
+    pub time: Option<Duration>,
+    /// Most nodes: evaluated settings of targets.
+    pub nodes: Option<u64>,
+}
+
+impl Budget {
+    /// Refuses budgets that allow nothing.
+    pub fn check(&self) -> Result<(), SearchError> {
+        if self.time.is_some_and(|time| time.is_zero()) || self.nodes == Some(0) {
+            return Err(SearchError::ZeroBudget);
+        }
+        Ok(())
+    }
+}
+
+/// A time such as `500ms`, `60s`, `5m` or `1h`; a number alone means seconds.
+impl FromStr for Budget {
+    type Err = SearchError;
+
+    fn from_str(text: &str) -> Result<Self, SearchError> {
+        let wrong = || SearchError::BadBudget { text: text.to_string() };
+        let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let seconds = match unit {
+            "ms" => number / 1e3,
+            "" | "s" => number,
+            "m" | "min" => number * 60.0,
+            "h" => number * 3600.0,
+            _ => return Err(wrong()),
+        };
+        let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+        let budget = Budget { time: Some(time), nodes: None };
+        budget.check()?;
+        Ok(budget)
+    }
+}
+
+/// Where a search stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Nodes looked at so far.
+    pub nodes: u64,
+    /// The lowest loss so far.
+    pub loss: f64,
+}
+
+/// What a search asks whether to go on, and tells how far it is.
+pub struct Control<'a> {
+    start: Instant,
+    budget: Budget,
+    interrupt: &'a AtomicBool,
+    nodes: AtomicU64,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl fmt::Debug for Control<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("budget", &self.budget).field("nodes", &self.nodes()).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Control<'a> {
+    /// Starts the clock. `progress` is called when a better network is found.
+    pub fn new(budget: Budget, interrupt: &'a AtomicBool, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        Control { start: Instant::now(), budget, interrupt, nodes: AtomicU64::new(0), progress }
+    }
+
+    /// Nodes looked at so far.
+    pub fn nodes(&self) -> u64 {
+        self.nodes.load(Ordering::Relaxed)
+    }
+
+    /// Time since the search began.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(super) fn count(&self, nodes: u64) {
+        self.nodes.fetch_add(nodes, Ordering::Relaxed);
+    }
+
+    /// Why to stop now, if there is a reason.
+    pub(super) fn stop(&self) -> Option<Stop> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Some(Stop::Interrupted);
+        }
+        if self.budget.nodes.is_some_and(|most| self.nodes() >= most) {
+            return Some(Stop::Nodes);
+        }
+        self.budget.time.is_some_and(|most| self.start.elapsed() >= most).then_some(Stop::Time)
+    }
+
+    pub(super) fn improved(&self, loss: f64) {
+        (self.progress)(Progress { nodes: self.nodes(), loss });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_read() {
+        let seconds = |text: &str| text.parse::<Budget>().unwrap().time.unwrap().as_secs_f64();
+        assert_eq!(seconds("500ms"), 0.5);
+        assert_eq!(seconds("60s"), 60.0);
+        assert_eq!(seconds("1.5"), 1.5);
+        assert_eq!(seconds("2m"), 120.0);
+        assert!(matches!("0s".parse::<Budget>(), Err(SearchError::ZeroBudget)));
+        for bad in ["", "s", "-3s", "3 parsecs", "nan", "1e99h"] {
+            assert!(matches!(bad.parse::<Budget>(), Err(SearchError::BadBudget { .. })), "{bad}");
+        }
+    }
+}

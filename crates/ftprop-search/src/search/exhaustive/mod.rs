@@ -1,0 +1,122 @@
+//! Exhaustive search (Proposition 2) over linear dichotomies.
+//!
+//! A first-layer unit can realise no targets but the linear dichotomies of the instances, and a unit above none
+//! but those of the cells below it. So the search goes over sets of dichotomies, without the symmetries: the order
+//! of the units in a layer does not matter, and neither does the negation of a unit, which the weights above undo.
+//!
+//! Two bounds prune. Where instances fall into the same cell, all but the majority are lost for any function of the
+//! cells. And moving one instance to the other side of one unit changes the zero-one loss by at most one: a set of
+//! dichotomies that is worse than the best by k excludes all sets that differ from it in fewer than k places.
+
+mod scan;
+mod upper;
+
+use self::scan::Space;
+use self::upper::Upper;
+use super::output::Cells;
+use super::{Control, Dichotomy, Found, Loss, Search, Setup, Stop, dichotomies};
+use crate::error::SearchError;
+use crate::feasibility::feasibility;
+use crate::network::{LayerTargets, Network, as_points};
+use crate::separability::Verdict;
+
+/// Exhaustive search.
+#[derive(Clone, Debug, Default)]
+pub struct Exhaustive;
+
+/// The best setting of targets found: which dichotomies the first layer takes, and for each layer above it the
+/// code of every cell of the layer below (in the order of [`Upper::cells_of`]).
+#[derive(Clone, Debug, PartialEq)]
+struct Best {
+    loss: f64,
+    units: Vec<usize>,
+    above: Vec<Vec<u32>>,
+}
+
+impl Search for Exhaustive {
+    fn name(&self) -> &'static str {
+        "exhaustive"
+    }
+
+    fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
+        if let Some(width) = setup.hidden.iter().find(|&&width| width > 16) {
+            let why = format!("a layer of {width} units has too many settings; at most 16 units a layer");
+            return Err(SearchError::Unsupported { search: "exhaustive", why });
+        }
+        let (group_of, firsts) = setup.data.points.distinct();
+        let listed = dichotomies(&setup.data.points.select(&firsts), setup.threads, control)?;
+        let Some(listed) = listed else {
+            // Stopped before the first setting: what remains is a network that always says the most frequent class.
+            let constant = vec![Dichotomy { signs: vec![true; firsts.len()], weights: bias_only(setup) }];
+            let upper = Upper::new(setup, control);
+            let best = Best { loss: f64::INFINITY, units: vec![0], above: vec![] };
+            let (network, loss) = assemble(setup, &constant, &group_of, &upper, &best)?;
+            let stop = control.stop().unwrap_or(Stop::Interrupted);
+            return Ok(Found { network, loss, proved: setup.at_floor(loss), stop });
+        };
+        let expand = |dichotomy: &Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
+        let expanded: Vec<Vec<bool>> = listed.iter().map(expand).collect();
+        let upper = Upper::new(setup, control);
+        let (best, stop) = match setup.data.labels.len() {
+            0..=64 => Space::<1>::new(setup, &expanded, &upper).search(control),
+            65..=128 => Space::<2>::new(setup, &expanded, &upper).search(control),
+            129..=256 => Space::<4>::new(setup, &expanded, &upper).search(control),
+            257..=1024 => Space::<16>::new(setup, &expanded, &upper).search(control),
+            more => {
+                let why = format!("{more} instances are too many; at most 1024");
+                return Err(SearchError::Unsupported { search: "exhaustive", why });
+            }
+        }?;
+        let (network, loss) = assemble(setup, &listed, &group_of, &upper, &best)?;
+        let proved = setup.at_floor(loss) || stop.is_none();
+        let stop = stop.unwrap_or(if setup.at_floor(loss) { Stop::Floor } else { Stop::Exhausted });
+        Ok(Found { network, loss, proved, stop })
+    }
+}
+
+fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
+    let mut weights = vec![0.0; setup.data.points.inputs()];
+    weights.push(1.0);
+    weights
+}
+
+/// Turns the best setting into a network: proved weights for every hidden unit, then the best output layer.
+fn assemble(
+    setup: &Setup<'_>,
+    listed: &[Dichotomy],
+    group_of: &[usize],
+    upper: &Upper<'_>,
+    best: &Best,
+) -> Result<(Network, f64), SearchError> {
+    // Where there are fewer dichotomies than units, the last one is repeated.
+    let unit_at = |at: usize| best.units[at.min(best.units.len() - 1)];
+    let chosen: Vec<&Dichotomy> = (0..setup.hidden[0]).map(|at| &listed[unit_at(at)]).collect();
+    let signs = |dichotomy: &&Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
+    let mut targets: Vec<LayerTargets> = vec![chosen.iter().map(signs).collect()];
+    let mut layers = vec![chosen.iter().map(|dichotomy| dichotomy.weights.clone()).collect::<Vec<_>>()];
+    for (depth, &width) in setup.hidden.iter().enumerate().skip(1) {
+        let below = &targets[depth - 1];
+        let codes = match best.above.get(depth - 1) {
+            Some(codes) => upper.spread(&targets[0], &best.above[..depth - 1], codes),
+            None => vec![0; group_of.len()],
+        };
+        let layer: LayerTargets =
+            (0..width).map(|unit| codes.iter().map(|code| code >> unit & 1 == 1).collect()).collect();
+        let report = feasibility(&as_points(below), std::slice::from_ref(&layer));
+        let weights = report.units[0].iter().map(|verdict| match verdict {
+            Verdict::Separable(found) => Ok(found.weights.clone()),
+            _ => {
+                let why = "a dichotomy of the cells was not confirmed".to_string();
+                Err(SearchError::Unsupported { search: "exhaustive", why })
+            }
+        });
+        layers.push(weights.collect::<Result<_, _>>()?);
+        targets.push(layer);
+    }
+    let inputs = as_points(targets.last().expect("there is a hidden layer"));
+    let cells = Cells::new(&inputs, &setup.data.labels, setup.data.classes.len());
+    let fit = cells.fit(setup.loss, setup.learner, usize::MAX);
+    let loss = if setup.loss == Loss::ZeroOne { fit.loss } else { fit.loss.min(best.loss) };
+    layers.push(fit.units);
+    Ok((Network { layers }, loss))
+}

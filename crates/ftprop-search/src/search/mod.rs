@@ -1,0 +1,214 @@
+//! Searches over the targets of hidden units, one a file, behind one trait.
+//!
+//! Every search is anytime: it keeps the best network so far and hands it over when its budget ends or somebody
+//! asks it to stop, and it says why it stopped and whether its result is proved optimal.
+
+mod beam;
+mod control;
+mod dichotomies;
+mod exhaustive;
+mod ftprop;
+mod hill_climbing;
+mod madaline;
+mod output;
+mod start;
+mod state;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::error::SearchError;
+use crate::learner::Learner;
+use crate::network::Network;
+use crate::points::Labelled;
+
+pub use beam::Beam;
+pub use control::{Budget, Control, Progress};
+pub use dichotomies::{Dichotomy, dichotomies};
+pub use exhaustive::Exhaustive;
+pub use ftprop::Ftprop;
+pub use hill_climbing::HillClimbing;
+pub use madaline::Madaline;
+
+/// What is minimised, summed over the training instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// The number of instances in the wrong class.
+    ZeroOne,
+    /// max(0, 1 − t z) of every output unit.
+    Hinge,
+}
+
+impl FromStr for Loss {
+    type Err = SearchError;
+
+    fn from_str(text: &str) -> Result<Self, SearchError> {
+        match text {
+            "zero-one" => Ok(Loss::ZeroOne),
+            "hinge" => Ok(Loss::Hinge),
+            _ => {
+                let name = text.to_string();
+                Err(SearchError::UnknownName { what: "loss", name, known: "zero-one and hinge" })
+            }
+        }
+    }
+}
+
+/// The loss of a network on labelled instances.
+pub fn loss_of(network: &Network, data: &Labelled, loss: Loss) -> f64 {
+    match loss {
+        Loss::ZeroOne => network.errors(data) as f64,
+        Loss::Hinge => {
+            let targets: Vec<Vec<bool>> = (0..data.outputs()).map(|output| data.targets(output)).collect();
+            let scores = network.scores(&data.points);
+            let one = |(instance, scores): (usize, &Vec<f64>)| -> f64 {
+                let sign = |output: usize| if targets[output][instance] { 1.0 } else { -1.0 };
+                scores.iter().enumerate().map(|(output, z)| (1.0 - sign(output) * z).max(0.0)).sum()
+            };
+            scores.iter().enumerate().map(one).sum()
+        }
+    }
+}
+
+/// A problem as a search sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The training instances.
+    pub data: &'a Labelled,
+    /// The widths of the hidden layers, at least one.
+    pub hidden: &'a [usize],
+    /// What to minimise.
+    pub loss: Loss,
+    /// How units learn their targets.
+    pub learner: &'a dyn Learner,
+    /// What the random choices depend on.
+    pub seed: u64,
+    /// How many threads may work.
+    pub threads: usize,
+}
+
+impl Setup<'_> {
+    /// A loss below which nothing can be: that of instances which contradict each other.
+    pub fn floor(&self) -> f64 {
+        match self.loss {
+            Loss::ZeroOne => self.data.forced_errors() as f64,
+            Loss::Hinge => 2.0 * self.data.forced_errors() as f64,
+        }
+    }
+
+    /// Whether a loss is as low as it can be, to the precision of the loss.
+    fn at_floor(&self, loss: f64) -> bool {
+        loss <= self.floor() + 1e-6
+    }
+}
+
+/// Why a search stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// Everything was looked at or excluded by a bound.
+    Exhausted,
+    /// The loss is as low as the labels allow.
+    Floor,
+    /// No neighbour is better, from any of the starts asked for.
+    LocalMinimum,
+    /// The time is over.
+    Time,
+    /// The nodes are used up.
+    Nodes,
+    /// Somebody asked it to stop.
+    Interrupted,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stop::Exhausted => "every possibility was looked at or excluded",
+            Stop::Floor => "the loss is as low as the labels allow",
+            Stop::LocalMinimum => "no neighbouring targets are better",
+            Stop::Time => "the time is over",
+            Stop::Nodes => "the nodes are used up",
+            Stop::Interrupted => "interrupted",
+        })
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The best network.
+    pub network: Network,
+    /// Its loss on the training instances.
+    pub loss: f64,
+    /// Whether no network of this shape has a lower loss.
+    pub proved: bool,
+    /// Why the search stopped.
+    pub stop: Stop,
+}
+
+/// A way to look for targets.
+pub trait Search: fmt::Debug {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Looks until it is done or `control` says to stop, and returns the best network found.
+    fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError>;
+}
+
+/// The searches by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchKind {
+    /// [`Exhaustive`]
+    Exhaustive,
+    /// [`HillClimbing`]
+    HillClimbing,
+    /// [`Beam`] of this width, unbounded if none.
+    Beam { width: Option<usize> },
+    /// [`Ftprop`]
+    Ftprop,
+    /// [`Madaline`]
+    Madaline,
+}
+
+impl SearchKind {
+    /// The search with its usual settings.
+    pub fn search(self) -> Box<dyn Search> {
+        match self {
+            SearchKind::Exhaustive => Box::new(Exhaustive),
+            SearchKind::HillClimbing => Box::new(HillClimbing::default()),
+            SearchKind::Beam { width } => Box::new(Beam { width }),
+            SearchKind::Ftprop => Box::new(Ftprop::default()),
+            SearchKind::Madaline => Box::new(Madaline::default()),
+        }
+    }
+}
+
+impl FromStr for SearchKind {
+    type Err = SearchError;
+
+    fn from_str(text: &str) -> Result<Self, SearchError> {
+        let unknown = || SearchError::UnknownName {
+            what: "search",
+            name: text.to_string(),
+            known: "exhaustive, hill-climbing, beam:WIDTH (or beam:all), ftprop and madaline",
+        };
+        match text {
+            "exhaustive" => Ok(SearchKind::Exhaustive),
+            "hill-climbing" => Ok(SearchKind::HillClimbing),
+            "ftprop" => Ok(SearchKind::Ftprop),
+            "madaline" => Ok(SearchKind::Madaline),
+            "beam" => Ok(SearchKind::Beam { width: Some(10) }),
+            "beam:all" => Ok(SearchKind::Beam { width: None }),
+            _ => match text.strip_prefix("beam:").and_then(|width| width.parse().ok()) {
+                Some(width) if width > 0 => Ok(SearchKind::Beam { width: Some(width) }),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

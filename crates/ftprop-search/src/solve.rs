@@ -1,0 +1,310 @@
+//! `solve`: a problem, a network shape, a search and a budget become a network with a report.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+
+use crate::error::SearchError;
+use crate::exact::check_separation;
+use crate::learner::LearnerKind;
+use crate::network::{Network, as_points};
+use crate::points::Labelled;
+use crate::problem::Problem;
+use crate::search::{Budget, Control, Loss, Progress, SearchKind, Setup, Stop, loss_of};
+use crate::separability::{Verdict, separable};
+
+/// What `solve` needs to know beside the problem.
+#[derive(Clone, Debug)]
+pub struct SolveConfig {
+    /// The widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// How to search.
+    pub search: SearchKind,
+    /// How units learn; chosen by the size of the problem if none.
+    pub learner: Option<LearnerKind>,
+    /// What to minimise.
+    pub loss: Loss,
+    /// When to end.
+    pub budget: Budget,
+    /// What random choices depend on.
+    pub seed: u64,
+    /// How many threads may work.
+    pub threads: usize,
+}
+
+impl Default for SolveConfig {
+    fn default() -> Self {
+        SolveConfig {
+            hidden: vec![2],
+            search: SearchKind::Ftprop,
+            learner: None,
+            loss: Loss::ZeroOne,
+            budget: Budget::default(),
+            seed: 1,
+            threads: 1,
+        }
+    }
+}
+
+/// Hidden widths as `2` or `8,4`.
+pub fn parse_hidden(text: &str) -> Result<Vec<usize>, SearchError> {
+    let width = |part: &str| usize::from_str(part.trim()).ok().filter(|&width| width > 0);
+    let widths: Option<Vec<usize>> = text.split(',').map(width).collect();
+    widths.ok_or_else(|| SearchError::BadHidden { text: text.to_string() })
+}
+
+/// How a result is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// No network of this shape has a lower loss on the training instances; proved.
+    Optimal,
+    /// The search came to its own end without a proof.
+    Feasible,
+    /// The budget ended, or somebody interrupted.
+    Budget,
+}
+
+/// Right and wrong answers on some instances.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// The part of right answers.
+    pub accuracy: f64,
+    /// The number of wrong ones.
+    pub errors: usize,
+    /// The number of instances.
+    pub instances: usize,
+}
+
+impl Score {
+    fn new(network: &Network, data: &Labelled) -> Self {
+        let (errors, instances) = (network.errors(data), data.labels.len());
+        Score { accuracy: 1.0 - errors as f64 / instances as f64, errors, instances }
+    }
+}
+
+/// What `solve` found; serialises as its report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Solution {
+    /// The name of the problem.
+    pub problem: String,
+    /// The widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// The search's name.
+    pub search: String,
+    /// The learner's name.
+    pub learner: String,
+    /// What was minimised.
+    pub loss: Loss,
+    /// Its value on the training instances.
+    pub loss_value: f64,
+    /// How the result is to be taken.
+    pub status: Status,
+    /// Whether it is proved optimal.
+    pub proved: bool,
+    /// Why the search stopped.
+    pub stop: Stop,
+    /// Settings of targets looked at.
+    pub nodes: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// The seed of the random choices.
+    pub seed: u64,
+    /// Training instances, in exact arithmetic.
+    pub train: Score,
+    /// Test instances, if there are some.
+    pub test: Option<Score>,
+    /// Two equal instances with different labels, counted from 1: with them no network is free of errors.
+    pub contradiction: Option<(usize, usize)>,
+    /// The network.
+    pub network: Network,
+}
+
+/// Solves a problem. Ends early, with the best network so far, when `stop` becomes true.
+pub fn solve(
+    problem: &Problem,
+    config: &SolveConfig,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Solution, SearchError> {
+    config.budget.check()?;
+    if config.hidden.is_empty() || config.hidden.contains(&0) {
+        return Err(SearchError::BadHidden { text: format!("{:?}", config.hidden) });
+    }
+    let learner = config.learner.unwrap_or_else(|| usual_learner(&problem.train));
+    let control = Control::new(config.budget, stop, progress);
+    let setup = Setup {
+        data: &problem.train,
+        hidden: &config.hidden,
+        loss: config.loss,
+        learner: &*learner.learner(),
+        seed: config.seed,
+        threads: config.threads.max(1),
+    };
+    let search = config.search.search();
+    let found = search.run(&setup, &control)?;
+    let seconds = control.elapsed().as_secs_f64();
+    let network = settle(&found.network, &problem.train)?;
+    let (_, classes) = network.exact_run(&problem.train.points)?;
+    let errors = classes.iter().zip(&problem.train.labels).filter(|(found, wanted)| found != wanted).count();
+    let instances = problem.train.labels.len();
+    let train = Score { accuracy: 1.0 - errors as f64 / instances as f64, errors, instances };
+    let loss_value =
+        if config.loss == Loss::ZeroOne { errors as f64 } else { loss_of(&network, &problem.train, Loss::Hinge) };
+    // Should rounding ever have made the final network worse than what was proved, nothing is claimed.
+    let proved = found.proved && loss_value <= found.loss + 1e-6;
+    let status = match found.stop {
+        _ if proved => Status::Optimal,
+        Stop::Time | Stop::Nodes | Stop::Interrupted => Status::Budget,
+        Stop::Exhausted | Stop::Floor | Stop::LocalMinimum => Status::Feasible,
+    };
+    Ok(Solution {
+        problem: problem.name.clone(),
+        hidden: config.hidden.clone(),
+        search: search.name().to_string(),
+        learner: learner.to_string(),
+        loss: config.loss,
+        loss_value,
+        status,
+        proved,
+        stop: found.stop,
+        nodes: control.nodes(),
+        seconds,
+        seed: config.seed,
+        train,
+        test: problem.test.as_ref().map(|test| Score::new(&network, test)),
+        contradiction: problem.train.contradiction().map(|(a, b)| (a + 1, b + 1)),
+        network,
+    })
+}
+
+/// Few inputs: linear programming, which always recognises feasible targets. Many: the regularised hinge loss,
+/// which generalises where almost any targets are feasible.
+fn usual_learner(data: &Labelled) -> LearnerKind {
+    if data.points.inputs() <= 30 { LearnerKind::LinearProgram } else { LearnerKind::Hinge { cost: 1.0 } }
+}
+
+/// The same network, as far as the training instances can tell, with every hidden unit strictly off its boundary
+/// and with weights of f32 where those do, so that a certificate can be given and a saved model is the same network.
+fn settle(network: &Network, data: &Labelled) -> Result<Network, SearchError> {
+    let (hidden, classes) = network.exact_run(&data.points)?;
+    let rounded = network.rounded();
+    let mut settled = network.clone();
+    for (depth, layer) in hidden.iter().enumerate() {
+        let below = depth.checked_sub(1).map(|below| as_points(&hidden[below]));
+        let inputs = below.as_ref().unwrap_or(&data.points);
+        for (unit, targets) in layer.iter().enumerate() {
+            let candidates = [&rounded.layers[depth][unit], &network.layers[depth][unit]];
+            let good = candidates.into_iter().find(|weights| check_separation(inputs, targets, weights).is_ok());
+            settled.layers[depth][unit] = match (good, separable(inputs, targets)) {
+                (Some(weights), _) => weights.clone(),
+                (None, Verdict::Separable(found)) => found.weights,
+                (None, _) => return Err(SearchError::Overflow),
+            };
+        }
+    }
+    let last = network.layers.len() - 1;
+    let before = settled.layers[last].clone();
+    settled.layers[last] = rounded.layers[last].clone();
+    if settled.exact_run(&data.points)?.1 != classes {
+        settled.layers[last] = before;
+    }
+    Ok(settled)
+}
+
+impl fmt::Display for Solution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape: Vec<String> = std::iter::once(self.network.inputs())
+            .chain(self.network.widths())
+            .map(|width| width.to_string())
+            .collect();
+        writeln!(f, "problem   {}, network {}", self.problem, shape.join("-"))?;
+        for (depth, layer) in self.network.layers.iter().enumerate() {
+            for (number, unit) in layer.iter().enumerate() {
+                let name = if depth + 1 == self.network.layers.len() { "output" } else { "hidden" };
+                let shown: Vec<String> = unit.iter().take(8).map(|w| format!("{w:.4}")).collect();
+                let more = if unit.len() > 8 { format!(" … ({} weights)", unit.len()) } else { String::new() };
+                writeln!(f, "  layer {} {name} {}: {}{more}", depth + 1, number + 1, shown.join(" "))?;
+            }
+        }
+        let score = |score: &Score| {
+            let right = score.instances - score.errors;
+            format!("{:.2} % ({right} of {})", 100.0 * score.accuracy, score.instances)
+        };
+        writeln!(f, "training  {}", score(&self.train))?;
+        if let Some(test) = &self.test {
+            writeln!(f, "test      {}", score(test))?;
+        }
+        if let Some((a, b)) = self.contradiction {
+            writeln!(
+                f,
+                "note      instances {a} and {b} are equal but have different labels: no network gets both right"
+            )?;
+        }
+        let status = match self.status {
+            Status::Optimal => "optimal, proved",
+            Status::Feasible => "feasible, not proved optimal",
+            Status::Budget => "budget ended, not proved optimal",
+        };
+        writeln!(f, "status    {status}: {}", self.stop)?;
+        write!(f, "search    {} with {}, {} nodes, {:.3} s", self.search, self.learner, self.nodes, self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::points::Points;
+    use crate::problem::ProblemName;
+
+    fn solved(name: &str, config: &SolveConfig) -> Solution {
+        let problem = Problem::generate(name.parse::<ProblemName>().unwrap(), 1).unwrap();
+        solve(&problem, config, &AtomicBool::new(false), &|_| {}).unwrap()
+    }
+
+    #[test]
+    fn xor_is_optimal_and_reported() {
+        let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+        let solution = solved("xor", &config);
+        assert_eq!(solution.status, Status::Optimal);
+        let report = serde_json::to_value(&solution).unwrap();
+        assert_eq!(report["status"], "optimal");
+        assert_eq!(report["train"]["accuracy"], 1.0);
+        assert!(report["test"].is_null() && report["nodes"].is_u64() && report["seconds"].is_f64());
+        assert!(solution.to_string().contains("optimal, proved"));
+    }
+
+    #[test]
+    fn weights_of_the_result_survive_f32() {
+        let config = SolveConfig { hidden: vec![4, 2], ..SolveConfig::default() };
+        let solution = solved("parity:4", &config);
+        assert_eq!(solution.train.errors, 0);
+        assert_eq!(solution.network.rounded(), solution.network);
+    }
+
+    #[test]
+    fn contradictions_are_named_and_the_rest_is_still_solved() {
+        let points = Points::from_rows(&[vec![0.0], vec![1.0], vec![1.0], vec![2.0]]).unwrap();
+        let train = Labelled::new(points, vec![0, 1, 0, 0], vec!["a".into(), "b".into()]).unwrap();
+        let problem = Problem::new("small", train, None).unwrap();
+        let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+        let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+        assert_eq!((solution.train.errors, solution.status), (1, Status::Optimal));
+        assert_eq!(solution.contradiction, Some((2, 3)));
+        assert!(solution.to_string().contains("instances 2 and 3"));
+    }
+
+    #[test]
+    fn bad_settings_are_explained() {
+        let problem = Problem::generate(ProblemName::Xor, 1).unwrap();
+        let nothing = SolveConfig { budget: Budget { time: None, nodes: Some(0) }, ..SolveConfig::default() };
+        let error = solve(&problem, &nothing, &AtomicBool::new(false), &|_| {}).unwrap_err();
+        assert!(error.to_string().contains("budget is zero"));
+        let flat = SolveConfig { hidden: vec![2, 0], ..SolveConfig::default() };
+        assert!(solve(&problem, &flat, &AtomicBool::new(false), &|_| {}).is_err());
+        assert_eq!(parse_hidden("8, 4").unwrap(), [8, 4]);
+        assert!(parse_hidden("8,,4").is_err() && parse_hidden("0").is_err() && parse_hidden("").is_err());
+    }
+}
