@@ -13,6 +13,7 @@
 //! | Proposition 2, exhaustive search | [`Exhaustive`] over [`dichotomies`] |
 //! | Proposition 3, hill climbing; beam search | [`HillClimbing`], [`Beam`] |
 //! | Algorithm 1, recursive FTPROP | [`Ftprop`] |
+//! | Algorithm 2, without the checks for feasibility | [`Relaxed`] |
 //! | MADALINE Rule II | [`Madaline`] |
 //!
 //! [`solve()`] puts them together, and [`Certificate`] writes down what can be proved again.
@@ -21,7 +22,7 @@
 //! use std::sync::atomic::AtomicBool;
 //! use ftprop_search::{Certificate, Problem, SearchKind, SolveConfig, Status, solve};
 //! let problem = Problem::generate("xor".parse()?, 1)?;
-//! let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+//! let config = SolveConfig { search: Some(SearchKind::Exhaustive), ..SolveConfig::default() };
 //! let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {})?;
 //! assert_eq!(solution.status, Status::Optimal);
 //! let certificate = Certificate::of_solution(&problem.train, &solution)?;
@@ -39,6 +40,7 @@ mod network;
 mod points;
 mod problem;
 mod regions;
+mod report;
 mod rng;
 mod search;
 mod separability;
@@ -53,10 +55,11 @@ pub use network::{LayerTargets, Network};
 pub use points::{Labelled, Points};
 pub use problem::{Problem, ProblemName};
 pub use regions::Regions;
+pub use report::{Answer, SeparableReport};
 pub use rng::Rng;
 pub use search::{
-    Beam, Budget, Control, Dichotomy, Exhaustive, Found, Ftprop, HillClimbing, Loss, Madaline, Progress, Search,
-    SearchKind, Setup, Stop, dichotomies, loss_of,
+    Beam, Budget, Control, Dichotomy, Exhaustive, Found, Ftprop, HillClimbing, Loss, Madaline, Progress, Relaxed,
+    Search, SearchKind, Setup, Stop, dichotomies, loss_of,
 };
 pub use separability::{Separation, Verdict, separable};
 pub use solve::{Score, Solution, SolveConfig, Status, parse_hidden, solve};

@@ -20,8 +20,8 @@ use crate::separability::{Verdict, separable};
 pub struct SolveConfig {
     /// The widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// How to search.
-    pub search: SearchKind,
+    /// How to search; chosen by the size of the problem if none.
+    pub search: Option<SearchKind>,
     /// How units learn; chosen by the size of the problem if none.
     pub learner: Option<LearnerKind>,
     /// What to minimise.
@@ -38,7 +38,7 @@ impl Default for SolveConfig {
     fn default() -> Self {
         SolveConfig {
             hidden: vec![2],
-            search: SearchKind::Ftprop,
+            search: None,
             learner: None,
             loss: Loss::ZeroOne,
             budget: Budget::default(),
@@ -143,7 +143,7 @@ pub fn solve(
         seed: config.seed,
         threads: config.threads.max(1),
     };
-    let search = config.search.search();
+    let search = config.search.unwrap_or_else(|| usual_search(&problem.train, &config.hidden)).search();
     let found = search.run(&setup, &control)?;
     let seconds = control.elapsed().as_secs_f64();
     let network = settle(&found.network, &problem.train)?;
@@ -158,7 +158,7 @@ pub fn solve(
     let status = match found.stop {
         _ if proved => Status::Optimal,
         Stop::Time | Stop::Nodes | Stop::Interrupted => Status::Budget,
-        Stop::Exhausted | Stop::Floor | Stop::LocalMinimum => Status::Feasible,
+        Stop::Exhausted | Stop::Floor | Stop::LocalMinimum | Stop::Ended => Status::Feasible,
     };
     Ok(Solution {
         problem: problem.name.clone(),
@@ -180,10 +180,30 @@ pub fn solve(
     })
 }
 
+/// What can be proved in seconds is; many inputs are for the search that looks for margins; the rest is for Algorithm 1.
+fn usual_search(data: &Labelled, hidden: &[usize]) -> SearchKind {
+    let (instances, inputs) = (data.points.len(), data.points.inputs());
+    let few = match hidden {
+        [1 | 2] => (instances <= 16 && inputs <= 4) || (instances <= 100 && inputs <= 2),
+        [3] => instances <= 60 && inputs <= 2,
+        _ => false,
+    };
+    if few && data.classes.len() == 2 {
+        SearchKind::Exhaustive
+    } else if inputs > MANY_INPUTS {
+        SearchKind::Relaxed
+    } else {
+        SearchKind::Ftprop
+    }
+}
+
+/// More inputs than this are rather pixels than measurements.
+const MANY_INPUTS: usize = 30;
+
 /// Few inputs: linear programming, which always recognises feasible targets. Many: the regularised hinge loss,
 /// which generalises where almost any targets are feasible.
 fn usual_learner(data: &Labelled) -> LearnerKind {
-    if data.points.inputs() <= 30 { LearnerKind::LinearProgram } else { LearnerKind::Hinge { cost: 1.0 } }
+    if data.points.inputs() <= MANY_INPUTS { LearnerKind::LinearProgram } else { LearnerKind::Hinge { cost: 1.0 } }
 }
 
 /// The same network, as far as the training instances can tell, with every hidden unit strictly off its boundary
@@ -266,7 +286,7 @@ mod tests {
 
     #[test]
     fn xor_is_optimal_and_reported() {
-        let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+        let config = SolveConfig { search: Some(SearchKind::Exhaustive), ..SolveConfig::default() };
         let solution = solved("xor", &config);
         assert_eq!(solution.status, Status::Optimal);
         let report = serde_json::to_value(&solution).unwrap();
@@ -289,7 +309,7 @@ mod tests {
         let points = Points::from_rows(&[vec![0.0], vec![1.0], vec![1.0], vec![2.0]]).unwrap();
         let train = Labelled::new(points, vec![0, 1, 0, 0], vec!["a".into(), "b".into()]).unwrap();
         let problem = Problem::new("small", train, None).unwrap();
-        let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+        let config = SolveConfig { search: Some(SearchKind::Exhaustive), ..SolveConfig::default() };
         let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
         assert_eq!((solution.train.errors, solution.status), (1, Status::Optimal));
         assert_eq!(solution.contradiction, Some((2, 3)));

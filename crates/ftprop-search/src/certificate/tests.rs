@@ -23,7 +23,7 @@ fn xor() -> Labelled {
 
 fn xor_network() -> Certificate {
     let problem = Problem::generate(ProblemName::Xor, 0).unwrap();
-    let config = SolveConfig { search: SearchKind::Exhaustive, ..SolveConfig::default() };
+    let config = SolveConfig { search: Some(SearchKind::Exhaustive), ..SolveConfig::default() };
     let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
     Certificate::of_solution(&problem.train, &solution).unwrap()
 }
@@ -105,7 +105,7 @@ fn other_data_and_nonsense_are_refused() {
 #[test]
 fn a_proved_optimum_with_errors_names_what_is_trusted() {
     let problem = Problem::generate(ProblemName::Parity(3), 0).unwrap();
-    let config = SolveConfig { search: SearchKind::Exhaustive, hidden: vec![1], ..SolveConfig::default() };
+    let config = SolveConfig { search: Some(SearchKind::Exhaustive), hidden: vec![1], ..SolveConfig::default() };
     let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
     assert!(solution.proved && solution.train.errors > 0);
     let verification = Certificate::of_solution(&problem.train, &solution).unwrap().verify(&problem.train).unwrap();

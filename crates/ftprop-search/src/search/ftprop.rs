@@ -43,7 +43,7 @@ impl Search for Ftprop {
         }
         let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
         let proved = setup.at_floor(loss);
-        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::LocalMinimum) };
+        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
         Ok(Found { network, loss, proved, stop })
     }
 }
@@ -108,7 +108,8 @@ impl<'a> Run<'a> {
         let mut loss = loss_of(&network, self.setup.data, self.setup.loss);
         if self.setup.data.classes.len() == 2 && self.setup.loss == Loss::ZeroOne {
             let cells = Cells::new(inputs, &self.setup.data.labels, 2);
-            let fit = cells.fit(Loss::ZeroOne, self.setup.learner, if cells.counts.len() <= 16 { 500 } else { 0 });
+            let nodes = if cells.counts.len() <= 16 { 500 } else { 0 };
+            let fit = cells.fit(Loss::ZeroOne, self.setup.learner, self.control, nodes);
             if fit.loss < loss {
                 *network.layers.last_mut().expect("an output layer") = fit.units;
                 loss = fit.loss;

@@ -57,7 +57,7 @@ impl Search for Madaline {
         }
         let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
         let proved = setup.at_floor(loss);
-        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::LocalMinimum) };
+        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
         Ok(Found { network, loss, proved, stop })
     }
 }

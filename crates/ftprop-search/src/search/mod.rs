@@ -11,6 +11,7 @@ mod ftprop;
 mod hill_climbing;
 mod madaline;
 mod output;
+mod relaxed;
 mod start;
 mod state;
 
@@ -31,6 +32,7 @@ pub use exhaustive::Exhaustive;
 pub use ftprop::Ftprop;
 pub use hill_climbing::HillClimbing;
 pub use madaline::Madaline;
+pub use relaxed::Relaxed;
 
 /// What is minimised, summed over the training instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -115,6 +117,8 @@ pub enum Stop {
     Floor,
     /// No neighbour is better, from any of the starts asked for.
     LocalMinimum,
+    /// All the starts or steps asked for are done.
+    Ended,
     /// The time is over.
     Time,
     /// The nodes are used up.
@@ -129,6 +133,7 @@ impl fmt::Display for Stop {
             Stop::Exhausted => "every possibility was looked at or excluded",
             Stop::Floor => "the loss is as low as the labels allow",
             Stop::LocalMinimum => "no neighbouring targets are better",
+            Stop::Ended => "all starts and steps are done",
             Stop::Time => "the time is over",
             Stop::Nodes => "the nodes are used up",
             Stop::Interrupted => "interrupted",
@@ -171,6 +176,8 @@ pub enum SearchKind {
     Ftprop,
     /// [`Madaline`]
     Madaline,
+    /// [`Relaxed`]
+    Relaxed,
 }
 
 impl SearchKind {
@@ -182,6 +189,7 @@ impl SearchKind {
             SearchKind::Beam { width } => Box::new(Beam { width }),
             SearchKind::Ftprop => Box::new(Ftprop::default()),
             SearchKind::Madaline => Box::new(Madaline::default()),
+            SearchKind::Relaxed => Box::new(Relaxed::default()),
         }
     }
 }
@@ -193,13 +201,14 @@ impl FromStr for SearchKind {
         let unknown = || SearchError::UnknownName {
             what: "search",
             name: text.to_string(),
-            known: "exhaustive, hill-climbing, beam:WIDTH (or beam:all), ftprop and madaline",
+            known: "exhaustive, hill-climbing, beam:WIDTH (or beam:all), ftprop, madaline and relaxed",
         };
         match text {
             "exhaustive" => Ok(SearchKind::Exhaustive),
             "hill-climbing" => Ok(SearchKind::HillClimbing),
             "ftprop" => Ok(SearchKind::Ftprop),
             "madaline" => Ok(SearchKind::Madaline),
+            "relaxed" => Ok(SearchKind::Relaxed),
             "beam" => Ok(SearchKind::Beam { width: Some(10) }),
             "beam:all" => Ok(SearchKind::Beam { width: None }),
             _ => match text.strip_prefix("beam:").and_then(|width| width.parse().ok()) {

@@ -65,11 +65,11 @@ impl Cells {
     }
 
     /// Finds the best output layer for a loss, looking at no more than `nodes` partial assignments where only a
-    /// search decides.
-    pub(super) fn fit(&self, loss: Loss, learner: &dyn Learner, nodes: usize) -> OutputFit {
+    /// search decides, and at no more once `control` says stop.
+    pub(super) fn fit(&self, loss: Loss, learner: &dyn Learner, control: &Control<'_>, nodes: usize) -> OutputFit {
         match loss {
             Loss::Hinge => self.fit_hinge(&LinearProgram::default()),
-            Loss::ZeroOne => self.fit_zero_one(learner, nodes),
+            Loss::ZeroOne => self.fit_zero_one(learner, control, nodes),
         }
     }
 
@@ -98,12 +98,12 @@ impl Cells {
         fit
     }
 
-    fn fit_zero_one(&self, learner: &dyn Learner, nodes: usize) -> OutputFit {
+    fn fit_zero_one(&self, learner: &dyn Learner, control: &Control<'_>, nodes: usize) -> OutputFit {
         let learned = self.fit_hinge(learner);
         let errors = self.errors(&learned.units);
         let mut best = OutputFit { loss: errors as f64, exact: errors == self.floor(), ..learned };
         if !best.exact && nodes > 0 {
-            let mut search = Assignment::new(self, best.loss as usize, nodes);
+            let mut search = Assignment::new(self, control, best.loss as usize, nodes);
             let complete = search.descend(0, 0);
             best.exact = complete;
             if let Some((loss, units)) = search.best {
@@ -117,6 +117,7 @@ impl Cells {
 /// Branch and bound over the classes of the cells: only assignments that an output layer can realise.
 struct Assignment<'a> {
     cells: &'a Cells,
+    control: &'a Control<'a>,
     order: Vec<usize>,
     /// The least cost of all cells from this one on, in the order.
     rest: Vec<usize>,
@@ -127,7 +128,7 @@ struct Assignment<'a> {
 }
 
 impl<'a> Assignment<'a> {
-    fn new(cells: &'a Cells, bound: usize, nodes: usize) -> Self {
+    fn new(cells: &'a Cells, control: &'a Control<'a>, bound: usize, nodes: usize) -> Self {
         // Where a wrong choice costs most, first.
         let least = |cell: usize| cells.cost(cell, cells.majority(cell));
         let regret = |cell: usize| {
@@ -147,7 +148,7 @@ impl<'a> Assignment<'a> {
         for at in (0..order.len()).rev() {
             rest[at] = rest[at + 1] + least(order[at]);
         }
-        Assignment { cells, order, rest, chosen: vec![], bound, best: None, nodes }
+        Assignment { cells, control, order, rest, chosen: vec![], bound, best: None, nodes }
     }
 
     /// False if the nodes ran out.
@@ -157,6 +158,9 @@ impl<'a> Assignment<'a> {
         }
         let Some(left) = self.nodes.checked_sub(1) else { return false };
         self.nodes = left;
+        if left % 64 == 63 && self.control.stop().is_some() {
+            return false;
+        }
         if at > 0 {
             let Some(units) = self.realise() else { return true };
             let loss = self.cells.errors(&units);
@@ -254,6 +258,12 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
+    fn fit(cells: &Cells, loss: Loss) -> OutputFit {
+        let interrupt = AtomicBool::new(false);
+        let control = Control::new(Budget::default(), &interrupt, &|_| {});
+        cells.fit(loss, &LinearProgram::default(), &control, usize::MAX)
+    }
+
     #[test]
     fn threshold_functions_are_as_many_as_known() {
         let counts: Vec<usize> = (0..=4).map(|inputs| threshold_functions(inputs).len()).collect();
@@ -270,7 +280,7 @@ mod tests {
                 (0..1usize << inputs).map(|code| (0..inputs).map(|bit| code >> bit & 1 == 1).collect()).collect();
             let counts: Vec<Vec<usize>> = codes.iter().map(|_| vec![rng.below(5), rng.below(5)]).collect();
             let cells = Cells { points: Points::from_signs(&codes), counts };
-            let fit = cells.fit(Loss::ZeroOne, &LinearProgram::default(), usize::MAX);
+            let fit = fit(&cells, Loss::ZeroOne);
             assert!(fit.exact);
             assert_eq!(cells.errors(&fit.units) as f64, fit.loss);
             let cost = |function: &u16| -> usize {
@@ -289,7 +299,7 @@ mod tests {
         for case in 0..6 {
             let counts: Vec<Vec<usize>> = codes.iter().map(|_| (0..3).map(|_| rng.below(4)).collect()).collect();
             let cells = Cells { points: Points::from_signs(&codes), counts };
-            let fit = cells.fit(Loss::ZeroOne, &LinearProgram::default(), usize::MAX);
+            let fit = fit(&cells, Loss::ZeroOne);
             let least = (0..81usize)
                 .map(|number| (0..4).map(|cell| number / 3usize.pow(cell) % 3).collect::<Vec<_>>())
                 .filter(|chosen| realise_classes(&cells.points, chosen, 3).is_some())
@@ -307,7 +317,7 @@ mod tests {
         let codes: Vec<Vec<bool>> = (0..4).map(|code| vec![code & 1 == 1, code & 2 == 2]).collect();
         let counts = vec![vec![1, 0], vec![0, 1], vec![0, 1], vec![1, 0]];
         let cells = Cells { points: Points::from_signs(&codes), counts };
-        let fit = cells.fit(Loss::Hinge, &LinearProgram::default(), 0);
+        let fit = fit(&cells, Loss::Hinge);
         assert!((fit.loss - 4.0).abs() < 1e-9, "{}", fit.loss);
     }
 }

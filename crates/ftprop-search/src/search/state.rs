@@ -64,7 +64,7 @@ fn finish(setup: &Setup<'_>, control: &Control<'_>, mut state: State, from: usiz
     let cells = Cells::new(&inputs, &setup.data.labels, setup.data.classes.len());
     // For many classes only the learner decides: a search over their assignments would take over.
     let nodes = if setup.data.classes.len() == 2 { OUTPUT_NODES } else { 0 };
-    let fit = cells.fit(setup.loss, setup.learner, nodes);
+    let fit = cells.fit(setup.loss, setup.learner, control, nodes);
     state.network.layers.push(fit.units);
     state.loss = fit.loss;
     control.count(1);

@@ -14,7 +14,7 @@ mod upper;
 use self::scan::Space;
 use self::upper::Upper;
 use super::output::Cells;
-use super::{Control, Dichotomy, Found, Loss, Search, Setup, Stop, dichotomies};
+use super::{Control, Dichotomy, Found, Search, Setup, Stop, dichotomies};
 use crate::error::SearchError;
 use crate::feasibility::feasibility;
 use crate::network::{LayerTargets, Network, as_points};
@@ -50,7 +50,7 @@ impl Search for Exhaustive {
             let constant = vec![Dichotomy { signs: vec![true; firsts.len()], weights: bias_only(setup) }];
             let upper = Upper::new(setup, control);
             let best = Best { loss: f64::INFINITY, units: vec![0], above: vec![] };
-            let (network, loss) = assemble(setup, &constant, &group_of, &upper, &best)?;
+            let (network, loss, _) = assemble(setup, control, &constant, &group_of, &upper, &best)?;
             let stop = control.stop().unwrap_or(Stop::Interrupted);
             return Ok(Found { network, loss, proved: setup.at_floor(loss), stop });
         };
@@ -67,8 +67,8 @@ impl Search for Exhaustive {
                 return Err(SearchError::Unsupported { search: "exhaustive", why });
             }
         }?;
-        let (network, loss) = assemble(setup, &listed, &group_of, &upper, &best)?;
-        let proved = setup.at_floor(loss) || stop.is_none();
+        let (network, loss, exact) = assemble(setup, control, &listed, &group_of, &upper, &best)?;
+        let proved = setup.at_floor(loss) || (stop.is_none() && exact);
         let stop = stop.unwrap_or(if setup.at_floor(loss) { Stop::Floor } else { Stop::Exhausted });
         Ok(Found { network, loss, proved, stop })
     }
@@ -80,14 +80,16 @@ fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
     weights
 }
 
-/// Turns the best setting into a network: proved weights for every hidden unit, then the best output layer.
+/// Turns the best setting into a network: proved weights for every hidden unit, then the best output layer. Also its
+/// loss, and whether that is the one that the search found.
 fn assemble(
     setup: &Setup<'_>,
+    control: &Control<'_>,
     listed: &[Dichotomy],
     group_of: &[usize],
     upper: &Upper<'_>,
     best: &Best,
-) -> Result<(Network, f64), SearchError> {
+) -> Result<(Network, f64, bool), SearchError> {
     // Where there are fewer dichotomies than units, the last one is repeated.
     let unit_at = |at: usize| best.units[at.min(best.units.len() - 1)];
     let chosen: Vec<&Dichotomy> = (0..setup.hidden[0]).map(|at| &listed[unit_at(at)]).collect();
@@ -115,8 +117,8 @@ fn assemble(
     }
     let inputs = as_points(targets.last().expect("there is a hidden layer"));
     let cells = Cells::new(&inputs, &setup.data.labels, setup.data.classes.len());
-    let fit = cells.fit(setup.loss, setup.learner, usize::MAX);
-    let loss = if setup.loss == Loss::ZeroOne { fit.loss } else { fit.loss.min(best.loss) };
+    let fit = cells.fit(setup.loss, setup.learner, control, usize::MAX);
+    let as_found = fit.loss <= best.loss + 1e-6;
     layers.push(fit.units);
-    Ok((Network { layers }, loss))
+    Ok((Network { layers }, fit.loss, as_found))
 }

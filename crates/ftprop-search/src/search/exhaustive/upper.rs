@@ -54,7 +54,7 @@ impl<'a> Upper<'a> {
         let points = code_points(&codes, inputs);
         let Some(&width) = self.hidden.get(depth) else {
             let counts = cells.values().cloned().collect();
-            let fit = Cells { points, counts }.fit(self.loss, self.learner, usize::MAX);
+            let fit = Cells { points, counts }.fit(self.loss, self.learner, self.control, usize::MAX);
             return Ok((fit.loss < bound).then_some((fit.loss, vec![])));
         };
         let Some(listed) = self.dichotomies(inputs, codes, &points)? else { return Ok(None) };
