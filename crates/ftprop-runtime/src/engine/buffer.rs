@@ -93,6 +93,15 @@ impl<T: Copy + Default> Shared<T> {
         Shared((0..len).map(|_| UnsafeCell::new(T::default())).collect())
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first element; what may be written through it is the caller's care, as for [`Shared::part`].
+    pub(super) fn pointer(&self) -> *mut T {
+        self.0.as_ptr() as *mut T
+    }
+
     /// Everything, to read.
     ///
     /// # Safety

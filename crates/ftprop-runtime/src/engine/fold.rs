@@ -4,6 +4,7 @@
 //! over the taps inside the image. So S > T if and only if Σ q b > ⌊(T + Σ q offset) / unit⌋, and outputs that see the
 //! same taps, a class, share that number.
 
+use super::aligned::Aligned;
 use super::whole::Panel;
 use crate::model::{Activation, Conv, Scale, Shape, Stage};
 
@@ -56,21 +57,29 @@ impl Classes {
 /// What becomes of the sums of a kernel.
 pub(super) enum Folded {
     /// For each panel, class and step a threshold for each channel.
-    Thresholds { steps: usize, thresholds: Vec<i32> },
+    Thresholds { steps: usize, thresholds: Aligned<i32> },
     /// For each panel and class an offset for each channel; for each channel a scale.
     Affine { offsets: Vec<f32>, scales: Vec<f32>, activation: Option<Activation> },
 }
 
 impl Folded {
     /// How many numbers a channel needs for each class.
-    pub(super) fn for_each_class(stage: &Stage) -> usize {
+    pub(super) fn of_stage(stage: &Stage) -> usize {
         match stage {
             Stage::Thresholds { activation, .. } => activation.steps().unwrap_or(0) as usize,
             Stage::Affine(_) => 1,
         }
     }
 
-    /// `len` is the size of the table that the panels index.
+    /// As [`Folded::of_stage`].
+    pub(super) fn for_each_class(&self) -> usize {
+        match self {
+            Folded::Thresholds { steps, .. } => *steps,
+            Folded::Affine { .. } => 1,
+        }
+    }
+
+    /// `len` is the size of the table that the panels index; `shifts` is what the kernel adds to each channel's sums.
     pub(super) fn new(
         conv: &Conv<'_>,
         scale: &Scale,
@@ -78,11 +87,12 @@ impl Folded {
         panels: &[Panel],
         len: usize,
         channels: usize,
+        shifts: Option<&[i32]>,
     ) -> Self {
         let mut folded = match &conv.stage {
             // Channels that only fill a block never exceed their thresholds.
             Stage::Thresholds { .. } => {
-                Folded::Thresholds { steps: Folded::for_each_class(&conv.stage), thresholds: vec![i32::MAX; len] }
+                Folded::Thresholds { steps: Folded::of_stage(&conv.stage), thresholds: unreachable(len) }
             }
             Stage::Affine(affine) => Folded::Affine {
                 offsets: vec![0.0; len],
@@ -95,14 +105,24 @@ impl Folded {
                 let output = panel.first + lane;
                 let inside = Inside::new(conv, scale, output, channels);
                 for (class, offset) in classes.spans().map(|(rows, columns)| inside.sum(rows, columns)).enumerate() {
-                    folded.set(conv, scale, panel, lane, class, offset);
+                    let shift = shifts.map_or(0, |shifts| shifts[output]);
+                    folded.set(conv, scale, panel, lane, class, offset, shift);
                 }
             }
         }
         folded
     }
 
-    fn set(&mut self, conv: &Conv<'_>, scale: &Scale, panel: &Panel, lane: usize, class: usize, offset: i64) {
+    fn set(
+        &mut self,
+        conv: &Conv<'_>,
+        scale: &Scale,
+        panel: &Panel,
+        lane: usize,
+        class: usize,
+        offset: i64,
+        shift: i32,
+    ) {
         let output = panel.first + lane;
         match (self, &conv.stage) {
             (Folded::Thresholds { steps, thresholds: to }, Stage::Thresholds { thresholds, .. }) => {
@@ -115,7 +135,8 @@ impl Folded {
                         i64::MAX => i32::MAX,
                         _ => folded.clamp(i32::MIN as i64, i32::MAX as i64) as i32,
                     };
-                    to[panel.folded + (class * *steps + step) * panel.width() + lane] = folded;
+                    let at = panel.folded + (class * *steps + step) * panel.width() + lane;
+                    to[at] = folded.saturating_add(shift);
                 }
             }
             (Folded::Affine { offsets, .. }, Stage::Affine(affine)) => {
@@ -131,6 +152,13 @@ impl Classes {
     fn spans(&self) -> impl Iterator<Item = (Span, Span)> + '_ {
         self.row_spans.iter().flat_map(|&rows| self.column_spans.iter().map(move |&columns| (rows, columns)))
     }
+}
+
+/// Thresholds that nothing exceeds.
+fn unreachable(len: usize) -> Aligned<i32> {
+    let mut thresholds = Aligned::new(len);
+    thresholds.fill(i32::MAX);
+    thresholds
 }
 
 /// Σ q offset of one output channel over any rectangle of taps.

@@ -4,6 +4,7 @@
 //! threads are computed by all threads together, layer by layer. Either way every sum is an integer or taken in a
 //! fixed order, so logits have the same bits for any number of threads and any kernels.
 
+mod aligned;
 mod buffer;
 mod finish;
 mod fold;
@@ -17,6 +18,7 @@ use std::cell::{RefCell, UnsafeCell};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use aligned::Aligned;
 use buffer::{Buffer, Layout};
 use plan::Plan;
 use team::{Barrier, Team};
@@ -91,9 +93,13 @@ struct Context<'a> {
 
 /// Room for intermediate results of one thread.
 struct Scratch {
+    /// For each output of a tile: where its inputs are, where it goes, where its thresholds are.
     positions: Vec<u32>,
-    sums: Vec<i32>,
-    real_sums: Vec<f32>,
+    places: Vec<u32>,
+    rows: Vec<u32>,
+    pixels_at: Vec<u32>,
+    sums: Aligned<i32>,
+    real_sums: Aligned<f32>,
     levels: Vec<u8>,
     /// A panel's outputs.
     reals: Vec<f32>,
@@ -110,9 +116,12 @@ impl Scratch {
         let width = PANEL * BLOCK;
         Scratch {
             positions: vec![0; Scratch::POSITIONS],
-            sums: vec![0; Scratch::POSITIONS * width],
-            real_sums: vec![0.0; Scratch::POSITIONS * width],
-            levels: vec![0; width],
+            places: vec![0; Scratch::POSITIONS],
+            rows: vec![0; Scratch::POSITIONS],
+            pixels_at: vec![0; Scratch::POSITIONS],
+            sums: Aligned::new(Scratch::POSITIONS * width),
+            real_sums: Aligned::new(Scratch::POSITIONS * width),
+            levels: vec![0; Scratch::POSITIONS * width],
             reals: vec![0.0; width],
             taps: vec![0.0; plan.taps],
             pixels: [vec![0.0; plan.channels], vec![0.0; plan.channels]],
@@ -121,7 +130,7 @@ impl Scratch {
 
     fn size(plan: &Plan) -> u128 {
         let width = PANEL * BLOCK;
-        (Scratch::POSITIONS * (4 + 8 * width) + 5 * width) as u128 + 4 * plan.taps as u128 + 8 * plan.channels as u128
+        (Scratch::POSITIONS * (16 + 9 * width) + 4 * width) as u128 + 4 * plan.taps as u128 + 8 * plan.channels as u128
     }
 }
 

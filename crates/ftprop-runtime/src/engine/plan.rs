@@ -137,7 +137,11 @@ fn formats(model: &Model<'_>, values: &[Value], tables: Option<bool>, kernels: K
 
 fn takes_bits(conv: &Conv<'_>, from: Value, to: Value, tables: Option<bool>, kernels: Kernels) -> bool {
     let possible = conv.groups == 1 && in_integers(conv, from.kind);
-    possible && tables.unwrap_or_else(|| kernels.prefers_tables(to.shape.height * to.shape.width))
+    possible
+        && tables.unwrap_or_else(|| {
+            let weights = conv.inputs(from.shape.channels) * conv.outputs;
+            kernels.prefers_tables(weights, to.shape.height * to.shape.width)
+        })
 }
 
 fn gives_bits(model: &Model<'_>, value: usize) -> bool {

@@ -3,6 +3,7 @@
 //! The taps of a tile of outputs are copied side by side (padded ones as zeros), then summed in the order of the
 //! weights. Scales are applied after the sum, so integer weights are exact until then.
 
+use super::aligned::Aligned;
 use super::buffer::Layout;
 use super::finish::{self, Reader};
 use super::{Budget, Context, Part, Scratch};
@@ -26,7 +27,7 @@ pub(super) struct Real {
     /// Inputs of one output.
     inputs: usize,
     /// For each group, panels of blocks; every panel of a group but its last is full.
-    weights: Vec<f32>,
+    weights: Aligned<f32>,
     affine: Affine,
     tile: usize,
 }
@@ -46,8 +47,8 @@ impl Real {
         let (inputs, outputs) = (conv.inputs(channels), conv.outputs / conv.groups);
         let padded = outputs.next_multiple_of(BLOCK);
         let len = conv.groups as u128 * padded as u128 * inputs as u128;
-        budget.take(len * 4 + Reader::size(kind, about))?;
-        let mut weights = vec![0.0; len as usize];
+        budget.take(len * 4 + Aligned::<i8>::EXTRA as u128 + Reader::size(kind, about))?;
+        let mut weights = Aligned::new(len as usize);
         for row in 0..conv.outputs {
             let (group, output) = (row / outputs, row % outputs);
             let block = (group * padded / BLOCK + output / BLOCK) * inputs * BLOCK;
@@ -145,7 +146,7 @@ impl Real {
             runs: &[Run { offset: 0, steps: self.inputs }],
             weights,
             blocks,
-            largest: 0,
+            narrow: 0,
             sums: &mut scratch.real_sums[..count * width],
         });
         let first_output = group * self.outputs + start;

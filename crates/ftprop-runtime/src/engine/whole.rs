@@ -1,11 +1,12 @@
 //! Linear layers in integers: the image or levels in, levels or reals out.
 
+use super::aligned::Aligned;
 use super::buffer::{Buffer, Format, Layout};
 use super::fold::{Classes, Folded};
 use super::{Budget, Context, Part, Scratch, finish};
 use crate::error::Result;
-use crate::kernels::{BLOCK, PANEL, PATTERNS, Run, Tile};
-use crate::model::{Conv, Scale};
+use crate::kernels::{BLOCK, Counts, NARROW_BITS, PANEL, PATTERNS, Run, Tile, narrow_bytes};
+use crate::model::{Conv, Scale, Stage};
 
 /// Output channels that are computed together, all of one group.
 pub(super) struct Panel {
@@ -26,9 +27,9 @@ impl Panel {
 }
 
 enum Packed {
-    Bytes(Vec<i8>),
-    Words(Vec<i16>),
-    Bits(Vec<i16>),
+    Bytes(Aligned<i8>),
+    Words(Aligned<i16>),
+    Bits(Aligned<i16>),
 }
 
 /// Inputs that lie side by side, of which the last step may not need all.
@@ -44,7 +45,8 @@ pub(super) struct Whole {
     pad: [usize; 2],
     /// Output rows and columns that somebody reads.
     size: [usize; 2],
-    largest: usize,
+    /// See [`Tile::narrow`].
+    narrow: usize,
     /// For each group.
     runs: Vec<Vec<Run>>,
     panels: Vec<Panel>,
@@ -84,7 +86,7 @@ impl Whole {
         let classes = Classes::new(conv, scale, size, from.shape);
 
         let outputs = conv.outputs / conv.groups;
-        let folded_a_channel = classes.count() as u128 * Folded::for_each_class(&conv.stage) as u128;
+        let folded_a_channel = classes.count() as u128 * Folded::of_stage(&conv.stage) as u128;
         let (mut weights, mut folded) = (0u128, 0u128);
         let mut panels = Vec::new();
         for group in 0..conv.groups {
@@ -104,21 +106,34 @@ impl Whole {
                 folded += folded_a_channel * (blocks * BLOCK) as u128;
             }
         }
+        let shifts = if from.format == Format::Bits { shifts(conv, from.shape.channels) } else { None };
         let weight_size = if from.format == Format::Levels { 1 } else { 2 };
-        budget.take(weights * weight_size + folded * 4)?;
+        budget.take(weights * weight_size + folded * 4 + Aligned::<i8>::EXTRA as u128)?;
         let mut packed = match from.format {
-            Format::Words => Packed::Words(vec![0; weights as usize]),
-            Format::Bits => Packed::Bits(vec![0; weights as usize]),
-            Format::Levels | Format::Reals => Packed::Bytes(vec![0; weights as usize]),
+            Format::Words => Packed::Words(Aligned::new(weights as usize)),
+            Format::Bits => Packed::Bits(Aligned::new(weights as usize)),
+            Format::Levels | Format::Reals => Packed::Bytes(Aligned::new(weights as usize)),
         };
         for panel in &panels {
             for lane in 0..panel.outputs {
                 let row: Vec<i32> =
                     conv.weights.integers(panel.first + lane, conv.inputs(from.shape.channels)).collect();
                 packed.fill(conv, from, inner, panel, lane, steps, &stretches[panel.group], &row);
+                if let (Packed::Bits(tables), Some(shifts)) = (&mut packed, &shifts) {
+                    // Exactly one row of the first step's table is added.
+                    let width = panel.width();
+                    let first = tables[panel.weights..].chunks_exact_mut(width).take(PATTERNS);
+                    first.for_each(|row| row[lane] += shifts[panel.first + lane] as i16);
+                }
             }
         }
-        let folded = Folded::new(conv, scale, &classes, &panels, folded as usize, from.shape.channels);
+        let folded =
+            Folded::new(conv, scale, &classes, &panels, folded as usize, from.shape.channels, shifts.as_deref());
+        let narrow = match from.format {
+            Format::Bits if shifts.is_some() => usize::MAX,
+            Format::Bits => NARROW_BITS,
+            _ => narrow_bytes(scale.largest as usize),
+        };
         let tile = if from.format == Format::Bits { Scratch::POSITIONS } else { 48 };
         Ok(Whole {
             input,
@@ -126,7 +141,7 @@ impl Whole {
             stride: conv.window.stride,
             pad: conv.window.pad,
             size,
-            largest: scale.largest as usize,
+            narrow,
             runs,
             panels,
             weights: packed,
@@ -147,20 +162,33 @@ impl Whole {
             let panel = &self.panels[unit / tiles];
             let first = unit % tiles * self.tile;
             let count = (positions - first).min(self.tile);
-            let from = &context.layouts[self.input];
-            for (i, at) in scratch.positions[..count].iter_mut().enumerate() {
-                let (image, y, x) = self.place(first + i);
-                // The border may be wider than this layer asks for.
-                let at_pad = from.at(image, y * self.stride[0], x * self.stride[1]);
-                *at = (at_pad - self.pad[0] * from.row - self.pad[1] * from.pixel) as u32;
-            }
+            self.locate(context, panel, first, count, scratch);
             // SAFETY: the caller's promise is passed on.
             unsafe {
                 self.sum(context, panel, count, scratch);
-                for i in 0..count {
-                    self.write(context, panel, first + i, i, scratch);
-                }
+                self.write(context, panel, count, scratch);
             }
+        }
+    }
+
+    /// Notes for each output of a tile where its inputs are, where it goes and where its class's numbers are.
+    fn locate(&self, context: &Context<'_>, panel: &Panel, first: usize, count: usize, scratch: &mut Scratch) {
+        let (from, to) = (&context.layouts[self.input], &context.layouts[self.output]);
+        // The border may be wider than this layer asks for.
+        let border = self.pad[0] * from.row + self.pad[1] * from.pixel;
+        let row_size = self.folded.for_each_class() * panel.width();
+        let mut done = 0;
+        while done < count {
+            let (image, y, x) = self.place(first + done);
+            let now = (self.size[1] - x).min(count - done);
+            let input = from.at(image, y * self.stride[0], x * self.stride[1]) - border;
+            let output = to.at(image, y, x);
+            for i in 0..now {
+                scratch.positions[done + i] = (input + i * self.stride[1] * from.pixel) as u32;
+                scratch.places[done + i] = (output + i * to.pixel) as u32;
+                scratch.rows[done + i] = (panel.folded + self.classes.of(y, x + i) * row_size) as u32;
+            }
+            done += now;
         }
     }
 
@@ -173,60 +201,80 @@ impl Whole {
     unsafe fn sum(&self, context: &Context<'_>, panel: &Panel, count: usize, scratch: &mut Scratch) {
         let positions = &scratch.positions[..count];
         let runs = &self.runs[panel.group][..];
-        let (blocks, largest, sums) = (panel.blocks, self.largest, &mut scratch.sums[..count * panel.width()]);
+        let (blocks, narrow, sums) = (panel.blocks, self.narrow, &mut scratch.sums[..count * panel.width()]);
         // SAFETY: nobody writes the input, says the caller.
         unsafe {
             match (&self.weights, &context.buffers[self.input]) {
                 (Packed::Bytes(weights), Buffer::Bytes(inputs)) => {
                     let (inputs, weights) = (inputs.all(), &weights[panel.weights..]);
-                    context.kernels.bytes(Tile { inputs, positions, runs, weights, blocks, largest, sums });
+                    context.kernels.bytes(Tile { inputs, positions, runs, weights, blocks, narrow, sums });
                 }
                 (Packed::Bits(weights), Buffer::Bytes(inputs)) => {
                     let (inputs, weights) = (inputs.all(), &weights[panel.weights..]);
-                    context.kernels.bits(Tile { inputs, positions, runs, weights, blocks, largest, sums });
+                    context.kernels.bits(Tile { inputs, positions, runs, weights, blocks, narrow, sums });
                 }
                 (Packed::Words(weights), Buffer::Words(inputs)) => {
                     let (inputs, weights) = (inputs.all(), &weights[panel.weights..]);
-                    context.kernels.words(Tile { inputs, positions, runs, weights, blocks, largest, sums });
+                    context.kernels.words(Tile { inputs, positions, runs, weights, blocks, narrow, sums });
                 }
                 _ => unreachable!("weights are packed for the input's format"),
             }
         }
     }
 
-    unsafe fn write(&self, context: &Context<'_>, panel: &Panel, position: usize, i: usize, scratch: &mut Scratch) {
-        let (image, y, x) = self.place(position);
-        let class = self.classes.of(y, x);
+    unsafe fn write(&self, context: &Context<'_>, panel: &Panel, count: usize, scratch: &mut Scratch) {
         let to = &context.layouts[self.output];
-        let at = to.at(image, y, x);
         let width = panel.width();
-        let sums = &scratch.sums[i * width..(i + 1) * width];
         match (&self.folded, &context.buffers[self.output]) {
             (Folded::Thresholds { steps, thresholds }, Buffer::Bytes(bytes)) => {
-                let size = steps * width;
-                let thresholds = &thresholds[panel.folded + class * size..][..size];
-                let levels = &mut scratch.levels[..width];
-                context.kernels.levels(sums, thresholds, levels);
-                // SAFETY: this panel's channels of this pixel belong to this part alone, says the caller.
+                // Bytes of a pixel from this panel's first channel on.
+                let bits = to.format == Format::Bits;
+                let (start, size) = if bits { (panel.first / 4, width / 4) } else { (panel.first, width) };
+                let used = if bits { panel.outputs.div_ceil(4) } else { panel.outputs };
+                // Channels that only fill a block must not touch the next pixel.
+                let direct = used == size;
+                for (i, place) in scratch.places[..count].iter_mut().enumerate() {
+                    scratch.pixels_at[i] = *place + start as u32;
+                    *place = if direct { scratch.pixels_at[i] } else { (i * size) as u32 };
+                }
+                let (pointer, len) = match direct {
+                    true => (bytes.pointer(), bytes.len()),
+                    false => (scratch.levels.as_mut_ptr(), scratch.levels.len()),
+                };
+                // SAFETY: this panel's channels of these pixels belong to this part alone, says the caller.
                 unsafe {
-                    if to.format == Format::Bits {
-                        let start = at + panel.first / 4;
-                        pack_bits(levels, bytes.part(start..start + panel.outputs.div_ceil(4)));
-                    } else {
-                        let start = at + panel.first;
-                        bytes.part(start..start + panel.outputs).copy_from_slice(&levels[..panel.outputs]);
+                    context.kernels.count(&Counts {
+                        sums: &scratch.sums[..count * width],
+                        width,
+                        thresholds,
+                        steps: *steps,
+                        rows: &scratch.rows[..count],
+                        places: &scratch.places[..count],
+                        bits,
+                        to: pointer,
+                        len,
+                    });
+                    if !direct {
+                        for (i, &at) in scratch.pixels_at[..count].iter().enumerate() {
+                            let pixel = bytes.part(at as usize..at as usize + used);
+                            pixel.copy_from_slice(&scratch.levels[i * size..i * size + used]);
+                        }
                     }
                 }
             }
             (Folded::Affine { offsets, scales, activation }, buffer) => {
-                let offsets = &offsets[panel.folded + class * width..][..panel.outputs];
                 let scales = &scales[panel.first..][..panel.outputs];
-                let reals = &mut scratch.reals[..panel.outputs];
-                for (((real, &sum), scale), offset) in reals.iter_mut().zip(sums).zip(scales).zip(offsets) {
-                    *real = sum as f32 * scale + offset;
+                for (i, (&place, &row)) in scratch.places[..count].iter().zip(&scratch.rows[..count]).enumerate() {
+                    let sums = &scratch.sums[i * width..];
+                    let reals = &mut scratch.reals[..panel.outputs];
+                    for (((real, &sum), scale), offset) in
+                        reals.iter_mut().zip(sums).zip(scales).zip(&offsets[row as usize..])
+                    {
+                        *real = sum as f32 * scale + offset;
+                    }
+                    // SAFETY: as above.
+                    unsafe { finish::write(reals, *activation, to, buffer, place as usize, panel.first) };
                 }
-                // SAFETY: as above.
-                unsafe { finish::write(reals, *activation, to, buffer, at, panel.first) };
             }
             _ => unreachable!("the plan gives each value the buffer of its kind"),
         }
@@ -286,6 +334,27 @@ impl Packed {
     }
 }
 
+/// What to add to each channel's sum of weights of set bits so that it fits 16 bits; none if one cannot.
+fn shifts(conv: &Conv<'_>, channels: usize) -> Option<Vec<i32>> {
+    if !matches!(conv.stage, Stage::Thresholds { .. }) {
+        return None;
+    }
+    let shift = |output: usize| {
+        let (mut least, mut most) = (0, 0);
+        for q in conv.weights.integers(output, conv.inputs(channels)) {
+            least += q.min(0);
+            most += q.max(0);
+        }
+        let shift = -(least + most) / 2;
+        // A row of a table, at most 4 · 127, must still fit with the shift added.
+        let fits = shift.abs() < i16::MAX as i32 - 4 * 127
+            && least + shift >= i16::MIN as i32
+            && most + shift <= i16::MAX as i32;
+        fits.then_some(shift)
+    };
+    (0..conv.outputs).map(shift).collect()
+}
+
 /// The stretches that a group's channels make: a kernel row each, or a tap each where other groups lie between; those
 /// that touch become one.
 fn stretches(conv: &Conv<'_>, from: &Layout, first: usize, inner: usize) -> Vec<Stretch> {
@@ -303,13 +372,4 @@ fn stretches(conv: &Conv<'_>, from: &Layout, first: usize, inner: usize) -> Vec<
         }
     }
     stretches
-}
-
-/// Four levels of 0 or 1 to the low bits of a byte each.
-fn pack_bits(levels: &[u8], bits: &mut [u8]) {
-    for (bits, four) in bits.iter_mut().zip(levels.chunks_exact(4)) {
-        let four = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
-        // Moves bits 0, 8, 16 and 24 to 24, 25, 26 and 27; no two products meet.
-        *bits = (four.wrapping_mul(1 << 24 | 1 << 17 | 1 << 10 | 1 << 3) >> 24) as u8 & 15;
-    }
 }

@@ -8,7 +8,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-use super::{BLOCK, Bits, Bytes, PANEL, PATTERNS, Reals, Run, WIDEN, Words};
+use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Run, Words};
 
 /// Positions that share a tile of tables.
 const SHARED: usize = 256;
@@ -17,7 +17,6 @@ const TABLE_BYTES: usize = 24 << 10;
 
 pub(crate) fn bytes(tile: Bytes<'_>) {
     tile.check(4, 4);
-    assert!(tile.largest <= 127);
     // SAFETY: the check above covers every access, and these kernels are only chosen where AVX2 is present.
     unsafe { bytes_avx2(tile) }
 }
@@ -47,19 +46,12 @@ pub(crate) fn reals(tile: Reals<'_>) {
     unsafe { reals_avx2(tile) }
 }
 
-pub(crate) fn levels(sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
-    assert!(
-        sums.len().is_multiple_of(BLOCK) && levels.len() == sums.len() && thresholds.len().is_multiple_of(sums.len())
-    );
-    // SAFETY: all three slices are whole blocks.
-    unsafe { levels_avx2(sums, thresholds, levels) }
-}
-
 #[target_feature(enable = "avx2")]
 unsafe fn bytes_avx2(tile: Bytes<'_>) {
     let width = tile.blocks * BLOCK;
     let block_weights = tile.steps() * BLOCK * 4;
-    let together = i16::MAX as usize / (2 * 127 * tile.largest.max(1));
+    let together = tile.narrow;
+    assert!(together > 0);
     for block in 0..tile.blocks {
         // SAFETY: `Tile::check`.
         unsafe {
@@ -208,18 +200,18 @@ unsafe fn words_block<const P: usize>(
 }
 
 /// Part of a run whose tables fit the first cache.
-pub(super) struct Piece {
-    pub(super) offset: usize,
-    pub(super) steps: usize,
+struct Piece {
+    offset: usize,
+    steps: usize,
     /// Whether a 16-bit sum begins or ends here.
-    pub(super) opens: bool,
-    pub(super) closes: bool,
+    opens: bool,
+    closes: bool,
     /// Whether that 16-bit sum is the first part of the 32-bit one.
-    pub(super) starts: bool,
+    starts: bool,
 }
 
-/// Cuts runs into even pieces of at most `most` steps and says where 16-bit sums begin and end.
-pub(super) fn pieces(runs: &[Run], most: usize) -> impl Iterator<Item = Piece> + '_ {
+/// Cuts runs into even pieces of at most `most` steps and says where 16-bit sums, of `narrow` steps, begin and end.
+fn pieces(runs: &[Run], most: usize, narrow: usize) -> impl Iterator<Item = Piece> + '_ {
     let cut = move |run: &Run| {
         let (count, offset, steps) = (run.steps.div_ceil(most), run.offset, run.steps);
         (0..count).map(move |i| {
@@ -234,7 +226,7 @@ pub(super) fn pieces(runs: &[Run], most: usize) -> impl Iterator<Item = Piece> +
         let (offset, steps) = upcoming.next()?;
         let opens = summed == 0;
         summed += steps;
-        let closes = upcoming.peek().is_none_or(|(_, next)| summed + next > WIDEN);
+        let closes = upcoming.peek().is_none_or(|(_, next)| summed + next > narrow);
         let piece = Piece { offset, steps, opens, closes, starts };
         if closes {
             (summed, starts) = (0, false);
@@ -246,38 +238,85 @@ pub(super) fn pieces(runs: &[Run], most: usize) -> impl Iterator<Item = Piece> +
 #[target_feature(enable = "avx2")]
 unsafe fn bits_avx2<const B: usize>(tile: Bits<'_>) {
     let width = B * BLOCK;
-    let most = TABLE_BYTES / (PATTERNS * width * 2);
+    let most = (TABLE_BYTES / (PATTERNS * width * 2)).min(tile.narrow);
     let mut narrow = [const { MaybeUninit::<[__m256i; B]>::uninit() }; SHARED];
     for (positions, sums) in tile.positions.chunks(SHARED).zip(tile.sums.chunks_mut(SHARED * width)) {
         let mut tables = tile.weights.as_ptr() as *const u8;
-        for piece in pieces(tile.runs, most) {
-            for (i, &at) in positions.iter().enumerate() {
-                // SAFETY: `Tile::check` for inputs and tables; a sum is read only after its opening piece wrote it.
-                unsafe {
-                    let from = tile.inputs.as_ptr().add(at as usize + piece.offset);
-                    let mut total = match piece.opens {
-                        true => [_mm256_setzero_si256(); B],
-                        false => narrow[i].assume_init(),
-                    };
-                    let mut table = tables;
-                    for step in 0..piece.steps {
-                        let row = table.add((*from.add(step) & 15) as usize * (width * 2)) as *const __m256i;
-                        for (block, total) in total.iter_mut().enumerate() {
-                            *total = _mm256_add_epi16(*total, _mm256_loadu_si256(row.add(block)));
-                        }
-                        table = table.add(PATTERNS * width * 2);
-                    }
-                    if piece.closes {
-                        spill(&total, sums.as_mut_ptr().add(i * width), piece.starts);
-                    } else {
-                        narrow[i].write(total);
-                    }
+        for piece in pieces(tile.runs, most, tile.narrow) {
+            // SAFETY: `Tile::check` for inputs, tables and sums; the pieces come in order.
+            unsafe {
+                let mut i = 0;
+                while let Some(&two) = positions[i..].first_chunk::<2>() {
+                    bits_piece(tile.inputs, two, &piece, tables, &mut narrow[i..], sums[i * width..].as_mut_ptr());
+                    i += 2;
                 }
+                if let Some(&one) = positions[i..].first_chunk::<1>() {
+                    bits_piece(tile.inputs, one, &piece, tables, &mut narrow[i..], sums[i * width..].as_mut_ptr());
+                }
+                tables = tables.add(piece.steps * PATTERNS * width * 2);
             }
-            // SAFETY: `Tile::check`: the tables of all runs are there.
-            tables = unsafe { tables.add(piece.steps * PATTERNS * width * 2) };
         }
     }
+}
+
+/// Adds one piece's table rows for some positions.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn bits_piece<const B: usize, const P: usize>(
+    inputs: &[u8],
+    positions: [u32; P],
+    piece: &Piece,
+    mut table: *const u8,
+    narrow: &mut [MaybeUninit<[__m256i; B]>],
+    sums: *mut i32,
+) {
+    let width = B * BLOCK;
+    // SAFETY: the caller has checked inputs, tables and sums; a sum is read only after its opening piece wrote it.
+    unsafe {
+        let from: [*const u8; P] = std::array::from_fn(|p| inputs.as_ptr().add(positions[p] as usize + piece.offset));
+        let mut total = [[_mm256_setzero_si256(); B]; P];
+        if !piece.opens {
+            total = std::array::from_fn(|p| narrow[p].assume_init());
+        }
+        // Adds the rows that patterns pick from the table `ahead` of the current one.
+        let add = |total: &mut [[__m256i; B]; P], table: *const u8, ahead: usize, patterns: [u32; P]| {
+            for p in 0..P {
+                let row = pinned(table.add((patterns[p] & 15) as usize * (width * 2)));
+                let row = row.add(ahead * PATTERNS * width * 2) as *const __m256i;
+                for block in 0..B {
+                    total[p][block] = _mm256_add_epi16(total[p][block], _mm256_loadu_si256(row.add(block)));
+                }
+            }
+        };
+        // Loads are what limits this loop, so patterns are loaded four at a time.
+        for step in (0..piece.steps & !3).step_by(4) {
+            let four: [u32; P] = std::array::from_fn(|p| (from[p].add(step) as *const u32).read_unaligned());
+            for ahead in 0..4 {
+                add(&mut total, table, ahead, four.map(|four| four >> (8 * ahead)));
+            }
+            table = table.add(4 * PATTERNS * width * 2);
+        }
+        for step in piece.steps & !3..piece.steps {
+            add(&mut total, table, 0, std::array::from_fn(|p| *from[p].add(step) as u32));
+            table = table.add(PATTERNS * width * 2);
+        }
+        for p in 0..P {
+            if piece.closes {
+                spill(&total[p], sums.add(p * width), piece.starts);
+            } else {
+                narrow[p].write(total[p]);
+            }
+        }
+    }
+}
+
+/// The pointer itself, computed once: otherwise each of a row's loads would add its two parts again, and an addition
+/// from such an address counts as two operations.
+#[inline(always)]
+fn pinned(mut pointer: *const u8) -> *const u8 {
+    // SAFETY: no instruction at all.
+    unsafe { std::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    pointer
 }
 
 /// Adds 16-bit sums to 32-bit ones, or starts those.
@@ -356,26 +395,38 @@ unsafe fn reals_block<const P: usize>(
     }
 }
 
-#[target_feature(enable = "avx2")]
-unsafe fn levels_avx2(sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
-    let width = sums.len();
-    for channel in (0..width).step_by(BLOCK) {
-        // SAFETY: whole blocks, checked by the caller.
-        unsafe {
-            let sums = sums.as_ptr().add(channel) as *const __m256i;
-            let sums = [_mm256_loadu_si256(sums), _mm256_loadu_si256(sums.add(1))];
-            let mut count = [_mm256_setzero_si256(); 2];
-            for thresholds in thresholds.chunks_exact(width) {
-                let thresholds = thresholds.as_ptr().add(channel) as *const __m256i;
-                for half in 0..2 {
-                    let above = _mm256_cmpgt_epi32(sums[half], _mm256_loadu_si256(thresholds.add(half)));
-                    count[half] = _mm256_sub_epi32(count[half], above);
+/// # Safety
+/// As [`super::Kernels::count`], after `Counts::check`, on a machine with AVX2 and BMI2.
+#[target_feature(enable = "avx2,bmi2")]
+pub(super) unsafe fn count(counts: &Counts<'_>) {
+    let Counts { width, steps, .. } = *counts;
+    for (i, (&row, &place)) in counts.rows.iter().zip(counts.places).enumerate() {
+        for channel in (0..width).step_by(BLOCK) {
+            // SAFETY: `Counts::check`, and the caller's promise.
+            unsafe {
+                let sums = counts.sums.as_ptr().add(i * width + channel) as *const __m256i;
+                let sums = [_mm256_loadu_si256(sums), _mm256_loadu_si256(sums.add(1))];
+                let mut count = [_mm256_setzero_si256(); 2];
+                let mut thresholds = counts.thresholds.as_ptr().add(row as usize + channel);
+                for _ in 0..steps {
+                    for half in 0..2 {
+                        let threshold = _mm256_loadu_si256((thresholds as *const __m256i).add(half));
+                        count[half] = _mm256_add_epi32(count[half], _mm256_cmpgt_epi32(sums[half], threshold));
+                    }
+                    thresholds = thresholds.add(width);
+                }
+                // Packing works within 128-bit lanes: put the quarters back in order before the last step. The
+                // counts are negative so far.
+                let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(count[0], count[1]));
+                let bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+                if counts.bits {
+                    let spread = _pdep_u64(_mm_movemask_epi8(bytes) as u64, 0x0F0F_0F0F);
+                    (counts.to.add(place as usize + channel / 4) as *mut u32).write_unaligned(spread as u32);
+                } else {
+                    let levels = _mm_sub_epi8(_mm_setzero_si128(), bytes);
+                    _mm_storeu_si128(counts.to.add(place as usize + channel) as *mut __m128i, levels);
                 }
             }
-            // Packing works within 128-bit lanes: put the quarters back in order before the last step.
-            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(count[0], count[1]));
-            let packed = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
-            _mm_storeu_si128(levels.as_mut_ptr().add(channel) as *mut __m128i, packed);
         }
     }
 }

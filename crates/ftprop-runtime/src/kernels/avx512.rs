@@ -1,18 +1,13 @@
-//! AVX-512 with VNNI: 64 byte products, 32 word products or 32 table entries an instruction.
+//! AVX-512 with VNNI: 64 byte products or 32 word products an instruction.
 //!
 //! `vpdpbusd` adds four byte products to a 32-bit sum and cannot overflow here, so levels need no widening. Both it
-//! and `vpdpwssd` take four bytes of input a step, which lets one loop serve bytes and words.
+//! and `vpdpwssd` take four bytes of input a step, which lets one loop serve bytes and words. Lookup tables measured
+//! slower than `vpdpbusd` even for bits, so those of AVX2 serve whoever asks for them.
 
 use std::arch::x86_64::*;
-use std::mem::MaybeUninit;
 
-use super::avx2::pieces;
-use super::{BLOCK, Bits, Bytes, PANEL, PATTERNS, Reals, Run, Words};
-
-/// Positions that share a tile of tables.
-const SHARED: usize = 256;
-/// Bytes of tables that stay in the first cache while positions pass.
-const TABLE_BYTES: usize = 24 << 10;
+pub(crate) use super::avx2::bits;
+use super::{BLOCK, Bytes, Counts, Reals, Run, Words};
 
 pub(crate) fn bytes(tile: Bytes<'_>) {
     tile.check(4, 4);
@@ -29,19 +24,6 @@ pub(crate) fn words(tile: Words<'_>) {
     unsafe {
         let (inputs, weights) = (tile.inputs.as_ptr() as *const u8, tile.weights.as_ptr() as *const u8);
         dot::<true>(inputs, tile.positions, tile.runs, weights, tile.blocks, tile.sums.as_mut_ptr());
-    }
-}
-
-pub(crate) fn bits(tile: Bits<'_>) {
-    tile.check(1, PATTERNS);
-    // SAFETY: as for `bytes`; patterns are masked to four bits where they are used.
-    unsafe {
-        match tile.blocks {
-            1 => bits_avx512::<0, 1>(tile),
-            2 => bits_avx512::<1, 0>(tile),
-            3 => bits_avx512::<1, 1>(tile),
-            _ => bits_avx512::<2, 0>(tile),
-        }
     }
 }
 
@@ -125,68 +107,6 @@ unsafe fn dot_block<const WORDS: bool, const B: usize, const P: usize>(
     }
 }
 
-/// `Z` registers of 32 channels and `Y` of 16.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
-unsafe fn bits_avx512<const Z: usize, const Y: usize>(tile: Bits<'_>) {
-    const { assert!(2 * Z + Y <= PANEL) };
-    let width = (2 * Z + Y) * BLOCK;
-    let most = TABLE_BYTES / (PATTERNS * width * 2);
-    let mut narrow = [const { MaybeUninit::<([__m512i; Z], [__m256i; Y])>::uninit() }; SHARED];
-    for (positions, sums) in tile.positions.chunks(SHARED).zip(tile.sums.chunks_mut(SHARED * width)) {
-        let mut tables = tile.weights.as_ptr() as *const u8;
-        for piece in pieces(tile.runs, most) {
-            for (i, &at) in positions.iter().enumerate() {
-                // SAFETY: `Tile::check` for inputs and tables; a sum is read only after its opening piece wrote it.
-                unsafe {
-                    let from = tile.inputs.as_ptr().add(at as usize + piece.offset);
-                    let (mut wide, mut rest) = match piece.opens {
-                        true => ([_mm512_setzero_si512(); Z], [_mm256_setzero_si256(); Y]),
-                        false => narrow[i].assume_init(),
-                    };
-                    let mut table = tables;
-                    for step in 0..piece.steps {
-                        let row = table.add((*from.add(step) & 15) as usize * (width * 2));
-                        for (z, total) in wide.iter_mut().enumerate() {
-                            *total = _mm512_add_epi16(*total, _mm512_loadu_si512(row.add(z * 64) as *const __m512i));
-                        }
-                        for (y, total) in rest.iter_mut().enumerate() {
-                            let row = row.add(Z * 64 + y * 32) as *const __m256i;
-                            *total = _mm256_add_epi16(*total, _mm256_loadu_si256(row));
-                        }
-                        table = table.add(PATTERNS * width * 2);
-                    }
-                    if piece.closes {
-                        let sums = sums.as_mut_ptr().add(i * width);
-                        for (z, &total) in wide.iter().enumerate() {
-                            spill(_mm512_castsi512_si256(total), sums.add(z * 32), piece.starts);
-                            spill(_mm512_extracti64x4_epi64::<1>(total), sums.add(z * 32 + 16), piece.starts);
-                        }
-                        for (y, &total) in rest.iter().enumerate() {
-                            spill(total, sums.add(Z * 32 + y * 16), piece.starts);
-                        }
-                    } else {
-                        narrow[i].write((wide, rest));
-                    }
-                }
-            }
-            // SAFETY: `Tile::check`: the tables of all runs are there.
-            tables = unsafe { tables.add(piece.steps * PATTERNS * width * 2) };
-        }
-    }
-}
-
-/// Adds 16-bit sums to 32-bit ones, or starts those.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn spill(narrow: __m256i, sums: *mut i32, starts: bool) {
-    // SAFETY: the caller's sums hold a block.
-    unsafe {
-        let to = sums as *mut __m512i;
-        let before = if starts { _mm512_setzero_si512() } else { _mm512_loadu_si512(to) };
-        _mm512_storeu_si512(to, _mm512_add_epi32(before, _mm512_cvtepi16_epi32(narrow)));
-    }
-}
-
 #[target_feature(enable = "avx512f")]
 unsafe fn reals_avx512(tile: Reals<'_>) {
     let width = tile.blocks * BLOCK;
@@ -236,6 +156,41 @@ unsafe fn reals_block<const P: usize>(
         }
         for (p, &total) in total.iter().enumerate() {
             _mm512_storeu_ps(sums.add(p * width), total);
+        }
+    }
+}
+
+/// # Safety
+/// As [`super::Kernels::count`], after `Counts::check`, on a machine with AVX-512 and BMI2.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
+pub(super) unsafe fn count(counts: &Counts<'_>) {
+    let Counts { width, steps, .. } = *counts;
+    for (i, (&row, &place)) in counts.rows.iter().zip(counts.places).enumerate() {
+        for channel in (0..width).step_by(BLOCK) {
+            // SAFETY: `Counts::check`, and the caller's promise.
+            unsafe {
+                let sums = _mm512_loadu_si512(counts.sums.as_ptr().add(i * width + channel) as *const __m512i);
+                let mut thresholds = counts.thresholds.as_ptr().add(row as usize + channel);
+                if steps == 1 {
+                    let above = _mm512_cmpgt_epi32_mask(sums, _mm512_loadu_si512(thresholds as *const __m512i));
+                    if counts.bits {
+                        let spread = _pdep_u64(above as u64, 0x0F0F_0F0F);
+                        (counts.to.add(place as usize + channel / 4) as *mut u32).write_unaligned(spread as u32);
+                    } else {
+                        let to = counts.to.add(place as usize + channel) as *mut __m128i;
+                        _mm_storeu_si128(to, _mm_maskz_set1_epi8(above, 1));
+                    }
+                    continue;
+                }
+                let mut count = _mm512_setzero_si512();
+                for _ in 0..steps {
+                    let above = _mm512_cmpgt_epi32_mask(sums, _mm512_loadu_si512(thresholds as *const __m512i));
+                    count = _mm512_mask_add_epi32(count, above, count, _mm512_set1_epi32(1));
+                    thresholds = thresholds.add(width);
+                }
+                let to = counts.to.add(place as usize + channel) as *mut __m128i;
+                _mm_storeu_si128(to, _mm512_cvtepi32_epi8(count));
+            }
         }
     }
 }

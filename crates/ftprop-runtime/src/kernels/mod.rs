@@ -22,8 +22,6 @@ pub(crate) const BLOCK: usize = 16;
 pub(crate) const PANEL: usize = 4;
 /// Lookup tables have one row for each pattern of four bits.
 pub(crate) const PATTERNS: usize = 16;
-/// Groups of four inputs after which 16-bit sums must be widened: 64 · 4 · 127 < 2^15.
-const WIDEN: usize = 64;
 
 /// A stretch of inputs that lie side by side for every output position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +42,9 @@ pub(crate) struct Tile<'a, I, W, O> {
     pub(crate) runs: &'a [Run],
     pub(crate) weights: &'a [W],
     pub(crate) blocks: usize,
-    /// The largest input.
-    pub(crate) largest: usize,
+    /// Steps whose sum fits 16 bits whatever the weights; for tables, all steps if no sum of a whole run of them
+    /// leaves 16 bits in the end, for what overflows on the way comes back.
+    pub(crate) narrow: usize,
     pub(crate) sums: &'a mut [O],
 }
 
@@ -66,6 +65,14 @@ impl<I, W, O> Tile<'_, I, W, O> {
     }
 }
 
+/// Steps of [`Bytes`] whose sums fit 16 bits when each channel adds two products a step.
+pub(crate) fn narrow_bytes(largest: usize) -> usize {
+    i16::MAX as usize / (2 * 127 * largest.max(1))
+}
+
+/// Steps of [`Bits`] whose sums fit 16 bits.
+pub(crate) const NARROW_BITS: usize = i16::MAX as usize / (4 * 127);
+
 /// Small unsigned inputs (at most 127), 8-bit weights, four inputs a step.
 pub(crate) type Bytes<'a> = Tile<'a, u8, i8, i32>;
 /// 16-bit inputs and weights, two inputs a step.
@@ -75,6 +82,40 @@ pub(crate) type Reals<'a> = Tile<'a, f32, f32, f32>;
 /// Four bits an input byte, and tables of the sums of their weights: for each step a row of `blocks · BLOCK` sums for
 /// each of the [`PATTERNS`], all blocks of the panel side by side.
 pub(crate) type Bits<'a> = Tile<'a, u8, i16, i32>;
+
+/// Sums to levels: each becomes the number of thresholds that it exceeds.
+pub(crate) struct Counts<'a> {
+    /// `width` sums for each position, `width` a multiple of [`BLOCK`] and at most a panel.
+    pub(crate) sums: &'a [i32],
+    pub(crate) width: usize,
+    /// `steps` rows of `width` thresholds, starting for each position where `rows` says.
+    pub(crate) thresholds: &'a [i32],
+    pub(crate) steps: usize,
+    pub(crate) rows: &'a [u32],
+    /// Where each position's levels go, in bytes after `to`: `width` bytes, or with `bits` a quarter of that.
+    pub(crate) places: &'a [u32],
+    pub(crate) bits: bool,
+    pub(crate) to: *mut u8,
+    /// Bytes that may be written.
+    pub(crate) len: usize,
+}
+
+impl Counts<'_> {
+    /// Bytes written for each position.
+    fn size(&self) -> usize {
+        if self.bits { self.width / 4 } else { self.width }
+    }
+
+    /// Panics unless everything a kernel will touch is there.
+    fn check(&self) {
+        let last = |starts: &[u32]| starts.iter().max().map_or(0, |&start| start as usize);
+        assert!(self.width > 0 && self.width <= PANEL * BLOCK && self.width.is_multiple_of(BLOCK));
+        assert!(self.rows.len() == self.places.len() && self.sums.len() >= self.rows.len() * self.width);
+        assert!(self.thresholds.len() >= last(self.rows) + self.steps * self.width);
+        assert!(self.len >= last(self.places) + self.size());
+        assert!(!self.bits || self.steps == 1);
+    }
+}
 
 /// Which instruction set the kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,13 +158,12 @@ impl Kernels {
         }
     }
 
-    /// Whether lookup tables beat products for a layer on bits with this many outputs an image and channel. Tables
-    /// are eight times as large as the weights, so enough outputs must share the reading of them.
-    pub(crate) fn prefers_tables(self, outputs: usize) -> bool {
-        match self {
-            Kernels::Avx2 | Kernels::Avx512 => outputs >= 64,
-            Kernels::Scalar | Kernels::Neon => false,
-        }
+    /// Whether lookup tables beat products for a layer on bits with so many weights and outputs a channel. Tables are
+    /// sixteen bytes for two weights, so enough outputs must share the reading of them, more so once they leave the
+    /// second cache.
+    pub(crate) fn prefers_tables(self, weights: usize, outputs: usize) -> bool {
+        let small = weights <= 1 << 18;
+        self == Kernels::Avx2 && outputs >= if small { 32 } else { 196 }
     }
 
     /// The kernels that run here, the fastest first.
@@ -182,12 +222,21 @@ impl Kernels {
         dispatch!(self, reals(tile));
     }
 
-    /// Counts, for each sum, how many thresholds it exceeds: `thresholds[i * sums.len() + channel]`.
-    pub(crate) fn levels(self, sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Kernels::Avx2 | Kernels::Avx512 => avx2::levels(sums, thresholds, levels),
-            _ => scalar::levels(sums, thresholds, levels),
+    /// Writes levels.
+    ///
+    /// # Safety
+    /// `len` bytes at `to` must be there, and nobody else may touch those that the places mean.
+    pub(crate) unsafe fn count(self, counts: &Counts<'_>) {
+        counts.check();
+        // SAFETY: checked, but for what the caller promises.
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Kernels::Avx2 => avx2::count(counts),
+                #[cfg(target_arch = "x86_64")]
+                Kernels::Avx512 => avx512::count(counts),
+                _ => scalar::count(counts),
+            }
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::arch::aarch64::*;
 
-use super::{BLOCK, Bits, Bytes, PATTERNS, Reals, Run, WIDEN, Words};
+use super::{BLOCK, Bits, Bytes, PATTERNS, Reals, Run, Words};
 
 pub(crate) fn bytes(tile: Bytes<'_>) {
     tile.check(4, 4);
-    assert!(tile.largest <= 127);
     let (width, block_weights) = (tile.blocks * BLOCK, tile.steps() * BLOCK * 4);
     for block in 0..tile.blocks {
         for (p, &at) in tile.positions.iter().enumerate() {
@@ -91,17 +90,24 @@ pub(crate) fn bits(tile: Bits<'_>) {
             unsafe {
                 let tables = tile.weights.as_ptr().add(block * BLOCK);
                 let sums = sums.as_mut_ptr().add(block * BLOCK);
-                bits_block(tile.inputs.as_ptr().add(at as usize), tile.runs, tables, width, sums);
+                bits_block(tile.inputs.as_ptr().add(at as usize), tile.runs, tables, tile.narrow, width, sums);
             }
         }
     }
 }
 
 #[target_feature(enable = "neon")]
-unsafe fn bits_block(inputs: *const u8, runs: &[Run], mut tables: *const i16, width: usize, sums: *mut i32) {
+unsafe fn bits_block(
+    inputs: *const u8,
+    runs: &[Run],
+    mut tables: *const i16,
+    together: usize,
+    width: usize,
+    sums: *mut i32,
+) {
     let mut wide = [vdupq_n_s32(0); 4];
     let mut narrow = [vdupq_n_s16(0); 2];
-    let mut room = WIDEN;
+    let mut room = together;
     // SAFETY: the caller has checked runs, tables and sums.
     unsafe {
         for run in runs {
@@ -113,7 +119,7 @@ unsafe fn bits_block(inputs: *const u8, runs: &[Run], mut tables: *const i16, wi
                 room -= 1;
                 if room == 0 {
                     widen(&mut wide, &mut narrow);
-                    room = WIDEN;
+                    room = together;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The slow, obvious kernels.
 
-use super::{BLOCK, Bits, Bytes, PATTERNS, Reals, Words};
+use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Words};
 
 /// Σ input · weight, four inputs a step.
 pub(crate) fn bytes(tile: Bytes<'_>) {
@@ -72,11 +72,26 @@ pub(crate) fn reals(tile: Reals<'_>) {
 }
 
 /// How many thresholds each sum exceeds.
-pub(crate) fn levels(sums: &[i32], thresholds: &[i32], levels: &mut [u8]) {
-    levels.fill(0);
-    for thresholds in thresholds.chunks_exact(sums.len()) {
-        for ((level, &sum), &threshold) in levels.iter_mut().zip(sums).zip(thresholds) {
-            *level += (sum > threshold) as u8;
+///
+/// # Safety
+/// As [`super::Kernels::count`], after `Counts::check`.
+pub(super) unsafe fn count(counts: &Counts<'_>) {
+    let Counts { width, .. } = *counts;
+    for ((sums, &row), &place) in counts.sums.chunks_exact(width).zip(counts.rows).zip(counts.places) {
+        let mut levels = [0u8; PANEL * BLOCK];
+        for thresholds in counts.thresholds[row as usize..].chunks_exact(width).take(counts.steps) {
+            for ((level, sum), threshold) in levels.iter_mut().zip(sums).zip(thresholds) {
+                *level += (sum > threshold) as u8;
+            }
+        }
+        // SAFETY: the caller's promise.
+        let to = unsafe { std::slice::from_raw_parts_mut(counts.to.add(place as usize), counts.size()) };
+        if counts.bits {
+            for (to, four) in to.iter_mut().zip(levels.chunks_exact(4)) {
+                *to = four[0] | four[1] << 1 | four[2] << 2 | four[3] << 3;
+            }
+        } else {
+            to.copy_from_slice(&levels[..width]);
         }
     }
 }

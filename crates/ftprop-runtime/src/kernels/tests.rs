@@ -44,7 +44,7 @@ fn others() -> Vec<Kernels> {
 /// Runs `kernel` for the scalar reference and for every other set, and compares the bits.
 fn compare<I, W, O: Copy + Default + PartialEq + std::fmt::Debug>(
     case: &Case,
-    largest: usize,
+    narrow: usize,
     inputs: &[I],
     weights: &[W],
     kernel: impl Fn(Kernels, Tile<'_, I, W, O>),
@@ -52,7 +52,7 @@ fn compare<I, W, O: Copy + Default + PartialEq + std::fmt::Debug>(
     let run = |kernels| {
         let mut sums = vec![O::default(); case.positions.len() * case.blocks * BLOCK];
         let (positions, runs, blocks) = (&case.positions, &case.runs, case.blocks);
-        kernel(kernels, Tile { inputs, positions, runs, weights, blocks, largest, sums: &mut sums });
+        kernel(kernels, Tile { inputs, positions, runs, weights, blocks, narrow, sums: &mut sums });
         sums
     };
     let expected = run(Kernels::Scalar);
@@ -72,7 +72,7 @@ fn bytes_agree_at_the_extremes_and_between() {
         let weight = |n: &mut Numbers| if extreme { -127 } else { (n.below(255) as i32 - 127) as i8 };
         let inputs: Vec<u8> = (0..case.inputs).map(|_| input(&mut numbers)).collect();
         let weights: Vec<i8> = (0..case.steps * 4 * BLOCK * case.blocks).map(|_| weight(&mut numbers)).collect();
-        compare(&case, largest, &inputs, &weights, |kernels, tile| kernels.bytes(tile));
+        compare(&case, narrow_bytes(largest), &inputs, &weights, |kernels, tile| kernels.bytes(tile));
     }
 }
 
@@ -85,13 +85,14 @@ fn words_agree() {
         let most = (i32::MAX as usize / (255 * 2 * case.steps.max(1))).min(32767);
         let weight = |n: &mut Numbers| (n.below(2 * most + 1) as i64 - most as i64) as i16;
         let weights: Vec<i16> = (0..case.steps * 2 * BLOCK * case.blocks).map(|_| weight(&mut numbers)).collect();
-        compare(&case, 255, &inputs, &weights, |kernels, tile| kernels.words(tile));
+        compare(&case, 0, &inputs, &weights, |kernels, tile| kernels.words(tile));
     }
 }
 
 #[test]
 fn bits_agree_and_equal_products() {
     let mut numbers = Numbers(3);
+    let mut whole = 0;
     for round in 0..80 {
         let case = case(&mut numbers, 1);
         let width = case.blocks * BLOCK;
@@ -118,10 +119,15 @@ fn bits_agree_and_equal_products() {
         }
         let mut sums = vec![0; products.len()];
         let (positions, runs, blocks) = (&case.positions, &case.runs, case.blocks);
-        scalar::bits(Tile { inputs: &inputs, positions, runs, weights: &tables, blocks, largest: 1, sums: &mut sums });
+        scalar::bits(Tile { inputs: &inputs, positions, runs, weights: &tables, blocks, narrow: 1, sums: &mut sums });
         assert_eq!(sums, products);
-        compare(&case, 1, &inputs, &tables, |kernels, tile| kernels.bits(tile));
+        compare(&case, NARROW_BITS, &inputs, &tables, |kernels, tile| kernels.bits(tile));
+        if products.iter().all(|&sum| i16::try_from(sum).is_ok()) {
+            whole += 1;
+            compare(&case, usize::MAX, &inputs, &tables, |kernels, tile| kernels.bits(tile));
+        }
     }
+    assert!(whole > 10, "too few cases whose sums stay within 16 bits");
 }
 
 #[test]
@@ -137,19 +143,27 @@ fn reals_agree_to_the_bit() {
 }
 
 #[test]
-fn levels_agree() {
+fn counts_agree() {
     let mut numbers = Numbers(5);
-    for round in 0..60 {
+    for round in 0..100 {
         let width = BLOCK * (1 + round % PANEL);
         let steps = [1, 2, 3, 5, 127][round % 5];
+        let bits = steps == 1 && round % 2 == 0;
+        let positions = 1 + numbers.below(9);
         let mut number = |limit: usize| numbers.below(limit) as i32 - limit as i32 / 2;
-        let sums: Vec<i32> = (0..width).map(|_| number(100)).collect();
+        let sums: Vec<i32> = (0..width * positions).map(|_| number(100)).collect();
         let extremes = [i32::MIN, i32::MAX];
         let thresholds: Vec<i32> =
-            (0..width * steps).map(|i| if i % 11 < 2 { extremes[i % 11] } else { number(100) }).collect();
+            (0..width * steps + 40).map(|i| if i % 11 < 2 { extremes[i % 11] } else { number(100) }).collect();
+        let rows: Vec<u32> = (0..positions).map(|_| numbers.below(41) as u32).collect();
+        let places: Vec<u32> = (0..positions).map(|i| (i * (width + 3)) as u32).collect();
         let run = |kernels: Kernels| {
-            let mut levels = vec![0; width];
-            kernels.levels(&sums, &thresholds, &mut levels);
+            let mut levels = vec![77; positions * (width + 3)];
+            let (to, len) = (levels.as_mut_ptr(), levels.len());
+            let (sums, thresholds, rows, places) = (&sums[..], &thresholds[..], &rows[..], &places[..]);
+            let counts = Counts { sums, width, thresholds, steps, rows, places, bits, to, len };
+            // SAFETY: `levels` is this closure's own.
+            unsafe { kernels.count(&counts) };
             levels
         };
         for kernels in others() {
