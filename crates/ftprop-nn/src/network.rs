@@ -134,7 +134,12 @@ impl Network {
         let n = self.examples(images);
         let (chain, mut pass, _) = self.pass(n, false, None);
         chain.forward(&mut pass, images);
-        self.chain.output(n).expect("a network has layers")
+        self.logits()
+    }
+
+    /// The logits of the last batch that went through.
+    pub fn logits(&self) -> &[f32] {
+        self.chain.output(self.last_n).expect("a network has layers")
     }
 
     /// Tallies a batch without learning from it.

@@ -1,9 +1,27 @@
 //! The program `ftprop` as a library: what its commands are made of.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`cli`] | the commands, one file each |
+//! | [`recipe`], [`config`] | what a run depends on, and the layers it is put together from |
+//! | [`train`] | the training loop |
+//! | [`run`] | run folders: metrics, summary, curves |
+//! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
+//! | [`golden`] | cases with known results |
+//! | [`plot`], [`progress`], [`tensorboard`], [`files`] | pictures, bars, event files, files |
 
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
+pub mod cli;
 pub mod config;
+pub mod error;
 pub mod files;
+pub mod golden;
+pub mod model;
 pub mod plot;
 pub mod progress;
+pub mod recipe;
+pub mod run;
 pub mod tensorboard;
+pub mod train;

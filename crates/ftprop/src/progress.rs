@@ -54,8 +54,14 @@ impl fmt::Display for EpochLine {
             write!(f, "{part} loss {:.4} acc {:5.2} %  ", score.loss, 100.0 * score.accuracy)?;
         }
         let took = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
-        write!(f, "rate {}  {:.0} images/s  {took}", self.learning_rate, self.images_per_s)
+        write!(f, "rate {}  {:.0} images/s  {took}", three_digits(self.learning_rate), self.images_per_s)
     }
+}
+
+/// A small number with three digits that count: 0.00025, 1.32e-5.
+fn three_digits(x: f64) -> String {
+    let scientific = format!("{x:.2e}");
+    if x != 0.0 && x.abs() < 1e-4 { scientific } else { scientific.parse::<f64>().unwrap_or(x).to_string() }
 }
 
 enum Sink {

@@ -79,16 +79,22 @@ impl Layer for Norm {
     fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool) {
         let channels = self.shape.channels;
         let rows = pass.n * self.shape.height * self.shape.width;
-        let (mean, inverse) = (&self.mean, &self.inverse_deviation);
         // Gamma and beta lie side by side in the flat buffers.
         let grads = &mut pass.grads[self.gamma.start..self.beta.end];
-        let (d_gamma, d_beta) = grads.split_at_mut(channels);
-        let dy = slopes.current();
-        norm::backward_sums(pass.cpu, rows, channels, x, dy, mean, inverse, d_gamma, d_beta, pass.scratch);
-        if needs_input {
-            let gamma = &pass.params[self.gamma.clone()];
-            norm::backward_input(pass.cpu, rows, channels, x, dy, mean, inverse, gamma, d_gamma, d_beta, pass.scratch);
-        }
+        let gamma = &pass.params[self.gamma.clone()];
+        norm::backward(
+            pass.cpu,
+            rows,
+            channels,
+            self.eps,
+            x,
+            slopes.current(),
+            (&self.mean, &self.inverse_deviation),
+            gamma,
+            grads.split_at_mut(channels),
+            needs_input,
+            pass.scratch,
+        );
     }
 
     fn learns(&self) -> bool {

@@ -326,6 +326,7 @@ impl Task<'_> {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Begin {
     Zero,
     Keep,
@@ -343,23 +344,6 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     // SAFETY: the caller's.
     unsafe {
         let mut acc = [[S::zero(); NV]; MR];
-        match begin {
-            Begin::Zero => {}
-            Begin::Keep => {
-                for r in 0..MR {
-                    for v in 0..NV {
-                        acc[r][v] = S::load(c[r].add(v * S::LANES));
-                    }
-                }
-            }
-            Begin::Bias(bias) => {
-                for row in &mut acc {
-                    for (v, x) in row.iter_mut().enumerate() {
-                        *x = S::load(bias.add(v * S::LANES));
-                    }
-                }
-            }
-        }
         let Nest { counts: [n0, n1, n2], strides: [s0, s1, s2] } = *s.block;
         let mut b = s.b;
         for i in 0..n0 {
@@ -381,9 +365,16 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
                 }
             }
         }
+        // A block is summed from zero and then added: shorter chains of rounding than one long one.
         for r in 0..MR {
             for v in 0..NV {
-                S::store(c[r].add(v * S::LANES), acc[r][v]);
+                let at = c[r].add(v * S::LANES);
+                let sum = match begin {
+                    Begin::Zero => acc[r][v],
+                    Begin::Keep => S::add(S::load(at), acc[r][v]),
+                    Begin::Bias(bias) => S::add(S::load(bias.add(v * S::LANES)), acc[r][v]),
+                };
+                S::store(at, sum);
             }
         }
     }

@@ -70,8 +70,78 @@ pub fn affine(cpu: &Cpu, rows: usize, channels: usize, x: &[f32], scale: &[f32],
     });
 }
 
+/// Batches of at most this many rows go through [`backward_small`].
+const SMALL: usize = 64;
+
+/// The gradients of gamma and beta, and dy turned into dx in place if the input needs it, for statistics that
+/// were the batch's own.
+pub fn backward(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    eps: f32,
+    x: &[f32],
+    dy: &mut [f32],
+    (mean, inverse_deviation): (&[f32], &[f32]),
+    gamma: &[f32],
+    (d_gamma, d_beta): (&mut [f32], &mut [f32]),
+    needs_input: bool,
+    scratch: &mut [f32],
+) {
+    if rows <= SMALL {
+        backward_small(cpu, rows, channels, eps, x, dy, gamma, (d_gamma, d_beta));
+    } else {
+        backward_sums(cpu, rows, channels, x, dy, mean, inverse_deviation, d_gamma, d_beta, scratch);
+        if needs_input {
+            backward_input(cpu, rows, channels, x, dy, mean, inverse_deviation, gamma, d_gamma, d_beta, scratch);
+        }
+    }
+}
+
+/// The same in f64 from the statistics on. With few rows the terms of dx cancel almost wholly (with two, all
+/// but eps / (variance + eps) of them), and f32 would leave noise.
+fn backward_small(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    eps: f32,
+    x: &[f32],
+    dy: &mut [f32],
+    gamma: &[f32],
+    (d_gamma, d_beta): (&mut [f32], &mut [f32]),
+) {
+    let count = rows as f64;
+    let dy = Shared::new(&mut dy[..rows * channels]);
+    let (d_gamma, d_beta) = (Shared::new(d_gamma), Shared::new(d_beta));
+    // Neighbouring channels share cache lines, so a task takes a run of them.
+    const CHANNELS: usize = 64;
+    cpu.each(channels.div_ceil(CHANNELS), |task| {
+        for j in task * CHANNELS..channels.min((task + 1) * CHANNELS) {
+            let x = |i: usize| f64::from(x[i * channels + j]);
+            // SAFETY: each channel belongs to one task.
+            let dy = |i: usize| unsafe { dy.ptr(i * channels + j) };
+            let dy_of = |i: usize| f64::from(unsafe { *dy(i) });
+            let mean = (0..rows).map(x).sum::<f64>() / count;
+            let variance = (0..rows).map(|i| (x(i) - mean).powi(2)).sum::<f64>() / count;
+            let inverse = 1.0 / (variance + f64::from(eps)).sqrt();
+            let sum = (0..rows).map(dy_of).sum::<f64>();
+            let product = (0..rows).map(|i| dy_of(i) * (x(i) - mean) * inverse).sum::<f64>();
+            for i in 0..rows {
+                let slope = (dy_of(i) - sum / count) - (x(i) - mean) * inverse * product / count;
+                // SAFETY: as above.
+                unsafe { *dy(i) = (slope * inverse * f64::from(gamma[j])) as f32 };
+            }
+            // SAFETY: as above.
+            unsafe {
+                *d_beta.ptr(j) = sum as f32;
+                *d_gamma.ptr(j) = product as f32;
+            }
+        }
+    });
+}
+
 /// Σ dy and Σ dy · (x − mean) · inverse_deviation of each column: the gradients of beta and gamma.
-pub fn backward_sums(
+fn backward_sums(
     cpu: &Cpu,
     rows: usize,
     channels: usize,
@@ -105,9 +175,9 @@ pub fn backward_sums(
     }
 }
 
-/// Turns dy into dx in place, for statistics that were the batch's own:
+/// Turns dy into dx in place:
 /// dx = gamma · inverse_deviation · (dy − mean(dy) − x̂ · mean(dy · x̂)).
-pub fn backward_input(
+fn backward_input(
     cpu: &Cpu,
     rows: usize,
     channels: usize,
@@ -120,18 +190,18 @@ pub fn backward_input(
     d_beta: &[f32],
     scratch: &mut [f32],
 ) {
-    // dx = dy · a + x · b + c, with the three coefficients of a column worked out once.
-    let (a, rest) = scratch.split_at_mut(channels);
-    let (b, rest) = rest.split_at_mut(channels);
-    let c = &mut rest[..channels];
+    // dx = ((dy − mean_dy) − (x − mean) · pull) · scale: centred first, because for a small batch the two
+    // terms nearly cancel.
+    let (mean_dy, rest) = scratch.split_at_mut(channels);
+    let (pull, rest) = rest.split_at_mut(channels);
+    let scale = &mut rest[..channels];
     let count = rows as f32;
     for j in 0..channels {
-        let scale = gamma[j] * inverse_deviation[j];
-        a[j] = scale;
-        b[j] = -scale * inverse_deviation[j] * d_gamma[j] / count;
-        c[j] = -scale * d_beta[j] / count - b[j] * mean[j];
+        mean_dy[j] = d_beta[j] / count;
+        pull[j] = inverse_deviation[j] * d_gamma[j] / count;
+        scale[j] = gamma[j] * inverse_deviation[j];
     }
-    let (a, b, c) = (&*a, &*b, &*c);
+    let (mean_dy, pull, scale) = (&*mean_dy, &*pull, &*scale);
     let dy = Shared::new(&mut dy[..rows * channels]);
     cpu.each(rows.div_ceil(RUN), |run| {
         let start = run * RUN * channels;
@@ -139,8 +209,8 @@ pub fn backward_input(
         // SAFETY: the runs of different tasks do not overlap.
         let dy = unsafe { dy.slice(start, len) };
         for (dy, x) in dy.chunks_exact_mut(channels).zip(x[start..start + len].chunks_exact(channels)) {
-            for ((((dy, x), a), b), c) in dy.iter_mut().zip(x).zip(a).zip(b).zip(c) {
-                *dy = *dy * a + x * b + c;
+            for (((((dy, x), m), p), s), mean) in dy.iter_mut().zip(x).zip(mean_dy).zip(pull).zip(scale).zip(mean) {
+                *dy = ((*dy - m) - (x - mean) * p) * s;
             }
         }
     });
@@ -172,7 +242,12 @@ mod tests {
     #[test]
     fn the_gradient_equals_a_numerical_one() {
         let cpu = Cpu::new(2).unwrap();
-        let (rows, channels) = (9, 4);
+        gradient_is_numerical(&cpu, 2, 4, 2e-4);
+        gradient_is_numerical(&cpu, 9, 4, 1e-4);
+        gradient_is_numerical(&cpu, SMALL + 9, 70, 1e-4);
+    }
+
+    fn gradient_is_numerical(cpu: &Cpu, rows: usize, channels: usize, tolerance: f64) {
         let s = Stream::numbered(8);
         let number = |i: usize| s.uniform(i as u64) * 2.0 - 1.0;
         let x: Vec<f32> = (0..rows * channels).map(number).collect();
@@ -197,19 +272,26 @@ mod tests {
         };
         let mut scratch = vec![f32::NAN; scratch_len(rows, channels)];
         let (mut mean, mut variance) = (vec![0.0; channels], vec![0.0; channels]);
-        statistics(&cpu, rows, channels, &x, &mut mean, &mut variance, &mut scratch);
+        statistics(cpu, rows, channels, &x, &mut mean, &mut variance, &mut scratch);
         let inverse: Vec<f32> = variance.iter().map(|v| 1.0 / (v + eps as f32).sqrt()).collect();
         let (mut d_gamma, mut d_beta) = (vec![0.0; channels], vec![0.0; channels]);
-        backward_sums(&cpu, rows, channels, &x, &dy, &mean, &inverse, &mut d_gamma, &mut d_beta, &mut scratch);
         let mut dx = dy.clone();
-        backward_input(&cpu, rows, channels, &x, &mut dx, &mean, &inverse, &gamma, &d_gamma, &d_beta, &mut scratch);
+        let grads = (&mut d_gamma[..], &mut d_beta[..]);
+        let stats = (&mean[..], &inverse[..]);
+        backward(cpu, rows, channels, eps as f32, &x, &mut dx, stats, &gamma, grads, true, &mut scratch);
+        for j in 0..channels {
+            let beta: f64 = (0..rows).map(|i| f64::from(dy[i * channels + j])).sum();
+            let x_hat = |i: usize| f64::from((x[i * channels + j] - mean[j]) * inverse[j]);
+            let gamma: f64 = (0..rows).map(|i| f64::from(dy[i * channels + j]) * x_hat(i)).sum();
+            assert!((f64::from(d_beta[j]) - beta).abs() < 1e-4 && (f64::from(d_gamma[j]) - gamma).abs() < 1e-4);
+        }
         let x64: Vec<f64> = x.iter().map(|&v| f64::from(v)).collect();
-        for i in 0..x.len() {
+        for i in (0..x.len()).step_by(1 + x.len() / 200) {
             let (mut up, mut down) = (x64.clone(), x64.clone());
             up[i] += 1e-5;
             down[i] -= 1e-5;
             let slope = (loss(&up) - loss(&down)) / 2e-5;
-            assert!((f64::from(dx[i]) - slope).abs() < 1e-4, "{i}: {} for {slope}", dx[i]);
+            assert!((f64::from(dx[i]) - slope).abs() < tolerance, "{i}: {} for {slope}", dx[i]);
         }
     }
 }

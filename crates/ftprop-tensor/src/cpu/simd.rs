@@ -72,6 +72,7 @@ pub(crate) trait Simd: Copy {
     unsafe fn splat(x: *const f32) -> Self::V;
     unsafe fn load(x: *const f32) -> Self::V;
     unsafe fn store(x: *mut f32, v: Self::V);
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     /// a · b + c
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
 }
@@ -129,6 +130,10 @@ impl Simd for Portable {
         unsafe { x.cast::<Self::V>().write_unaligned(v) }
     }
     #[inline(always)]
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         if cfg!(target_arch = "aarch64") {
             std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
@@ -157,7 +162,7 @@ mod x86 {
     }
 
     macro_rules! vectors {
-        ($name:ident, $v:ty, $lanes:literal, $tile:literal, $many:literal, $zero:ident, $set1:ident, $load:ident, $store:ident, $fma:ident) => {
+        ($name:ident, $v:ty, $lanes:literal, $tile:literal, $many:literal, $zero:ident, $set1:ident, $load:ident, $store:ident, $add:ident, $fma:ident) => {
             #[derive(Clone, Copy)]
             pub(super) struct $name;
             // SAFETY of each: pointers are the caller's promise; the features are those of the function that
@@ -184,6 +189,10 @@ mod x86 {
                     unsafe { $store(x, v) }
                 }
                 #[inline(always)]
+                unsafe fn add(a: $v, b: $v) -> $v {
+                    unsafe { $add(a, b) }
+                }
+                #[inline(always)]
                 unsafe fn fma(a: $v, b: $v, c: $v) -> $v {
                     unsafe { $fma(a, b, c) }
                 }
@@ -200,6 +209,7 @@ mod x86 {
         _mm256_set1_ps,
         _mm256_loadu_ps,
         _mm256_storeu_ps,
+        _mm256_add_ps,
         _mm256_fmadd_ps
     );
     vectors!(
@@ -212,6 +222,7 @@ mod x86 {
         _mm512_set1_ps,
         _mm512_loadu_ps,
         _mm512_storeu_ps,
+        _mm512_add_ps,
         _mm512_fmadd_ps
     );
 }

@@ -1,0 +1,153 @@
+//! `ftprop eval`
+
+use super::{device, say, say_json};
+use crate::error::Error;
+use crate::model::{Model, Which};
+use crate::progress::Progress;
+use crate::run::Scores;
+use crate::train::evaluation_loader;
+use clap::{Args, ValueEnum};
+use ftprop_nn::Tally;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Measure a trained network on a part of its data
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ftprop eval runs/digits
+  ftprop eval runs/c8 --split validation --checkpoint last --json
+  ftprop eval best.safetensors --data cifar-10-batches-bin")]
+pub(super) struct Eval {
+    /// A run folder or a checkpoint file
+    model: PathBuf,
+    /// Which part of the data
+    #[arg(long, value_enum, default_value = "test")]
+    split: Part,
+    /// Which of a run's networks
+    #[arg(long, value_enum, default_value = "best")]
+    checkpoint: WhichArg,
+    /// Where the data is, if not where it was in training
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Examples a batch
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Train,
+    Validation,
+    Test,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum WhichArg {
+    Best,
+    Last,
+}
+
+impl From<WhichArg> for Which {
+    fn from(arg: WhichArg) -> Self {
+        match arg {
+            WhichArg::Best => Which::Best,
+            WhichArg::Last => Which::Last,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    split: Part,
+    examples: u64,
+    #[serde(flatten)]
+    scores: Scores,
+    seconds: f64,
+    images_per_s: f64,
+}
+
+impl Eval {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        if self.batch == 0 {
+            return Err(Error::Usage("--batch must be at least 1".into()));
+        }
+        let cpu = device(&self.device, self.threads)?;
+        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), self.batch)?;
+        let mut recipe = model.recipe.clone();
+        if let Some(data) = &self.data {
+            recipe.data.path = Some(data.clone());
+        }
+        let dataset = recipe.data.open()?;
+        if dataset.classes != model.info.classes {
+            return Err(Error::Other(format!(
+                "the data has the classes {} but the network was trained for {}",
+                listed(&dataset.classes),
+                listed(&model.info.classes)
+            )));
+        }
+        let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+        let split = match self.split {
+            Part::Train => train,
+            Part::Test => dataset.test.clone(),
+            Part::Validation => validation
+                .ok_or_else(|| Error::Other("the run held out no validation part (its data.validation is 0)".into()))?,
+        };
+        let loader = evaluation_loader(&split, &recipe, &dataset, self.batch)?;
+        let criterion = recipe.criterion()?;
+        let mut progress = Progress::of_steps("evaluating", loader.batches_per_epoch(), self.json);
+        let started = Instant::now();
+        let tally = cpu.enter(|| -> Result<Tally, Error> {
+            let mut tally = Tally::default();
+            let mut batches = loader.epoch(0, 0);
+            while let Some(batch) = batches.next_batch()? {
+                tally.add(&model.network.evaluate(batch.images, batch.labels, &criterion));
+                let speed = tally.examples as f64 / started.elapsed().as_secs_f64();
+                progress.step(batch.index + 1, tally.loss(), tally.top1_share(), speed);
+            }
+            Ok(tally)
+        })?;
+        drop(progress);
+        let seconds = started.elapsed().as_secs_f64();
+        let report = Report {
+            model: model.path.display().to_string(),
+            split: self.split,
+            examples: tally.examples,
+            scores: Scores::from(&tally),
+            seconds,
+            images_per_s: tally.examples as f64 / seconds,
+        };
+        if self.json {
+            say_json(&report)?;
+        } else {
+            let Scores { loss, top1, top5 } = report.scores;
+            say(&format!(
+                "{}: top-1 {:.2} %, top-5 {:.2} %, loss {loss:.4} over {} examples ({:.0} images/s)",
+                report.model,
+                100.0 * top1,
+                100.0 * top5,
+                report.examples,
+                report.images_per_s
+            ));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The first few of a list of classes.
+fn listed(classes: &[String]) -> String {
+    let shown = classes.iter().take(4).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if classes.len() > 4 { format!("{shown}, … ({} in all)", classes.len()) } else { shown }
+}

@@ -1,0 +1,56 @@
+//! `ftprop plot`
+
+use super::say;
+use crate::error::Error;
+use crate::run::{RunFolder, picture};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Compare runs in one picture
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ftprop plot runs/sign-sste runs/sign-ftpsh
+  ftprop plot runs/* --out comparison --title 'convnet8 on CIFAR-10'")]
+pub(super) struct Plot {
+    /// Run folders
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The picture's path, without the endings .svg and .png that are written
+    #[arg(long, short, default_value = "plot")]
+    out: PathBuf,
+    /// Above the picture
+    #[arg(long, default_value = "")]
+    title: String,
+}
+
+impl Plot {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let mut runs = Vec::new();
+        for path in &self.runs {
+            let folder = RunFolder::open(path)?;
+            let metrics = folder.metrics()?;
+            if metrics.is_empty() {
+                return Err(Error::NotARun { path: path.clone(), missing: "finished epoch yet" });
+            }
+            runs.push((name(path), metrics));
+        }
+        let out = without_ending(&self.out);
+        picture(&runs, &self.title).save(&out)?;
+        say(&format!("{0}.svg and {0}.png", out.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A run is called by its folder.
+fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
+}
+
+fn without_ending(path: &Path) -> PathBuf {
+    match path.extension() {
+        Some(e) if e == "svg" || e == "png" => path.with_extension(""),
+        _ => path.to_path_buf(),
+    }
+}

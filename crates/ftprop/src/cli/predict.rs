@@ -1,0 +1,93 @@
+//! `ftprop predict`
+
+use super::eval::WhichArg;
+use super::{device, say, say_json};
+use crate::error::Error;
+use crate::model::{Model, ranked};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Tell the class of image files
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ftprop predict runs/photos cat.jpg dog.png
+  ftprop predict runs/photos --top 3 --json *.jpg")]
+pub(super) struct Predict {
+    /// A run folder or a checkpoint file
+    model: PathBuf,
+    /// JPEG or PNG files
+    #[arg(required = true, value_name = "IMAGE")]
+    images: Vec<PathBuf>,
+    /// How many classes to show for each
+    #[arg(long, default_value_t = 1)]
+    top: usize,
+    /// Which of a run's networks
+    #[arg(long, value_enum, default_value = "best")]
+    checkpoint: WhichArg,
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Prediction {
+    image: String,
+    classes: Vec<Guess>,
+}
+
+#[derive(Serialize)]
+struct Guess {
+    class: String,
+    confidence: f32,
+}
+
+impl Predict {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        if self.top == 0 {
+            return Err(Error::Usage("--top must be at least 1".into()));
+        }
+        let cpu = device(&self.device, self.threads)?;
+        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
+        let preprocess = model.info.preprocess().ok_or_else(|| {
+            Error::Other("the network was trained on a table, so it cannot take images; use ftprop eval".into())
+        })?;
+        let mut predictions = Vec::new();
+        let mut failed = 0;
+        for path in &self.images {
+            // One bad file does not keep the others from their answer.
+            let image = match ftprop_data::load_image(path, &preprocess) {
+                Ok(image) => image,
+                Err(e) => {
+                    eprintln!("ftprop: {e}");
+                    failed += 1;
+                    continue;
+                }
+            };
+            let ranked = ranked(cpu.enter(|| model.network.infer(&image)));
+            let classes: Vec<Guess> = ranked
+                .into_iter()
+                .take(self.top)
+                .map(|(class, confidence)| Guess { class: model.info.classes[class].clone(), confidence })
+                .collect();
+            let prediction = Prediction { image: path.display().to_string(), classes };
+            if !self.json {
+                let guesses: Vec<String> =
+                    prediction.classes.iter().map(|g| format!("{} {:.1} %", g.class, 100.0 * g.confidence)).collect();
+                say(&format!("{}: {}", prediction.image, guesses.join(", ")));
+            }
+            predictions.push(prediction);
+        }
+        if self.json {
+            say_json(&predictions)?;
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

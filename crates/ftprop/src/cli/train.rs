@@ -1,0 +1,199 @@
+//! `ftprop train`
+
+use super::{device, say, say_json};
+use crate::error::Error;
+use crate::progress::duration;
+use crate::recipe::{DIGITS, Recipe, absolute};
+use crate::run::{RunFolder, Summary};
+use crate::train::{Ending, Trainer};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Train a network by mini-batch feasible target propagation
+#[derive(Args)]
+#[command(after_help = "\
+Without a recipe it trains on the built-in digits. Later settings win: defaults, recipe, --set, named flags.
+
+Examples:
+  ftprop train
+  ftprop train --recipe recipes/cifar10/convnet8-qrelu-ftpsh.toml --data cifar-10-batches-bin --set train.epochs=10
+  ftprop train --recipe my.toml --set activation=qrelu:3 --set optimizer.lr=5e-4 --out runs/trial
+  ftprop train --resume runs/trial")]
+pub(super) struct Train {
+    /// The recipe, a TOML file
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    recipe: Option<PathBuf>,
+    /// Where the data is: a folder, an archive or a file (recipe key data.path)
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Set a recipe's key, such as train.epochs=10; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
+    set: Vec<String>,
+    /// The run folder to make [default: runs/NAME]
+    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with a run where it stopped
+    #[arg(long, value_name = "RUN")]
+    resume: Option<PathBuf>,
+    /// cpu or auto (train.device)
+    #[arg(long)]
+    device: Option<String>,
+    /// Worker threads, 0 for one a core (train.threads); the result does not depend on it
+    #[arg(long)]
+    threads: Option<usize>,
+    /// What all randomness depends on (train.seed)
+    #[arg(long, conflicts_with = "resume")]
+    seed: Option<i64>,
+    /// How often to go through the training data (train.epochs)
+    #[arg(long)]
+    epochs: Option<u32>,
+    /// Print nothing but errors and the result
+    #[arg(long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Train {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let resumed = self.resume.is_some();
+        let (recipe, folder) = match &self.resume {
+            Some(run) => {
+                let folder = RunFolder::open(run)?;
+                let mut recipe = folder.recipe()?;
+                self.overrule(&mut recipe);
+                (recipe, Some(folder))
+            }
+            None => (self.resolve()?, None),
+        };
+        recipe.check()?;
+        let cpu = device(&recipe.train.device, recipe.train.threads)?;
+        // Everything that can be wrong with the data or the network is found before a folder is made.
+        let dataset = recipe.data.open()?;
+        crate::train::build_network(&recipe, &dataset, cpu.clone(), 1)?;
+        let folder = match folder {
+            Some(folder) => {
+                folder.write_recipe(&recipe)?;
+                folder
+            }
+            None => {
+                let out = self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name));
+                RunFolder::create(&out, &recipe)?
+            }
+        };
+        let place = folder.path().display().to_string();
+        let mut trainer = Trainer::new(recipe.clone(), folder, &dataset, cpu.clone())?;
+        if !self.quiet {
+            eprintln!(
+                "{}: {} training and {} test examples, {} classes; {} parameters; {} {}, {} threads ({:?})",
+                recipe.name,
+                trainer.train_examples(),
+                dataset.test.len(),
+                dataset.classes.len(),
+                trainer.network().values().len(),
+                recipe.activation,
+                if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
+                cpu.threads(),
+                cpu.isa()
+            );
+            if resumed {
+                let state = trainer.state();
+                eprintln!("going on with {place} in epoch {}, step {}", state.epoch, state.batch + 1);
+            }
+        }
+        let stop = stop_on_ctrl_c();
+        match trainer.run(&stop, self.quiet)? {
+            Ending::Finished(summary) => {
+                if self.json {
+                    say_json(&summary)?;
+                } else {
+                    report(&summary, &place);
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Ending::Interrupted { epoch, step } => {
+                eprintln!(
+                    "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {place}"
+                );
+                Ok(ExitCode::from(130))
+            }
+        }
+    }
+
+    /// The recipe of a new run.
+    fn resolve(&self) -> Result<Recipe, Error> {
+        let mut layers = Recipe::defaults()?;
+        layers = match &self.recipe {
+            Some(file) => layers.file(file)?,
+            None => layers.text("the built-in recipe digits.toml", DIGITS)?,
+        };
+        for setting in &self.set {
+            layers = layers.set(setting)?;
+        }
+        if let Some(seed) = self.seed {
+            layers = layers.flag("--seed", "train.seed", seed)?;
+        }
+        let mut recipe: Recipe = layers.build()?;
+        self.overrule(&mut recipe);
+        recipe.data.path = recipe.data.path.as_deref().map(absolute);
+        Ok(recipe)
+    }
+
+    /// The named flags that a resumed run may change, too: none of them changes what a step computes.
+    fn overrule(&self, recipe: &mut Recipe) {
+        if let Some(data) = &self.data {
+            recipe.data.path = Some(absolute(data));
+        }
+        if let Some(device) = &self.device {
+            recipe.train.device.clone_from(device);
+        }
+        if let Some(threads) = self.threads {
+            recipe.train.threads = threads;
+        }
+        if let Some(epochs) = self.epochs {
+            recipe.train.epochs = epochs;
+        }
+    }
+}
+
+/// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
+fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    // Without a handler Ctrl-C simply kills, and --resume still works: no reason to refuse to train.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping after this step; press Ctrl-C again to end at once");
+    });
+    stop
+}
+
+fn report(s: &Summary, place: &str) {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    say(&format!(
+        "test accuracy {} after {} epochs (best {}), train {}; {} in all, {:.0} images/s",
+        percent(s.test.top1_last),
+        s.epochs,
+        percent(s.test.top1_best),
+        percent(s.train.top1_last),
+        duration(Duration::from_secs_f64(s.seconds)),
+        s.images_per_s
+    ));
+    if let Some(v) = s.validation {
+        say(&format!(
+            "validation {} (best {}, in epoch {}, where the test accuracy was {})",
+            percent(v.top1_last),
+            percent(v.top1_best),
+            s.best_epoch,
+            percent(s.test_top1_at_best)
+        ));
+    }
+    say(&format!("run folder {place}, curves in {place}/curves.png"));
+}

@@ -1,0 +1,58 @@
+//! Everything that can end a command, as one line for the user.
+
+use crate::config::ConfigError;
+use crate::files::FileError;
+use crate::plot::PlotError;
+use ftprop_data::DataError;
+use ftprop_nn::NnError;
+use ftprop_tensor::TensorError;
+use std::path::PathBuf;
+
+/// An error of a command. Its text is one line that says what is wrong and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Network(#[from] NnError),
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    #[error("{path}: {why}")]
+    NotACheckpoint { path: PathBuf, why: String },
+    #[error("{path} is of another network: {difference}")]
+    OtherNetwork { path: PathBuf, difference: String },
+    #[error("{path} is not a run folder: it has no {missing}")]
+    NotARun { path: PathBuf, missing: &'static str },
+    #[error("{path} already holds a run; go on with it by --resume {path}, or choose another --out")]
+    RunExists { path: PathBuf },
+    #[error(
+        "the loss is no longer a number, in epoch {epoch} at step {step}: {culprit} blew up first; {saved}. \
+         A smaller optimizer.lr or train.clip usually helps"
+    )]
+    Diverged { epoch: u32, step: usize, culprit: String, saved: String },
+    #[error("device '{device}': {why}")]
+    Device { device: String, why: String },
+    /// A wrong command line.
+    #[error("{0}")]
+    Usage(String),
+    /// Anything else, already in words.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Error {
+    /// 2 for a wrong command line, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            Error::Config(e) if e.is_on_command_line() => 2,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Trained networks, ready for use: from a run folder or a checkpoint file.
+
+use crate::checkpoint::{Checkpoint, ModelInfo};
+use crate::error::Error;
+use crate::recipe::Recipe;
+use crate::run::RunFolder;
+use ftprop_nn::{Network, Shape};
+use ftprop_tensor::Cpu;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A trained network with what it needs to be used.
+pub struct Model {
+    pub network: Network,
+    pub recipe: Recipe,
+    pub info: ModelInfo,
+    /// The file it was read from.
+    pub path: PathBuf,
+}
+
+/// Which of a run's two networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Best,
+    Last,
+}
+
+impl Model {
+    /// Loads a run folder's network, or a checkpoint file, for batches of at most `batch`.
+    pub fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Self, Error> {
+        let (file, recipe) = if path.is_dir() {
+            let folder = RunFolder::open(path)?;
+            let file = if which == Which::Best { folder.best() } else { folder.checkpoint() };
+            if !file.exists() {
+                return Err(Error::NotARun { path: path.to_path_buf(), missing: "finished epoch yet" });
+            }
+            // The folder's recipe knows where the data is; the checkpoint's does not.
+            (file, Some(folder.recipe()?))
+        } else {
+            (path.to_path_buf(), None)
+        };
+        let checkpoint = Checkpoint::read(&file)?;
+        let saved = checkpoint.recipe()?;
+        let info = checkpoint.header.model.clone();
+        let [height, width, channels] = info.input;
+        let input = Shape { height, width, channels };
+        let layers = saved.layers(input)?;
+        let mut network = Network::new(cpu, &layers, saved.layer_defaults(), input, info.classes.len(), batch)?;
+        checkpoint.restore(&mut network, None)?;
+        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: file })
+    }
+}
+
+/// The softmax of one example's logits.
+pub fn confidences(logits: &[f32]) -> Vec<f32> {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let e: Vec<f32> = logits.iter().map(|z| (z - most).exp()).collect();
+    let sum: f32 = e.iter().sum();
+    e.into_iter().map(|v| v / sum).collect()
+}
+
+/// The classes from the most to the least likely, with their confidences.
+pub fn ranked(logits: &[f32]) -> Vec<(usize, f32)> {
+    let mut all: Vec<(usize, f32)> = confidences(logits).into_iter().enumerate().collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all
+}

@@ -1,0 +1,244 @@
+//! Run folders: what a training run leaves behind.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `recipe.toml` | the resolved recipe, written before training starts |
+//! | `metrics.jsonl` | one line an epoch |
+//! | `checkpoint.safetensors` | everything needed to go on |
+//! | `best.safetensors` | the best epoch's network |
+//! | `events.out.tfevents.*` | the metrics for TensorBoard |
+//! | `curves.svg`, `curves.png` | a picture of them |
+//! | `summary.json` | the result |
+
+use crate::error::Error;
+use crate::files;
+use crate::plot::{CurveOptions, Curves, EpochPoint, Picture, curves};
+use crate::recipe::Recipe;
+use ftprop_nn::Tally;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Loss and accuracies over one part of the data; accuracies are fractions of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scores {
+    pub loss: f64,
+    pub top1: f64,
+    pub top5: f64,
+}
+
+impl From<&Tally> for Scores {
+    fn from(t: &Tally) -> Self {
+        Scores { loss: t.loss(), top1: t.top1_share(), top5: t.top5_share() }
+    }
+}
+
+/// One epoch, a line of `metrics.jsonl`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochMetrics {
+    pub epoch: u32,
+    pub train: Scores,
+    pub validation: Option<Scores>,
+    pub test: Scores,
+    /// At the epoch's last step.
+    pub learning_rate: f64,
+    /// Training images a second, evaluation left out.
+    pub images_per_s: f64,
+    /// The share of training time that went by waiting for data.
+    pub waited: f64,
+    /// How long the epoch took, evaluation included.
+    pub seconds: f64,
+}
+
+/// The result of a run, `summary.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub name: String,
+    pub train: PartSummary,
+    pub validation: Option<PartSummary>,
+    pub test: PartSummary,
+    /// The epoch kept in `best.safetensors`: best on the validation part if there is one, else on the test part.
+    pub best_epoch: u32,
+    /// The test part's top-1 at that epoch.
+    pub test_top1_at_best: f64,
+    pub epochs: u32,
+    pub parameters: usize,
+    pub seconds: f64,
+    pub images_per_s: f64,
+}
+
+/// One part of the data over the whole run, as fractions of 1. The best over all epochs flatters: it is
+/// given because the paper reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartSummary {
+    pub top1_best: f64,
+    pub top1_last: f64,
+    pub top5_last: f64,
+    pub loss_last: f64,
+}
+
+/// A run folder.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes a new run folder and writes the recipe into it.
+    pub fn create(path: &Path, recipe: &Recipe) -> Result<Self, Error> {
+        if path.join("recipe.toml").exists() {
+            return Err(Error::RunExists { path: path.to_path_buf() });
+        }
+        files::create_folder(path)?;
+        files::write(&path.join("recipe.toml"), recipe.to_toml()?.as_bytes())?;
+        Ok(RunFolder { path: path.to_path_buf() })
+    }
+
+    /// An existing run folder.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        if !path.is_dir() {
+            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(files::FileError::new("open", path, source).into());
+        }
+        if !path.join("recipe.toml").exists() {
+            return Err(Error::NotARun { path: path.to_path_buf(), missing: "recipe.toml" });
+        }
+        Ok(RunFolder { path: path.to_path_buf() })
+    }
+
+    /// The first of `runs/NAME`, `runs/NAME-2`, … that does not exist.
+    pub fn unused(name: &str) -> PathBuf {
+        let safe: String =
+            name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+        let base = Path::new("runs").join(safe.trim_matches('.'));
+        let numbered = (2..).map(|i| PathBuf::from(format!("{}-{i}", base.display())));
+        std::iter::once(base.clone()).chain(numbered).find(|p| !p.exists()).expect("there is always a next number")
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn checkpoint(&self) -> PathBuf {
+        self.path.join("checkpoint.safetensors")
+    }
+
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best.safetensors")
+    }
+
+    pub fn recipe(&self) -> Result<Recipe, Error> {
+        let path = self.path.join("recipe.toml");
+        Recipe::from_toml(&path.display().to_string(), &files::read_text(&path)?)
+    }
+
+    pub fn write_recipe(&self, recipe: &Recipe) -> Result<(), Error> {
+        Ok(files::write(&self.path.join("recipe.toml"), recipe.to_toml()?.as_bytes())?)
+    }
+
+    fn metrics_path(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// The epochs so far.
+    pub fn metrics(&self) -> Result<Vec<EpochMetrics>, Error> {
+        let path = self.metrics_path();
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = files::read_text(&path)?;
+        text.lines()
+            .enumerate()
+            .map(|(i, line)| {
+                serde_json::from_str(line)
+                    .map_err(|e| Error::Other(format!("{}:{}: not a line of metrics: {e}", path.display(), i + 1)))
+            })
+            .collect()
+    }
+
+    pub fn append_metrics(&self, metrics: &EpochMetrics) -> Result<(), Error> {
+        Ok(files::append_line(&self.metrics_path(), &json(metrics)?)?)
+    }
+
+    /// Drops what was written after the checkpoint: a killed run may have recorded an epoch, or half a line
+    /// of it, that it will now go through again.
+    pub fn cut_metrics(&self, epochs: u32) -> Result<Vec<EpochMetrics>, Error> {
+        let path = self.metrics_path();
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let bytes = files::read(&path)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let kept: Vec<EpochMetrics> =
+            text.lines().map_while(|line| serde_json::from_str(line).ok()).take(epochs as usize).collect();
+        let lines = kept.iter().map(json).collect::<Result<Vec<_>, _>>()?;
+        let whole: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+        files::write(&path, whole.as_bytes())?;
+        Ok(kept)
+    }
+
+    pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(summary).map_err(|e| Error::Other(e.to_string()))?;
+        Ok(files::write(&self.path.join("summary.json"), format!("{text}\n").as_bytes())?)
+    }
+
+    /// Draws `curves.svg` and `curves.png`.
+    pub fn draw(&self, name: &str, metrics: &[EpochMetrics]) -> Result<(), Error> {
+        if !metrics.is_empty() {
+            picture(&[(name.to_string(), metrics.to_vec())], name).save(&self.path.join("curves"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs compared in one picture.
+pub fn picture(runs: &[(String, Vec<EpochMetrics>)], title: &str) -> Picture {
+    let runs: Vec<Curves> = runs
+        .iter()
+        .map(|(name, metrics)| Curves {
+            name: name.clone(),
+            epochs: metrics
+                .iter()
+                .map(|m| EpochPoint {
+                    epoch: m.epoch,
+                    train_accuracy: m.train.top1,
+                    train_loss: m.train.loss,
+                    test_accuracy: Some(m.test.top1),
+                    test_loss: Some(m.test.loss),
+                })
+                .collect(),
+        })
+        .collect();
+    let longest = runs.iter().map(|r| r.epochs.len()).max().unwrap_or(0);
+    let zoom_last = (longest >= 150).then_some(100);
+    curves(&runs, &CurveOptions { title: title.to_string(), losses: true, zoom_last })
+}
+
+impl Summary {
+    /// The result of a run with these epochs, of which there is at least one.
+    pub fn new(name: &str, metrics: &[EpochMetrics], best_epoch: u32, parameters: usize) -> Option<Self> {
+        let last = metrics.last()?;
+        let part = |scores: &dyn Fn(&EpochMetrics) -> Option<Scores>| {
+            let last = scores(last)?;
+            let top1_best = metrics.iter().filter_map(scores).map(|s| s.top1).fold(0.0, f64::max);
+            Some(PartSummary { top1_best, top1_last: last.top1, top5_last: last.top5, loss_last: last.loss })
+        };
+        let seconds: f64 = metrics.iter().map(|m| m.seconds).sum();
+        let images_per_s = metrics.iter().map(|m| m.images_per_s).sum::<f64>() / metrics.len() as f64;
+        Some(Summary {
+            name: name.to_string(),
+            train: part(&|m| Some(m.train))?,
+            validation: part(&|m| m.validation),
+            test: part(&|m| Some(m.test))?,
+            best_epoch,
+            test_top1_at_best: metrics.iter().find(|m| m.epoch == best_epoch).unwrap_or(last).test.top1,
+            epochs: last.epoch,
+            parameters,
+            seconds,
+            images_per_s,
+        })
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|e| Error::Other(e.to_string()))
+}
