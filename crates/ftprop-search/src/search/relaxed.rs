@@ -22,11 +22,14 @@ pub struct Relaxed {
     pub rate: f64,
     /// L2 regularisation of all weights.
     pub decay: f64,
+    /// Hidden layers begin this many times as wide as asked for, and lose the unit that matters least again and again
+    /// until the middle of the steps.
+    pub widen: usize,
 }
 
 impl Default for Relaxed {
     fn default() -> Self {
-        Relaxed { steps: 3000, jitter: 1.0, rate: 0.01, decay: 1e-3 }
+        Relaxed { steps: 3000, jitter: 1.0, rate: 0.01, decay: 1e-3, widen: 4 }
     }
 }
 
@@ -43,20 +46,26 @@ impl Search for Relaxed {
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let frame = Frame::new(&setup.data.points);
         let mut rng = Rng::new(setup.seed);
-        let mut trainer = Trainer::new(setup, frame.basis.len(), &mut rng);
+        let mut trainer = Trainer::new(setup, frame.basis.len(), self.widen.max(1), &mut rng);
         let mut order: Vec<usize> = (0..frame.rows.len()).collect();
         let mut best: Option<(f64, Network)> = None;
         for step in 0..=self.steps {
             let stop = control.stop().is_some();
+            let widest = self.widen_at(step);
+            for (depth, &width) in setup.hidden.iter().enumerate() {
+                let width = if stop { width } else { (width as f64 * widest).round() as usize };
+                trainer.narrow(depth, width);
+            }
             if stop || step == self.steps || step % (self.steps / LOOKS).max(1) == 0 {
                 let network = frame.network(&trainer.layers);
                 let loss = loss_of(&network, setup.data, setup.loss);
+                let wide = network.widths().iter().zip(setup.hidden).any(|(now, wanted)| now > wanted);
                 control.count(1);
-                if best.as_ref().is_none_or(|(least, _)| loss < *least) {
+                if !wide && best.as_ref().is_none_or(|(least, _)| loss < *least) {
                     control.improved(loss);
                 }
                 // Among equals the later one: its margins are larger.
-                if best.as_ref().is_none_or(|(least, _)| loss <= *least) {
+                if !wide && best.as_ref().is_none_or(|(least, _)| loss <= *least) {
                     best = Some((loss, network));
                 }
             }
@@ -76,6 +85,16 @@ impl Search for Relaxed {
         let proved = setup.at_floor(loss);
         let stop = control.stop().unwrap_or(if proved { Stop::Floor } else { Stop::Ended });
         Ok(Found { network, loss, proved, stop })
+    }
+}
+
+impl Relaxed {
+    /// How many times as wide as asked for the hidden layers are at a step: from an eighth of the steps on it falls,
+    /// until they have their width at the half.
+    fn widen_at(&self, step: usize) -> f64 {
+        let done = step as f64 / self.steps as f64;
+        let left = ((0.5 - done) / 0.375).clamp(0.0, 1.0);
+        (self.widen.max(1) as f64).powf(left)
     }
 }
 
@@ -149,10 +168,10 @@ struct Trainer {
 }
 
 impl Trainer {
-    fn new(setup: &Setup<'_>, inputs: usize, rng: &mut Rng) -> Self {
+    fn new(setup: &Setup<'_>, inputs: usize, widen: usize, rng: &mut Rng) -> Self {
         let mut layers = vec![];
         let mut fan_in = inputs;
-        for (depth, width) in setup.hidden.iter().copied().chain([setup.data.outputs()]).enumerate() {
+        for (depth, width) in setup.hidden.iter().map(|width| width * widen).chain([setup.data.outputs()]).enumerate() {
             // The frame's instances have length 1 in all, hidden ones 1 in each coordinate.
             let size = if depth == 0 { 1.0 } else { (fan_in as f64).sqrt().recip() };
             let unit =
@@ -163,6 +182,21 @@ impl Trainer {
         let zeros: Vec<Vec<Vec<f64>>> =
             layers.iter().map(|layer| layer.iter().map(|unit| vec![0.0; unit.len()]).collect()).collect();
         Trainer { gradients: zeros.clone(), first: zeros.clone(), second: zeros, layers, steps: 0 }
+    }
+
+    /// Removes the units of a hidden layer that matter least to the layer above, until it has `width`.
+    fn narrow(&mut self, depth: usize, width: usize) {
+        while self.layers[depth].len() > width {
+            let matters = |unit: usize| self.layers[depth + 1].iter().map(|above| above[unit].abs()).sum::<f64>();
+            let units = 0..self.layers[depth].len();
+            let least = units.min_by(|&a, &b| matters(a).total_cmp(&matters(b))).unwrap_or(0);
+            for part in [&mut self.layers, &mut self.gradients, &mut self.first, &mut self.second] {
+                part[depth].remove(least);
+                for above in &mut part[depth + 1] {
+                    above.remove(least);
+                }
+            }
+        }
     }
 
     /// Adds one instance's gradients of all layer losses.

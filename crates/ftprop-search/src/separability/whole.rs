@@ -48,6 +48,9 @@ pub(super) fn witness(points: &Points, targets: &[bool], support: &[usize]) -> O
 /// Whole numbers, not all zero, with which the columns add up to zero; none if they are independent.
 fn dependency(columns: &[&[BigInt]]) -> Option<Vec<BigInt>> {
     let (height, width) = (columns.first()?.len(), columns.len());
+    if width > QUICK && independent_modulo(columns) {
+        return None;
+    }
     let mut matrix: Vec<Vec<BigInt>> =
         (0..height).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect();
     let mut previous = BigInt::one();
@@ -70,6 +73,47 @@ fn dependency(columns: &[&[BigInt]]) -> Option<Vec<BigInt>> {
         previous = pivot_row[at].clone();
     }
     None
+}
+
+/// Up to so many columns elimination is quick enough not to ask first whether it can succeed.
+const QUICK: usize = 40;
+/// 2⁶¹ − 1, a prime.
+const PRIME: u64 = (1 << 61) - 1;
+
+/// Whether the columns are independent modulo a prime; then they are independent.
+fn independent_modulo(columns: &[&[BigInt]]) -> bool {
+    let times = |a: u64, b: u64| (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64;
+    let inverse = |a: u64| {
+        // a^(p − 2), by squaring.
+        let (mut power, mut base, mut exponent) = (1, a, PRIME - 2);
+        while exponent > 0 {
+            power = if exponent & 1 == 1 { times(power, base) } else { power };
+            base = times(base, base);
+            exponent >>= 1;
+        }
+        power
+    };
+    let residue = |value: &BigInt| {
+        let rest = (value.magnitude() % PRIME).iter_u64_digits().next().unwrap_or(0);
+        if value.is_negative() && rest > 0 { PRIME - rest } else { rest }
+    };
+    let mut reduced: Vec<(usize, Vec<u64>)> = vec![];
+    for column in columns {
+        let mut rest: Vec<u64> = column.iter().map(residue).collect();
+        for (pivot, known) in &reduced {
+            let factor = rest[*pivot];
+            if factor > 0 {
+                for (r, k) in rest.iter_mut().zip(known) {
+                    *r = (*r + PRIME - times(factor, *k)) % PRIME;
+                }
+            }
+        }
+        let Some(pivot) = rest.iter().position(|&r| r > 0) else { return false };
+        let scale = inverse(rest[pivot]);
+        rest.iter_mut().for_each(|r| *r = times(*r, scale));
+        reduced.push((pivot, rest));
+    }
+    true
 }
 
 /// The dependency whose last share belongs to column `free`, from the triangle above it.
@@ -109,6 +153,23 @@ mod tests {
                 None => assert!(width <= height, "{width} columns of height {height} must depend"),
             }
         }
+    }
+
+    #[test]
+    fn independence_modulo_a_prime_agrees_with_elimination() {
+        let mut rng = Rng::new(9);
+        let (mut yes, mut no) = (0, 0);
+        for case in 0..200 {
+            let (height, width) = (1 + case % 7, 1 + (case / 7) % 7);
+            let columns: Vec<Vec<BigInt>> = (0..width)
+                .map(|_| (0..height).map(|_| BigInt::from(rng.below(3) as i64 - 1) << rng.below(90)).collect())
+                .collect();
+            let columns: Vec<&[BigInt]> = columns.iter().map(Vec::as_slice).collect();
+            let independent = dependency(&columns).is_none();
+            assert_eq!(independent_modulo(&columns), independent, "{columns:?}");
+            if independent { yes += 1 } else { no += 1 }
+        }
+        assert!(yes > 20 && no > 20, "{yes} {no}");
     }
 
     #[test]
