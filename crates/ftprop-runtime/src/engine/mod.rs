@@ -39,7 +39,8 @@ pub struct EngineOptions {
     pub tables: Option<bool>,
     /// Images that a thread takes through the network together, at least 1.
     pub images_together: usize,
-    /// The most bytes the engine may allocate; a model that needs more is refused before anything is allocated.
+    /// The most bytes the engine may allocate, 4 GiB at most; a model that needs more is refused before its buffers are
+    /// allocated.
     pub memory_limit: u64,
 }
 
@@ -169,7 +170,9 @@ impl Engine {
         };
         let together = options.images_together.max(1);
         let threads = options.threads.clamp(1, 1024);
-        let mut budget = Budget { used: 0, limit: options.memory_limit };
+        // Places in a buffer are kept in 32 bits.
+        let limit = options.memory_limit.min(u32::MAX as u64);
+        let mut budget = Budget { used: 0, limit };
         let plan = Plan::new(model, options, kernels, together, &mut budget)?;
         // The plan has asked for the first lane's buffers.
         let buffers: u128 = plan.layouts.iter().map(Layout::bytes).sum();
@@ -179,7 +182,7 @@ impl Engine {
             scratch: UnsafeCell::new(Scratch::new(&plan)),
         };
         let lanes = (0..threads).map(|_| lane()).collect();
-        let team = Team::new(threads).map_err(|_| Error::Memory { needed: u64::MAX, limit: options.memory_limit })?;
+        let team = Team::new(threads).map_err(|_| Error::Memory { needed: u64::MAX, limit })?;
         let (names, name) = (model.classes.clone(), model.name.clone());
         Ok(Engine { plan, kernels, lanes, team, together, names, name })
     }

@@ -283,8 +283,8 @@ unsafe fn bits_piece<const B: usize, const P: usize>(
             for p in 0..P {
                 let row = pinned(table.add((patterns[p] & 15) as usize * (width * 2)));
                 let row = row.add(ahead * PATTERNS * width * 2) as *const __m256i;
-                for block in 0..B {
-                    total[p][block] = _mm256_add_epi16(total[p][block], _mm256_loadu_si256(row.add(block)));
+                for (block, total) in total[p].iter_mut().enumerate() {
+                    *total = _mm256_add_epi16(*total, _mm256_loadu_si256(row.add(block)));
                 }
             }
         };
@@ -313,6 +313,7 @@ unsafe fn bits_piece<const B: usize, const P: usize>(
 /// The pointer itself, computed once: otherwise each of a row's loads would add its two parts again, and an addition
 /// from such an address counts as two operations.
 #[inline(always)]
+#[allow(clippy::pointers_in_nomem_asm_block, reason = "the pointer passes through, nothing is read")]
 fn pinned(mut pointer: *const u8) -> *const u8 {
     // SAFETY: no instruction at all.
     unsafe { std::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };

@@ -1,6 +1,7 @@
 //! Made-up networks and a slow reference, for the tests and the examples.
 #![allow(dead_code, unreachable_pub, reason = "each test and example uses its own share")]
 
+pub mod mutants;
 pub mod networks;
 pub mod reference;
 
