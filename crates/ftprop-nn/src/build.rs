@@ -2,7 +2,7 @@
 //! does not fit is refused with the layer's name and the shapes.
 
 use crate::NnError;
-use crate::layers::{AvgPool, Chain, Conv, Dropout, Fc, HardLayer, Layer, MaxPool, Norm, Residual, SoftLayer};
+use crate::layers::{AvgPool, Chain, Conv, Dropout, Fc, HardLayer, Layer, Link, MaxPool, Norm, Residual, SoftLayer};
 use crate::parameter::{Parameter, ParameterKind, Statistic};
 use crate::shape::Shape;
 use crate::spec::{Defaults, LayerSpec};
@@ -66,7 +66,7 @@ impl<'a> Builder<'a> {
             let path = format!("{prefix}{i}");
             let next_is_norm = matches!(specs.get(i + 1), Some(LayerSpec::BatchNorm { .. }));
             let (layer, out) = self.layer(spec, shape, &path, next_is_norm)?;
-            layers.push((layer_name(&path, spec), layer));
+            layers.push(Link { name: layer_name(&path, spec), kind: spec.kind(), layer });
             shape = out;
             self.widest = self.widest.max(shape.len());
         }

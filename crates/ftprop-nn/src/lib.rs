@@ -18,6 +18,7 @@
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`] | the loss of the whole network |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
+//! | [`timing`] | where a step's time goes |
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ pub mod schedule;
 mod shape;
 pub mod spec;
 pub mod target;
+pub mod timing;
 
 pub use activation::Activation;
 pub use build::LayerInfo;

@@ -30,6 +30,7 @@ use crate::output_loss::{Criterion, Tally};
 use crate::parameter::{Parameter, Statistic};
 use crate::shape::Shape;
 use crate::spec::{Defaults, LayerSpec};
+use crate::timing::Breakdown;
 use ftprop_tensor::{Buffer, Cpu};
 use std::sync::Arc;
 
@@ -50,6 +51,7 @@ pub struct Network {
     slopes: Slopes,
     /// The last batch, for telling what blew up.
     last_n: usize,
+    breakdown: Option<Breakdown>,
 }
 
 /// What a training step depends on beside its batch.
@@ -109,6 +111,7 @@ impl Network {
             scratch: Buffer::zeros(scratch),
             slopes: Slopes::new(batch * widest),
             last_n: 0,
+            breakdown: None,
             cpu,
         };
         network.reset_statistics();
@@ -195,8 +198,19 @@ impl Network {
             seed: step.map_or(0, |s| s.seed),
             step: step.map_or(0, |s| s.number),
             progress: step.map_or(0.0, |s| s.progress),
+            breakdown: self.breakdown.as_mut(),
         };
         (&mut self.chain, pass, &mut self.slopes)
+    }
+
+    /// From now on, measures where the time goes.
+    pub fn measure(&mut self) {
+        self.breakdown = Some(Breakdown::default());
+    }
+
+    /// Where the time went since [`measure`](Self::measure).
+    pub fn breakdown(&self) -> Option<&Breakdown> {
+        self.breakdown.as_ref()
     }
 
     pub fn cpu(&self) -> &Arc<Cpu> {

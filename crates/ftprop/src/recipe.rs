@@ -125,7 +125,7 @@ pub struct TrainRecipe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
     /// Seconds between checkpoints within an epoch; one is always written at its end.
-    pub checkpoint_seconds: u64,
+    pub checkpoint_seconds: f64,
     pub device: String,
     /// 0 takes one for each core.
     pub threads: usize,
@@ -161,7 +161,7 @@ impl Default for Recipe {
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
                 clip: None,
-                checkpoint_seconds: 300,
+                checkpoint_seconds: 300.0,
                 device: "auto".into(),
                 threads: 0,
             },

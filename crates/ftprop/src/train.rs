@@ -174,7 +174,7 @@ impl Trainer {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                if saved.elapsed().as_secs() >= self.recipe.train.checkpoint_seconds.max(1) {
+                if saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds {
                     self.save_checkpoint()?;
                     saved = Instant::now();
                 }

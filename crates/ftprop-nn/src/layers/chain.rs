@@ -2,20 +2,42 @@
 
 use super::{Layer, Pass, Slopes};
 use ftprop_tensor::Buffer;
+use std::time::Instant;
+
+/// A layer with its name and its kind.
+pub(crate) struct Link {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) layer: Box<dyn Layer>,
+}
 
 /// Layers with their outputs' buffers.
 pub(crate) struct Chain {
-    layers: Vec<(String, Box<dyn Layer>)>,
+    layers: Vec<Link>,
     outputs: Vec<Buffer>,
     /// The first layer with parameters: below it nothing needs slopes, unless the caller does.
     first_learned: usize,
 }
 
+impl Link {
+    fn timed(&mut self, pass: &mut Pass<'_>, backward: bool, f: impl FnOnce(&mut dyn Layer, &mut Pass<'_>)) {
+        // A layer made of layers leaves the timing to those.
+        if pass.breakdown.is_none() || !self.layer.inner().is_empty() {
+            return f(&mut *self.layer, pass);
+        }
+        let started = Instant::now();
+        f(&mut *self.layer, pass);
+        if let Some(breakdown) = &mut pass.breakdown {
+            breakdown.add(self.kind, backward, started.elapsed());
+        }
+    }
+}
+
 impl Chain {
     /// Named layers, compiled for a batch.
-    pub(crate) fn new(layers: Vec<(String, Box<dyn Layer>)>, batch: usize) -> Self {
-        let outputs = layers.iter().map(|(_, l)| Buffer::zeros(batch * l.out_len())).collect();
-        let first_learned = layers.iter().position(|(_, l)| l.learns()).unwrap_or(layers.len());
+    pub(crate) fn new(layers: Vec<Link>, batch: usize) -> Self {
+        let outputs = layers.iter().map(|l| Buffer::zeros(batch * l.layer.out_len())).collect();
+        let first_learned = layers.iter().position(|l| l.layer.learns()).unwrap_or(layers.len());
         Chain { layers, outputs, first_learned }
     }
 
@@ -31,17 +53,18 @@ impl Chain {
     pub(crate) fn forward<'a>(&'a mut self, pass: &mut Pass<'_>, x: &'a [f32]) -> &'a [f32] {
         for i in 0..self.layers.len() {
             let (before, after) = self.outputs.split_at_mut(i);
-            let layer = &mut self.layers[i].1;
+            let link = &mut self.layers[i];
             let x = before.last().map_or(x, |b| &b[..]);
-            layer.forward(pass, x, &mut after[0][..pass.n * layer.out_len()]);
+            let y = &mut after[0][..pass.n * link.layer.out_len()];
+            link.timed(pass, false, |layer, pass| layer.forward(pass, x, y));
         }
         self.output(pass.n).unwrap_or(x)
     }
 
     /// What the last layer gave for a batch of n, unless there is none.
     pub(crate) fn output(&self, n: usize) -> Option<&[f32]> {
-        let (_, last) = self.layers.last()?;
-        self.outputs.last().map(|y| &y[..n * last.out_len()])
+        let last = self.layers.last()?;
+        self.outputs.last().map(|y| &y[..n * last.layer.out_len()])
     }
 
     pub(crate) fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool) {
@@ -50,13 +73,14 @@ impl Chain {
                 break;
             }
             let x = if i == 0 { x } else { &self.outputs[i - 1][..] };
-            self.layers[i].1.backward(pass, x, slopes, needs_input || i > self.first_learned);
+            let needs_input = needs_input || i > self.first_learned;
+            self.layers[i].timed(pass, true, |layer, pass| layer.backward(pass, x, slopes, needs_input));
         }
     }
 
     /// The name of the first layer whose output is not finite.
     pub(crate) fn first_non_finite(&self, n: usize) -> Option<&str> {
-        for ((name, layer), output) in self.layers.iter().zip(&self.outputs) {
+        for (Link { name, layer, .. }, output) in self.layers.iter().zip(&self.outputs) {
             let inside = layer.inner().into_iter().find_map(|chain| chain.first_non_finite(n));
             if inside.is_some() {
                 return inside;

@@ -14,7 +14,7 @@ mod pool;
 mod residual;
 
 pub(crate) use activation::{HardLayer, SoftLayer};
-pub(crate) use chain::Chain;
+pub(crate) use chain::{Chain, Link};
 pub(crate) use conv::Conv;
 pub(crate) use dropout::Dropout;
 pub(crate) use fc::Fc;
@@ -22,6 +22,7 @@ pub(crate) use norm::Norm;
 pub(crate) use pool::{AvgPool, MaxPool};
 pub(crate) use residual::Residual;
 
+use crate::timing::Breakdown;
 use ftprop_tensor::{Buffer, Cpu};
 
 /// What a layer is given on its way through the network.
@@ -41,6 +42,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) step: u64,
     /// The share of training done, 0 to 1.
     pub(crate) progress: f32,
+    /// Where the time goes, if somebody wants to know.
+    pub(crate) breakdown: Option<&'a mut Breakdown>,
 }
 
 /// The slopes on their way back: one buffer holds the current ones, the other takes the next.

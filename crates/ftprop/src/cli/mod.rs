@@ -1,5 +1,6 @@
 //! The program's commands, one file each.
 
+mod bench;
 mod eval;
 mod plot;
 mod predict;
@@ -33,6 +34,7 @@ enum Command {
     Summary(summary::Summary),
     Plot(plot::Plot),
     Selftest(selftest::Selftest),
+    Bench(bench::Bench),
 }
 
 /// Runs the program: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C.
@@ -52,6 +54,7 @@ pub fn main() -> ExitCode {
         Command::Summary(command) => command.run(),
         Command::Plot(command) => command.run(),
         Command::Selftest(command) => command.run(),
+        Command::Bench(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("ftprop: {error}");

@@ -1,0 +1,33 @@
+//! Where a step's time goes, by kind of layer.
+
+use std::time::Duration;
+
+/// Time spent in each kind of layer, forward and backward.
+#[derive(Clone, Debug, Default)]
+pub struct Breakdown {
+    entries: Vec<Entry>,
+}
+
+/// One kind of layer in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub kind: &'static str,
+    pub backward: bool,
+    pub time: Duration,
+}
+
+impl Breakdown {
+    pub(crate) fn add(&mut self, kind: &'static str, backward: bool, time: Duration) {
+        match self.entries.iter_mut().find(|e| e.kind == kind && e.backward == backward) {
+            Some(entry) => entry.time += time,
+            None => self.entries.push(Entry { kind, backward, time }),
+        }
+    }
+
+    /// What took longest comes first.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut entries = self.entries.clone();
+        entries.sort_by(|a, b| b.time.cmp(&a.time));
+        entries
+    }
+}

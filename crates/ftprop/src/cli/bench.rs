@@ -1,0 +1,224 @@
+//! `ftprop bench`
+
+use super::{device, say, say_json};
+use crate::error::Error;
+use clap::{Args, Subcommand};
+use ftprop_nn::{
+    Activation, Criterion, Defaults, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step, presets,
+};
+use ftprop_tensor::random::Stream;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Measure the speed of training or of inference
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ftprop bench train --network convnet8 --activation sign --batch 64 --breakdown
+  ftprop bench infer --network convnet4 --batch 1 --threads 1 --json")]
+pub(super) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Whole training steps: forward, loss, targets, backward, optimizer; no data loading
+    Train(Config),
+    /// The forward pass of the float network
+    Infer(Config),
+}
+
+#[derive(Args)]
+struct Config {
+    /// A preset: convnet4, convnet8, alexnet, resnet18
+    #[arg(long, default_value = "convnet4")]
+    network: String,
+    #[arg(long, default_value = "sign")]
+    activation: Activation,
+    #[arg(long, default_value = "soft_hinge")]
+    layer_loss: LayerLoss,
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Steps to measure, after three to warm up
+    #[arg(long, default_value_t = 20)]
+    steps: usize,
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Also the time of each kind of layer
+    #[arg(long)]
+    breakdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    what: &'static str,
+    network: String,
+    activation: String,
+    batch: usize,
+    threads: usize,
+    isa: String,
+    steps: usize,
+    /// The median.
+    ms_per_step: f64,
+    images_per_s: f64,
+    gflops: f64,
+    peak_rss_mb: f64,
+    /// From the start of the program to the end of the first step.
+    first_step_s: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    breakdown: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    kind: String,
+    ms_per_step: f64,
+}
+
+impl Bench {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        match self.what {
+            What::Train(config) => config.run(true),
+            What::Infer(config) => config.run(false),
+        }
+    }
+}
+
+impl Config {
+    fn run(self, training: bool) -> Result<ExitCode, Error> {
+        let started = Instant::now();
+        if self.batch == 0 || self.steps == 0 {
+            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
+        }
+        let cpu = device(&self.device, self.threads)?;
+        let (side, classes) = match self.network.as_str() {
+            "convnet4" | "convnet8" => (32, 10),
+            "alexnet" | "resnet18" => (224, 1000),
+            other => {
+                return Err(Error::Usage(format!(
+                    "--network {other}: known are convnet4, convnet8, alexnet and resnet18"
+                )));
+            }
+        };
+        let input = Shape { height: side, width: side, channels: 3 };
+        let layers = presets::layers(&self.network, input, &[])?;
+        let defaults = Defaults::new(self.activation, self.layer_loss);
+        let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
+        network.initialise(0);
+        let stream = Stream::numbered(1);
+        let images: Vec<f32> = (0..self.batch * input.len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
+        let labels: Vec<u32> = (0..self.batch).map(|i| stream.below(i as u64, classes as u64) as u32).collect();
+        let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
+        // As the peer's bench has it.
+        let spec = OptimizerSpec::Adam { lr: 2.5e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
+        let mut optimizer = if training { Some(Optimizer::new(&spec, network.values().len())?) } else { None };
+        let mut optimizer_time = Duration::ZERO;
+        let mut times = Vec::with_capacity(self.steps);
+        let mut first_step_s = 0.0;
+        cpu.enter(|| {
+            for number in 0..self.steps as u64 + 3 {
+                if number == 3 {
+                    optimizer_time = Duration::ZERO;
+                    if self.breakdown {
+                        network.measure();
+                    }
+                }
+                let step = Instant::now();
+                match &mut optimizer {
+                    Some(optimizer) => {
+                        network.learn(&images, &labels, &criterion, &Step { seed: 0, number, progress: 0.0 });
+                        let before = Instant::now();
+                        optimizer.step(&mut network, 1.0, None);
+                        optimizer_time += before.elapsed();
+                    }
+                    None => {
+                        network.infer(&images);
+                    }
+                }
+                if number == 0 {
+                    first_step_s = started.elapsed().as_secs_f64();
+                }
+                if number >= 3 {
+                    times.push(step.elapsed().as_secs_f64());
+                }
+            }
+        });
+        times.sort_by(f64::total_cmp);
+        let seconds = times[times.len() / 2];
+        let forward: usize = network.layers().iter().map(|l| l.multiply_adds).sum();
+        let first = network.layers().iter().map(|l| l.multiply_adds).find(|&m| m > 0).unwrap_or(0);
+        // Backward is twice forward, but the first layer's input needs no gradient.
+        let multiply_adds = if training { 3 * forward - first } else { forward };
+        let per_step = |time: Duration| time.as_secs_f64() * 1e3 / self.steps as f64;
+        let mut breakdown: Vec<Part> = network.breakdown().map_or_else(Vec::new, |b| {
+            let name = |e: &ftprop_nn::timing::Entry| {
+                format!("{} {}", e.kind, if e.backward { "backward" } else { "forward" })
+            };
+            b.entries().iter().map(|e| Part { kind: name(e), ms_per_step: per_step(e.time) }).collect()
+        });
+        if self.breakdown && training {
+            breakdown.push(Part { kind: "optimizer".into(), ms_per_step: per_step(optimizer_time) });
+        }
+        let report = Report {
+            what: if training { "train" } else { "infer" },
+            network: self.network,
+            activation: self.activation.to_string(),
+            batch: self.batch,
+            threads: cpu.threads(),
+            isa: format!("{:?}", cpu.isa()),
+            steps: self.steps,
+            ms_per_step: seconds * 1e3,
+            images_per_s: self.batch as f64 / seconds,
+            gflops: 2.0 * (multiply_adds * self.batch) as f64 / seconds / 1e9,
+            peak_rss_mb: peak_rss_mb(),
+            first_step_s,
+            breakdown,
+        };
+        if self.json {
+            say_json(&report)?;
+        } else {
+            print(&report);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The most memory this process has had, in MB; 0 where the system does not say.
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).map_or(0.0, |kb| kb / 1024.0)
+}
+
+fn print(r: &Report) {
+    say(&format!(
+        "{} {} {} batch {}, {} threads ({}): {:.2} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
+        r.what,
+        r.network,
+        r.activation,
+        r.batch,
+        r.threads,
+        r.isa,
+        r.ms_per_step,
+        r.images_per_s,
+        r.gflops,
+        r.peak_rss_mb,
+        r.first_step_s
+    ));
+    for part in &r.breakdown {
+        say(&format!(
+            "  {:<24} {:>8.2} ms  {:>5.1} %",
+            part.kind,
+            part.ms_per_step,
+            100.0 * part.ms_per_step / r.ms_per_step
+        ));
+    }
+}

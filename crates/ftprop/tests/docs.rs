@@ -1,0 +1,88 @@
+//! The commands in the documentation work: each `sh` block of the quick start is run as it stands, in order, in a
+//! fresh folder. Blocks marked `sh data` need real data: they run where `FTPROP_DATA` points to a folder with
+//! `cifar-10-batches-bin` and `photos`, and only those that take seconds there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The blocks of a page: what its fence says, and its lines.
+fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, Vec<String>)> = None;
+    for line in text.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(info), None) => open = Some((info.trim().to_string(), Vec::new())),
+            (None, Some((_, lines))) => lines.push(line.to_string()),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
+
+fn run(line: &str, folder: &Path) {
+    let program = Path::new(env!("CARGO_BIN_EXE_ftprop"));
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
+    let output = Command::new("sh").args(["-c", line]).current_dir(folder).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_commands_of_the_quick_start_work() {
+    let text = std::fs::read_to_string(root().join("docs/quickstart.md")).unwrap();
+    let folder = std::env::temp_dir().join(format!("ftprop-docs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(root().join("recipes"), folder.join("recipes")).unwrap();
+    let data = std::env::var_os("FTPROP_DATA").map(PathBuf::from);
+    if let Some(data) = &data {
+        for name in ["cifar-10-batches-bin", "photos"] {
+            std::os::unix::fs::symlink(data.join(name), folder.join(name)).unwrap();
+        }
+    }
+    let mut commands = 0;
+    for (info, lines) in blocks(&text) {
+        match info.as_str() {
+            "toml" => std::fs::write(folder.join("mine.toml"), lines.join("\n")).unwrap(),
+            "sh" => lines.iter().for_each(|line| {
+                run(line, &folder);
+                commands += 1;
+            }),
+            "sh data" if data.is_none() => println!("skipped, FTPROP_DATA is not set: {lines:?}"),
+            "sh data" => lines.iter().for_each(|line| {
+                if line.contains("cifar") {
+                    println!("skipped, takes minutes: {line}");
+                } else {
+                    run(line, &folder);
+                }
+            }),
+            other => panic!("what is a block of '{other}'?"),
+        }
+    }
+    assert!(commands >= 8, "only {commands} commands were found");
+    assert!(folder.join("comparison.png").exists() && folder.join("runs/digits/curves.svg").exists());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn every_page_that_is_linked_exists() {
+    for page in ["README.md", "docs/quickstart.md", "docs/theory.md", "docs/recipes.md", "docs/decisions.md"] {
+        let path = root().join(page);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            assert!(path.parent().unwrap().join(link).exists(), "{page} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn the_theory_names_files_that_exist() {
+    let text = std::fs::read_to_string(root().join("docs/theory.md")).unwrap();
+    let files: Vec<&str> = text.split('`').filter(|word| word.starts_with("crates/")).collect();
+    assert!(files.len() >= 4);
+    files.iter().for_each(|file| assert!(root().join(file).exists(), "{file}"));
+}
