@@ -16,6 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod capi;
+mod check;
 mod engine;
 mod error;
 pub mod format;
