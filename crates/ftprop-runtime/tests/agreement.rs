@@ -123,7 +123,7 @@ fn four_bits() -> Result<()> {
 /// strides; channel numbers that fill no block.
 #[test]
 fn pools_norms_and_borders() -> Result<()> {
-    for (seed, act) in HARD.into_iter().enumerate() {
+    for (seed, act) in [SIGN, Activation::QRelu(3)].into_iter().enumerate() {
         for (kernel, stride, pad) in [(2, 2, 0), (3, 2, 1), (3, 1, 1), (3, 3, 0), (2, 1, 0), (5, 2, 2)] {
             for before in [true, false] {
                 let net = Builder::new(100 + seed as u64, 12, 10, 3).conv(9, 3, 1, 1, true).act(act);
