@@ -1,0 +1,100 @@
+// Passes that know nothing of layers: batches from a data set on the device or from the host, the
+// gradient's norm, the bf16 copy of the parameters.
+
+// A batch of a data set on the device: the epoch's order, each example's window and mirror image from the
+// same random numbers as on the CPU, normalised by table. One block row an example.
+extern "C" __global__ void __launch_bounds__(256)
+gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, const u32* __restrict__ numbers, const float* __restrict__ tables,
+             act_t* __restrict__ images, u32* __restrict__ labels, const Step* __restrict__ step, u32 examples, u32 batch, int height, int width,
+             int channels, int window_h, int window_w, int pad, int shuffle, int crop, int flip) {
+    __shared__ u32 shared_number;
+    __shared__ int shared_x, shared_y, shared_flip;
+    if (threadIdx.x == 0) {
+        u64 x = (u64)step->batch * batch + blockIdx.x;
+        if (shuffle) {
+            u32 half = 1;
+            while ((1ull << (2 * half)) < (u64)examples) half++;
+            const u64 mask = (1ull << half) - 1, key = step->shuffle_key;
+            do {
+                u64 left = x >> half, right = x & mask;
+                for (u64 round = 0; round < 6; round++) {
+                    u64 next = left ^ ((mix(key + ((round << 32) | right)) >> 32) & mask);
+                    left = right;
+                    right = next;
+                }
+                x = (left << half) | right;
+            } while (x >= examples);
+        }
+        u32 number = numbers ? numbers[x] : (u32)x;
+        u64 own = fork(step->augment_key, number);
+        u64 room_x = (u64)(width + 2 * pad - window_w), room_y = (u64)(height + 2 * pad - window_h);
+        shared_number = number;
+        shared_y = crop ? (int)(((mix(own) >> 32) * (room_y + 1)) >> 32) : (int)(room_y / 2);
+        shared_x = crop ? (int)(((mix(own + 1) >> 32) * (room_x + 1)) >> 32) : (int)(room_x / 2);
+        shared_flip = flip && (mix(own + 2) >> 63);
+        if (blockIdx.y == 0) labels[blockIdx.x] = all_labels[number];
+    }
+    __syncthreads();
+    const u8* from = pixels + (size_t)shared_number * height * width * channels;
+    const int size = window_h * window_w * channels;
+    act_t* to = images + (size_t)blockIdx.x * size;
+    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < size; i += gridDim.y * blockDim.x) {
+        int c = i % channels, place = i / channels, row = place / window_w, col = place % window_w;
+        if (shared_flip) col = window_w - 1 - col;
+        int y = shared_y + row - pad, x = shared_x + col - pad;
+        bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
+        u32 raw = inside ? from[(y * width + x) * channels + c] : 0;
+        Wide<1> v;
+        v.v[0] = operand(tables[c * 256 + raw]);
+        store<1>(to + i, v);
+    }
+}
+
+// A batch that the host brought, from whichever of the two places it was put in.
+extern "C" __global__ void __launch_bounds__(256)
+take_batch(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
+           const Step* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n) {
+    const u32 slot = step->batch & 1;
+    const float* from = staged + (size_t)slot * slot_len;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {
+        Wide<1> v;
+        v.v[0] = operand(from[i]);
+        store<1>(images + i, v);
+        if (i < n) labels[i] = staged_labels[slot * slot_batch + i];
+    }
+}
+
+// Moves an evaluation on to its next batch; training's optimizer does this itself.
+extern "C" __global__ void next_batch(Step* step) { step->batch += 1; }
+
+extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ copy, u32 count) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) copy[i] = to_bf16(values[i]);
+}
+
+// What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.
+extern "C" __global__ void __launch_bounds__(256)
+clip(const float* __restrict__ grads, double* __restrict__ partial, u32* __restrict__ counter, float* __restrict__ scale, double* __restrict__ norm, u32 count, double most) {
+    __shared__ double shared[256];
+    auto block_sum = [&](double own) {
+        shared[threadIdx.x] = own;
+        for (int half = 128; half; half >>= 1) {
+            __syncthreads();
+            if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+        }
+        __syncthreads();
+        return shared[0];
+    };
+    double own = 0.0;
+    for (u32 i = blockIdx.x * 256 + threadIdx.x; i < count; i += gridDim.x * 256) own += (double)grads[i] * (double)grads[i];
+    own = block_sum(own);
+    if (threadIdx.x == 0) partial[blockIdx.x] = own;
+    if (!last_block(counter, gridDim.x)) return;
+    own = 0.0;
+    for (u32 i = threadIdx.x; i < gridDim.x; i += 256) own += __ldcg(partial + i);
+    own = block_sum(own);
+    if (threadIdx.x == 0) {
+        double root = sqrt(own);
+        *norm = root;
+        *scale = root > most ? (float)(most / root) : 1.0f;
+    }
+}

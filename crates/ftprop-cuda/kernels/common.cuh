@@ -1,0 +1,186 @@
+// What every kernel shares: number formats, wide loads and stores, the counter-based random numbers, and
+// sums over columns in a fixed order. PREC is 0 for f32, 1 for tf32, 2 for bf16; it decides how activations
+// are stored (bf16 or f32) and how what a matrix unit reads next is rounded.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#if PREC == 2
+typedef u16 act_t;
+#else
+typedef float act_t;
+#endif
+
+// What a step depends on; the host sets it, the last kernel of a step moves it on. `index` is the row of the
+// table of scalars, `batch` the batch's number in its epoch.
+struct Step {
+    u64 number;
+    u64 dropout_base;
+    u64 shuffle_key;
+    u64 augment_key;
+    u32 index;
+    u32 batch;
+};
+
+// The numbers of one step that a schedule changes, worked out by the host for a whole epoch.
+struct Scalars {
+    float lr;
+    float rate;
+    float root;
+    float keep;
+    float tau;
+};
+
+struct Tally {
+    double loss_sum;
+    u64 examples;
+    u64 top1;
+    u64 top5;
+};
+
+__device__ __forceinline__ u64 mix(u64 x) {
+    u64 z = x + 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+__device__ __forceinline__ float uniform(u64 key, u64 index) { return (float)(mix(key + index) >> 40) * (1.0f / 16777216.0f); }
+__device__ __forceinline__ u64 fork(u64 key, u64 index) { return mix(mix(key + index)); }
+
+__device__ __forceinline__ float widen(float v) { return v; }
+__device__ __forceinline__ float widen(u16 v) { return __uint_as_float((u32)v << 16); }
+__device__ __forceinline__ u16 to_bf16(float v) {
+    u16 r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+__device__ __forceinline__ float to_tf32(float v) {
+    u32 r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return __uint_as_float(r);
+}
+// Rounds what a matrix unit reads next, so that the unit itself has nothing to cut off.
+__device__ __forceinline__ float operand(float v) {
+#if PREC == 1
+    return to_tf32(v);
+#else
+    return v;
+#endif
+}
+
+template <int N> struct Wide {
+    float v[N];
+};
+template <int N> __device__ __forceinline__ Wide<N> load(const float* p) {
+    Wide<N> r;
+    if constexpr (N == 4) {
+        float4 q = *reinterpret_cast<const float4*>(p);
+        r.v[0] = q.x; r.v[1] = q.y; r.v[2] = q.z; r.v[3] = q.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) r.v[i] = p[i];
+    }
+    return r;
+}
+template <int N> __device__ __forceinline__ Wide<N> load(const u16* p) {
+    Wide<N> r;
+    if constexpr (N == 4) {
+        uint2 q = *reinterpret_cast<const uint2*>(p);
+        r.v[0] = __uint_as_float(q.x << 16); r.v[1] = __uint_as_float(q.x & 0xffff0000u);
+        r.v[2] = __uint_as_float(q.y << 16); r.v[3] = __uint_as_float(q.y & 0xffff0000u);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) r.v[i] = widen(p[i]);
+    }
+    return r;
+}
+template <int N> __device__ __forceinline__ void store(float* p, const Wide<N>& r) {
+    if constexpr (N == 4) *reinterpret_cast<float4*>(p) = make_float4(r.v[0], r.v[1], r.v[2], r.v[3]);
+    else {
+#pragma unroll
+        for (int i = 0; i < N; i++) p[i] = r.v[i];
+    }
+}
+template <int N> __device__ __forceinline__ void store(u16* p, const Wide<N>& r) {
+    if constexpr (N == 4) {
+        uint2 q;
+        q.x = (u32)to_bf16(r.v[0]) | (u32)to_bf16(r.v[1]) << 16;
+        q.y = (u32)to_bf16(r.v[2]) | (u32)to_bf16(r.v[3]) << 16;
+        *reinterpret_cast<uint2*>(p) = q;
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) p[i] = to_bf16(r.v[i]);
+    }
+}
+template <int N> __device__ __forceinline__ void store_bytes(u8* p, const u8 (&v)[N]) {
+    if constexpr (N == 4) *reinterpret_cast<uchar4*>(p) = make_uchar4(v[0], v[1], v[2], v[3]);
+    else {
+#pragma unroll
+        for (int i = 0; i < N; i++) p[i] = v[i];
+    }
+}
+template <int N> __device__ __forceinline__ void load_bytes(const u8* p, u8 (&v)[N]) {
+    if constexpr (N == 4) {
+        uchar4 q = *reinterpret_cast<const uchar4*>(p);
+        v[0] = q.x; v[1] = q.y; v[2] = q.z; v[3] = q.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = p[i];
+    }
+}
+
+// True in the block that finishes last of `count`; what the others wrote before is then visible to it.
+__device__ __forceinline__ bool last_block(u32* counter, u32 count) {
+    __shared__ u32 last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(counter, 1u) == count - 1;
+        if (last) *counter = 0;
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
+}
+
+// Columns are spread over the threads of a block VEC at a time, its remaining threads over rows.
+#define COLUMN_THREADS 512
+template <int C, int VEC> struct Columns {
+    static constexpr int GROUPS = C / VEC;
+    static constexpr int ACROSS = GROUPS < 256 ? GROUPS : 256;
+    static constexpr int DOWN = COLUMN_THREADS / ACROSS;
+    static constexpr int CHUNKS = (GROUPS + ACROSS - 1) / ACROSS;
+};
+
+// Adds the sums of a block's threads, row of threads by row of threads. `own` is [SUMS][VEC]; the result is
+// in the threads with down == 0.
+template <int SUMS, int VEC, int ACROSS, int DOWN>
+__device__ __forceinline__ void add_down(float (&own)[SUMS][VEC], int across, int down, bool active) {
+    __shared__ float shared[COLUMN_THREADS * VEC];
+#pragma unroll
+    for (int s = 0; s < SUMS; s++) {
+        __syncthreads();
+        if (active) {
+#pragma unroll
+            for (int i = 0; i < VEC; i++) shared[(down * VEC + i) * ACROSS + across] = own[s][i];
+        }
+        int have = DOWN;
+        while (have > 1) {
+            int half = (have + 1) / 2;
+            __syncthreads();
+            if (active && down + half < have) {
+#pragma unroll
+                for (int i = 0; i < VEC; i++)
+                    shared[(down * VEC + i) * ACROSS + across] += shared[((down + half) * VEC + i) * ACROSS + across];
+            }
+            have = half;
+        }
+        __syncthreads();
+        if (active && down == 0) {
+#pragma unroll
+            for (int i = 0; i < VEC; i++) own[s][i] = shared[i * ACROSS + across];
+        }
+    }
+}

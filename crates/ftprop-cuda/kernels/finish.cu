@@ -1,0 +1,439 @@
+// What follows a product, in one pass forward: the norm (or the bias), the second summand of a residual sum,
+// the pooling, the activation and the dropout; and in one or two passes back: targets and slopes, the
+// pooling's and the norm's gradients, and the sums that the norm's and the bias's gradients are.
+//
+// An input has C channels of HEIGHT x WIDTH, the output POOL_H x POOL_W after pooling. FIRST says what is done to the first
+// input: 0 nothing, 1 scale and shift (a norm), 2 shift (a bias). SECOND: 0 absent, 1 added as it is, 2 scaled and shifted.
+
+#define ROWS_PER_IMAGE (HEIGHT * WIDTH)
+
+__device__ __forceinline__ float pre_activation(float y, float scale, float shift) {
+#if FIRST == 1
+    return y * scale + shift;
+#elif FIRST == 2
+    return y + shift;
+#else
+    return y;
+#endif
+}
+
+__device__ __forceinline__ float activation(float z) {
+#if ACTIVATION == 1
+    return z > 0.0f ? 1.0f : -1.0f;
+#elif ACTIVATION == 2
+    return z > 0.0f ? 1.0f : 0.0f;
+#elif ACTIVATION == 3
+    // A NaN stays one, so that a network that blew up is seen.
+    float level = ceilf(z * (float)(LEVELS - 1));
+    level = level < 0.0f ? 0.0f : level > (float)LEVELS ? (float)LEVELS : level;
+    return level / (float)LEVELS;
+#elif ACTIVATION == 4
+    return z < 0.0f ? 0.0f : z;
+#elif ACTIVATION == 5
+    return z < 0.0f ? 0.0f : z > 1.0f ? 1.0f : z;
+#else
+    return z;
+#endif
+}
+
+// e^x for x <= 0, as the CPU computes it.
+__device__ __forceinline__ float exp_negative(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    float rounded = x * 1.44269504088896341f + 12582912.0f;
+    float n = rounded - 12582912.0f;
+    float r = (x - n * 0.6933594f) - n * -2.1219444e-4f;
+    float series = 1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6.0f + r * (1.0f / 24.0f + r * (1.0f / 120.0f + r * (1.0f / 720.0f + r / 5040.0f))))));
+    float scale = __uint_as_float((__float_as_uint(rounded) - __float_as_uint(12582912.0f) + 127u) << 23);
+    return series * scale;
+}
+__device__ __forceinline__ float sech_squared(float x) {
+    float e = exp_negative(-2.0f * fabsf(x));
+    return 4.0f * e / ((1.0f + e) * (1.0f + e));
+}
+__device__ __forceinline__ float sigmoid(float x) {
+    float e = exp_negative(-fabsf(x));
+    float small = e / (1.0f + e);
+    return x < 0.0f ? small : 1.0f - small;
+}
+
+// phi of the layer loss at a margin.
+__device__ __forceinline__ float phi(float m, float tau) {
+#if LOSS == 0
+    return 1.0f;
+#elif LOSS == 1
+    return m <= 0.0f ? 1.0f : 0.0f;
+#elif LOSS == 2
+    return m <= 1.0f ? 1.0f : 0.0f;
+#elif LOSS == 3
+    return fabsf(m) <= 1.0f ? 1.0f : 0.0f;
+#elif LOSS == 4
+    return sech_squared(m);
+#elif LOSS == 5
+    return fmaxf(1.0f - m, 0.0f);
+#elif LOSS == 6
+    return fabsf(m) <= 1.0f ? 1.0f - m : 0.0f;
+#elif LOSS == 7
+    return sigmoid(-m);
+#elif LOSS == 8
+    return 0.25f * LOSS_A * sech_squared(0.5f * LOSS_A * m);
+#elif LOSS == 9
+    return fminf(fmaxf(2.0f - fabsf(m), 0.0f), 1.0f);
+#elif LOSS == 10
+    return 2.0f * fmaxf(1.0f - fabsf(m), 0.0f);
+#else
+    return fmaxf(tau, 1.0f) * sech_squared(tau * m);
+#endif
+}
+
+// What a unit with gradient g and pre-activation z passes down: for hard units a target, then the slope of
+// the weighted layer loss at that target.
+__device__ __forceinline__ float slope(float g, float z, float tau, float share) {
+#if ACTIVATION == 0
+    return g;
+#elif ACTIVATION == 4
+    return z > 0.0f ? g : 0.0f;
+#elif ACTIVATION == 5
+    return z >= 0.0f && z <= 1.0f ? g : 0.0f;
+#else
+    float t = g < 0.0f ? 1.0f : g > 0.0f ? -1.0f : g * 0.0f;
+#if WEIGHTED
+    float weight = fabsf(g);
+#else
+    float weight = fabsf(t) * share;
+#endif
+#if ACTIVATION == 2
+    float p = 0.5f * phi(t * z, tau);
+#elif ACTIVATION == 3 && PER_STEP
+    float p = 0.0f;
+    for (int i = 0; i < LEVELS; i++) p += phi(t * (z - (float)i / (float)(LEVELS - 1)), tau);
+    p /= (float)LEVELS;
+#elif ACTIVATION == 3
+    float m = 2.0f * z - 1.0f;
+    // A tiny negative z would round to -1, the edge of the saturated losses, from outside.
+    m = z < 0.0f ? fminf(m, -1.0f - 1.1920929e-7f) : m;
+    float p = phi(t * m, tau);
+#else
+    float p = phi(t * z, tau);
+#endif
+    return -t * (p * weight);
+#endif
+}
+
+__device__ __forceinline__ u64 mask_key(const Step* step) { return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER); }
+// What dropout multiplies an output value by.
+__device__ __forceinline__ float kept(u64 key, int pixel, int c) {
+#if DROPOUT == 1
+    u64 place = (u64)pixel * C + c;
+#else
+    u64 place = (u64)(pixel / (POOL_H * POOL_W)) * C + c;
+#endif
+    return uniform(key, place) < DROPOUT_P ? 0.0f : 1.0f / (1.0f - DROPOUT_P);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+finish(const act_t* __restrict__ y, const float* __restrict__ scale, const float* __restrict__ shift, const act_t* __restrict__ y2,
+       const float* __restrict__ scale2, const float* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ choice,
+       const Step* __restrict__ step, int n, int training) {
+    const int count = n * POOL_H * POOL_W * (C / VEC);
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        int c = i % (C / VEC) * VEC, pixel = i / (C / VEC);
+        Wide<VEC> s, t, best;
+#if FIRST == 1
+        s = load<VEC>(scale + c);
+#endif
+#if FIRST != 0
+        t = load<VEC>(shift + c);
+#endif
+#if POOL
+        int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
+        int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
+        u8 at[VEC];
+        bool any = false;
+#pragma unroll
+        for (int r = 0; r < POOL_KERNEL; r++) {
+#pragma unroll
+            for (int q = 0; q < POOL_KERNEL; q++) {
+                int iy = top + r, ix = left + q;
+                if ((u32)iy >= (u32)HEIGHT || (u32)ix >= (u32)WIDTH) continue;
+                Wide<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
+#pragma unroll
+                for (int e = 0; e < VEC; e++) {
+                    float z = pre_activation(v.v[e], s.v[e], t.v[e]);
+                    // The first of equals wins, and so does a NaN.
+                    if (!any || z > best.v[e] || z != z) {
+                        best.v[e] = z;
+                        at[e] = (u8)(r * POOL_KERNEL + q);
+                    }
+                }
+                any = true;
+            }
+        }
+        store_bytes<VEC>(choice + (size_t)pixel * C + c, at);
+#else
+        best = load<VEC>(y + (size_t)pixel * C + c);
+#pragma unroll
+        for (int e = 0; e < VEC; e++) best.v[e] = pre_activation(best.v[e], s.v[e], t.v[e]);
+#if SECOND
+        Wide<VEC> other = load<VEC>(y2 + (size_t)pixel * C + c);
+#if SECOND == 2
+        Wide<VEC> s2 = load<VEC>(scale2 + c), t2 = load<VEC>(shift2 + c);
+#endif
+#pragma unroll
+        for (int e = 0; e < VEC; e++) {
+#if SECOND == 2
+            best.v[e] += other.v[e] * s2.v[e] + t2.v[e];
+#else
+            best.v[e] += other.v[e];
+#endif
+        }
+#endif
+#endif
+#pragma unroll
+        for (int e = 0; e < VEC; e++) best.v[e] = activation(best.v[e]);
+#if DROPOUT
+        if (training) {
+            u64 key = mask_key(step);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) best.v[e] *= kept(key, pixel, c + e);
+        }
+#endif
+#pragma unroll
+        for (int e = 0; e < VEC; e++) best.v[e] = operand(best.v[e]);
+        store<VEC>(out + (size_t)pixel * C + c, best);
+    }
+}
+
+// The numbers of the norms' backward pass; a norm has its mean and inverse deviation, gamma, where its
+// gradients go, and three coefficients a channel: dy = a dz + b y + c.
+struct NormBack {
+    const float* mean;
+    const float* inverse;
+    const float* gamma;
+    float* d_gamma;
+    float* d_beta;
+    float* coefficients;
+};
+
+#define NORMS ((FIRST == 1) + (SECOND == 2))
+#define SUMS (1 + NORMS)
+
+// From the slopes by the output to those by the pre-activation (dz), with their sums over each channel.
+// Without a norm dz is the gradient of the inputs and is written where that belongs.
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
+finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const float* __restrict__ scale, const float* __restrict__ shift,
+            const act_t* __restrict__ y2, const float* __restrict__ scale2, const float* __restrict__ shift2, const u8* __restrict__ choice,
+            act_t* dz, act_t* dz2, NormBack norm1, NormBack norm2, float* __restrict__ d_bias, float* __restrict__ partial,
+            u32* __restrict__ counter, const Step* __restrict__ step, const Scalars* __restrict__ scalars, int n) {
+    typedef Columns<C, VEC> Cols;
+    const int across = threadIdx.x % Cols::ACROSS, down = threadIdx.x / Cols::ACROSS;
+    const int c = (blockIdx.y * Cols::ACROSS + across) * VEC;
+    const bool active = down < Cols::DOWN && c < C;
+    const int rows = n * ROWS_PER_IMAGE;
+    const float share = 1.0f / (float)n;
+#if LOSS == 11
+    const float tau = scalars[step->index].tau;
+#else
+    const float tau = 1.0f;
+#endif
+    float sums[SUMS][VEC];
+#pragma unroll
+    for (int s = 0; s < SUMS; s++)
+#pragma unroll
+        for (int e = 0; e < VEC; e++) sums[s][e] = 0.0f;
+    if (active) {
+        Wide<VEC> s, t, s2, t2, mean1, mean2;
+#if FIRST == 1
+        s = load<VEC>(scale + c);
+        mean1 = load<VEC>(norm1.mean + c);
+#endif
+#if FIRST != 0
+        t = load<VEC>(shift + c);
+#endif
+#if SECOND == 2
+        s2 = load<VEC>(scale2 + c);
+        t2 = load<VEC>(shift2 + c);
+        mean2 = load<VEC>(norm2.mean + c);
+#endif
+#if DROPOUT
+        const u64 key = mask_key(step);
+#endif
+#pragma unroll 2
+        for (int row = blockIdx.x * Cols::DOWN + down; row < rows; row += gridDim.x * Cols::DOWN) {
+            size_t at = (size_t)row * C + c;
+            Wide<VEC> here = load<VEC>(y + at), z, d;
+#pragma unroll
+            for (int e = 0; e < VEC; e++) z.v[e] = pre_activation(here.v[e], s.v[e], t.v[e]);
+#if SECOND
+            Wide<VEC> other = load<VEC>(y2 + at);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+#if SECOND == 2
+                z.v[e] += other.v[e] * s2.v[e] + t2.v[e];
+#else
+                z.v[e] += other.v[e];
+#endif
+            }
+#endif
+#if POOL
+#pragma unroll
+            for (int e = 0; e < VEC; e++) d.v[e] = 0.0f;
+            int image = row / ROWS_PER_IMAGE, place = row % ROWS_PER_IMAGE;
+            int py = place / WIDTH + POOL_PAD, px = place % WIDTH + POOL_PAD;
+            // The windows that this place lies in.
+            int oy1 = py / POOL_STRIDE, ox1 = px / POOL_STRIDE;
+            int oy0 = py < POOL_KERNEL ? 0 : (py - POOL_KERNEL) / POOL_STRIDE + 1;
+            int ox0 = px < POOL_KERNEL ? 0 : (px - POOL_KERNEL) / POOL_STRIDE + 1;
+            oy1 = oy1 < POOL_H - 1 ? oy1 : POOL_H - 1;
+            ox1 = ox1 < POOL_W - 1 ? ox1 : POOL_W - 1;
+            for (int oy = oy0; oy <= oy1; oy++)
+                for (int ox = ox0; ox <= ox1; ox++) {
+                    int pixel = (image * POOL_H + oy) * POOL_W + ox;
+                    u8 chosen[VEC];
+                    load_bytes<VEC>(choice + (size_t)pixel * C + c, chosen);
+                    Wide<VEC> g = load<VEC>(dout + (size_t)pixel * C + c);
+                    int mine = (py - oy * POOL_STRIDE) * POOL_KERNEL + px - ox * POOL_STRIDE;
+#pragma unroll
+                    for (int e = 0; e < VEC; e++) {
+                        if (chosen[e] == mine) {
+#if DROPOUT
+                            g.v[e] *= kept(key, pixel, c + e);
+#endif
+                            d.v[e] += slope(g.v[e], z.v[e], tau, share);
+                        }
+                    }
+                }
+#else
+            d = load<VEC>(dout + at);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+#if DROPOUT
+                d.v[e] *= kept(key, row, c + e);
+#endif
+                d.v[e] = slope(d.v[e], z.v[e], tau, share);
+            }
+#endif
+#if NORMS == 0
+#pragma unroll
+            for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e]);
+#endif
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+                sums[0][e] += d.v[e];
+#if FIRST == 1
+                sums[1][e] += d.v[e] * (here.v[e] - mean1.v[e]);
+#endif
+#if SECOND == 2
+                sums[SUMS - 1][e] += d.v[e] * (other.v[e] - mean2.v[e]);
+#endif
+            }
+#if NORMS == 0
+#if SECOND
+            if (dz2) {
+                Wide<VEC> w = d;
+#if ACCUMULATE2
+                Wide<VEC> had = load<VEC>(dz2 + at);
+#pragma unroll
+                for (int e = 0; e < VEC; e++) w.v[e] = operand(w.v[e] + had.v[e]);
+#endif
+                store<VEC>(dz2 + at, w);
+            }
+#endif
+#if ACCUMULATE1
+            Wide<VEC> had = load<VEC>(dz + at);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e] + had.v[e]);
+#endif
+#endif
+            if (dz) store<VEC>(dz + at, d);
+        }
+    }
+    if (NORMS == 0 && !d_bias) return;
+    add_down<SUMS, VEC, Cols::ACROSS, Cols::DOWN>(sums, across, down, active);
+    if (active && down == 0) {
+#pragma unroll
+        for (int s = 0; s < SUMS; s++)
+#pragma unroll
+            for (int e = 0; e < VEC; e++) partial[((size_t)blockIdx.x * SUMS + s) * C + c + e] = sums[s][e];
+    }
+    if (!last_block(counter + blockIdx.y, gridDim.x)) return;
+#pragma unroll
+    for (int s = 0; s < SUMS; s++)
+#pragma unroll
+        for (int e = 0; e < VEC; e++) sums[s][e] = 0.0f;
+    if (active) {
+        for (int b = down; b < gridDim.x; b += Cols::DOWN)
+#pragma unroll
+            for (int s = 0; s < SUMS; s++)
+#pragma unroll
+                for (int e = 0; e < VEC; e++) sums[s][e] += __ldcg(partial + ((size_t)b * SUMS + s) * C + c + e);
+    }
+    add_down<SUMS, VEC, Cols::ACROSS, Cols::DOWN>(sums, across, down, active);
+    if (active && down == 0) {
+#pragma unroll
+        for (int e = 0; e < VEC; e++) {
+            int j = c + e;
+            if (d_bias) d_bias[j] = sums[0][e];
+            auto settle = [&](const NormBack& norm, float product) {
+                float inverse = norm.inverse[j], d_gamma = product * inverse, d_beta = sums[0][e];
+                norm.d_gamma[j] = d_gamma;
+                norm.d_beta[j] = d_beta;
+                float a = norm.gamma[j] * inverse;
+                float b = -a * inverse * d_gamma / (float)rows;
+                norm.coefficients[j] = a;
+                norm.coefficients[C + j] = b;
+                norm.coefficients[2 * C + j] = -a * d_beta / (float)rows - b * norm.mean[j];
+            };
+#if FIRST == 1
+            settle(norm1, sums[1][e]);
+#endif
+#if SECOND == 2
+            settle(norm2, sums[SUMS - 1][e]);
+#endif
+        }
+    }
+}
+
+// The second pass back, where there is a norm: from dz to the gradients of the inputs.
+extern "C" __global__ void __launch_bounds__(256)
+finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __restrict__ y2, const float* __restrict__ coefficients1,
+                  const float* __restrict__ coefficients2, act_t* dy, act_t* dy2, int n) {
+    const int count = n * ROWS_PER_IMAGE * (C / VEC);
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        int c = i % (C / VEC) * VEC;
+        size_t at = (size_t)i * VEC;
+        Wide<VEC> d = load<VEC>(dz + at);
+#if SECOND
+        if (dy2) {
+            Wide<VEC> w = d;
+#if SECOND == 2
+            Wide<VEC> other = load<VEC>(y2 + at), a = load<VEC>(coefficients2 + c), b = load<VEC>(coefficients2 + C + c), k = load<VEC>(coefficients2 + 2 * C + c);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) w.v[e] = d.v[e] * a.v[e] + other.v[e] * b.v[e] + k.v[e];
+#endif
+#if ACCUMULATE2
+            Wide<VEC> had = load<VEC>(dy2 + at);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) w.v[e] += had.v[e];
+#endif
+#pragma unroll
+            for (int e = 0; e < VEC; e++) w.v[e] = operand(w.v[e]);
+            store<VEC>(dy2 + at, w);
+        }
+#endif
+        if (dy) {
+#if FIRST == 1
+            Wide<VEC> here = load<VEC>(y + at), a = load<VEC>(coefficients1 + c), b = load<VEC>(coefficients1 + C + c), k = load<VEC>(coefficients1 + 2 * C + c);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) d.v[e] = d.v[e] * a.v[e] + here.v[e] * b.v[e] + k.v[e];
+#endif
+#if ACCUMULATE1
+            Wide<VEC> had = load<VEC>(dy + at);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) d.v[e] += had.v[e];
+#endif
+#pragma unroll
+            for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e]);
+            store<VEC>(dy + at, d);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+// The loss of the whole network: slopes of the mean loss by the logits, and the running tally. One block, a
+// warp an example, so that the sum has one order. OUTPUT_LOSS: 0 cross entropy, 1 multi hinge, 2 squared
+// multi hinge, 3 Crammer-Singer, 4 one-vs-rest hinge, 5 squared one-vs-rest hinge.
+
+#if LOGITS_F32
+typedef float logit_t;
+#else
+typedef act_t logit_t;
+#endif
+
+__device__ __forceinline__ float warp_sum(float v) {
+#pragma unroll
+    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+    return v;
+}
+__device__ __forceinline__ double warp_sum(double v) {
+#pragma unroll
+    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+    return v;
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, Tally* __restrict__ tally, int n, int learning) {
+    __shared__ double warp_loss[32];
+    __shared__ u32 warp_top1[32], warp_top5[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const float share = 1.0f / (float)n;
+    double loss = 0.0;
+    u32 top1 = 0, top5 = 0;
+    for (int i = warp; i < n; i += warps) {
+        const logit_t* z = logits + (size_t)i * CLASSES;
+        act_t* out = slopes + (size_t)i * CLASSES;
+        const int y = (int)labels[i];
+        const float zy = widen(z[y]);
+        u32 above = 0;
+        for (int j = lane; j < CLASSES; j += 32) {
+            float v = widen(z[j]);
+            // Counts what is not below, so that a NaN or a tie never counts as right by accident.
+            if (j != y && !(v < zy || (v == zy && j > y))) above++;
+        }
+        above = __reduce_add_sync(~0u, above);
+        top1 += above < 1;
+        top5 += above < 5;
+        auto write = [&](int j, float v) {
+            Wide<1> w;
+            w.v[0] = operand(v);
+            store<1>(out + j, w);
+        };
+#if OUTPUT_LOSS == 0
+        float most = -__int_as_float(0x7f800000);
+        for (int j = lane; j < CLASSES; j += 32) most = fmaxf(most, widen(z[j]));
+#pragma unroll
+        for (int d = 16; d; d >>= 1) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+        double sum = 0.0, all = 0.0;
+        for (int j = lane; j < CLASSES; j += 32) {
+            sum += (double)expf(widen(z[j]) - most);
+            all += (double)widen(z[j]);
+        }
+        sum = warp_sum(sum);
+        all = warp_sum(all);
+        const float label = 1.0f - SMOOTHING, each = SMOOTHING / (float)CLASSES;
+        if (learning) {
+            float scale = 1.0f / (float)sum;
+            for (int j = lane; j < CLASSES; j += 32)
+                write(j, (expf(widen(z[j]) - most) * scale - (each + (j == y ? label : 0.0f))) * share);
+        }
+        loss += log(sum) + (double)most - (double)label * (double)zy - (each == 0.0f ? 0.0 : (double)each * all);
+#elif OUTPUT_LOSS == 1 || OUTPUT_LOSS == 2
+        const float scale = share / (float)CLASSES;
+        double sum = 0.0;
+        float total = 0.0f;
+        for (int j = lane; j < CLASSES; j += 32) {
+            float v = j == y ? 0.0f : fmaxf(1.0f - zy + widen(z[j]), 0.0f);
+            float s = scale * (OUTPUT_LOSS == 2 ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f));
+            sum += OUTPUT_LOSS == 2 ? (double)v * (double)v : (double)v;
+            total += s;
+            if (learning && j != y) write(j, s);
+        }
+        sum = warp_sum(sum);
+        total = warp_sum(total);
+        if (learning && lane == 0) write(y, -total);
+        loss += sum / (double)CLASSES;
+#elif OUTPUT_LOSS == 3
+        // The strongest rival; of equals the last, as the CPU takes it.
+        float best = 0.0f;
+        int rival = -1;
+        for (int j = lane; j < CLASSES; j += 32)
+            if (j != y && (rival < 0 || widen(z[j]) >= best)) {
+                best = widen(z[j]);
+                rival = j;
+            }
+#pragma unroll
+        for (int d = 16; d; d >>= 1) {
+            float other = __shfl_xor_sync(~0u, best, d);
+            int at = __shfl_xor_sync(~0u, rival, d);
+            if (at >= 0 && (rival < 0 || other > best || (other == best && at > rival))) {
+                best = other;
+                rival = at;
+            }
+        }
+        float violation = rival < 0 ? 0.0f : fmaxf(1.0f - zy + best, 0.0f);
+        if (learning)
+            for (int j = lane; j < CLASSES; j += 32)
+                write(j, violation > 0.0f ? (j == rival ? share : j == y ? -share : 0.0f) : 0.0f);
+        loss += (double)violation;
+#else
+        double sum = 0.0;
+        for (int j = lane; j < CLASSES; j += 32) {
+            float t = j == y ? 1.0f : -1.0f, v = fmaxf(1.0f - t * widen(z[j]), 0.0f);
+            sum += OUTPUT_LOSS == 5 ? (double)v * (double)v : (double)v;
+            if (learning) write(j, -t * share / (float)CLASSES * (OUTPUT_LOSS == 5 ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f)));
+        }
+        loss += warp_sum(sum) / (double)CLASSES;
+#endif
+    }
+    if (lane == 0) {
+        warp_loss[warp] = loss;
+        warp_top1[warp] = top1;
+        warp_top5[warp] = top5;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < warps; w++) {
+            loss += warp_loss[w];
+            top1 += warp_top1[w];
+            top5 += warp_top5[w];
+        }
+        tally->loss_sum += loss;
+        tally->examples += (u64)n;
+        tally->top1 += top1;
+        tally->top5 += top5;
+    }
+}

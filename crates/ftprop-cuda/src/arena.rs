@@ -1,0 +1,71 @@
+//! Where things lie in one allocation: places are handed out first, then the memory is asked for at once, so
+//! that a network that does not fit is refused before anything of it is allocated.
+
+use crate::CudaError;
+use crate::device::Device;
+use crate::memory::{DeviceBuffer, out_of_memory};
+use cudarc::driver::sys::CUdeviceptr;
+
+/// A place in the arena, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
+/// Hands out places.
+#[derive(Default)]
+pub(crate) struct Layout {
+    bytes: usize,
+}
+
+impl Layout {
+    pub(crate) fn take(&mut self, bytes: usize) -> Place {
+        let place = Place(self.bytes);
+        self.bytes += bytes.next_multiple_of(256);
+        place
+    }
+
+    pub(crate) fn floats(&mut self, count: usize) -> Place {
+        self.take(count * 4)
+    }
+
+    pub(crate) fn build(self, device: &Device, what: &str) -> Result<Arena, CudaError> {
+        let (free, _) = device.memory()?;
+        if self.bytes > free {
+            return Err(out_of_memory(device, self.bytes, what));
+        }
+        Ok(Arena { bytes: self.bytes, buffer: DeviceBuffer::new(device, self.bytes, what)? })
+    }
+}
+
+/// The allocation.
+pub(crate) struct Arena {
+    bytes: usize,
+    pub(crate) buffer: DeviceBuffer,
+}
+
+impl Arena {
+    pub(crate) fn at(&self, place: Place) -> CUdeviceptr {
+        self.buffer.at(place.0)
+    }
+
+    /// The offset of a place, for copies.
+    pub(crate) fn offset(&self, place: Place) -> usize {
+        place.0
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_aligned_and_do_not_overlap() {
+        let mut layout = Layout::default();
+        let places = [layout.take(1), layout.floats(65), layout.take(0), layout.take(256)];
+        assert_eq!(places, [Place(0), Place(256), Place(768), Place(768)]);
+        assert_eq!(layout.bytes, 1024);
+    }
+}

@@ -1,0 +1,63 @@
+//! How long a training step takes.
+
+use crate::training::Stretch;
+use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
+use ftprop_data::{Augment, Normalize, Split};
+use ftprop_tensor::random::Stream;
+use std::time::Instant;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Bench {
+    /// The median over several rounds of whole steps, the batch's assembly included.
+    pub ms_per_step: f64,
+    pub images_per_second: f64,
+    /// From the start of compiling to the end of the first step.
+    pub first_step_seconds: f64,
+}
+
+/// Times training steps of a network on made-up pictures that live on the device.
+pub fn bench(device: &Device, config: NetworkConfig) -> Result<Bench, CudaError> {
+    const ROUNDS: usize = 7;
+    let shape = config.input;
+    let batch = config.batch;
+    // Large pictures take long steps, so fewer of them tell as much.
+    let steps = if shape.len() * batch > 8 << 20 { 10 } else { 30 };
+    let examples = batch * steps;
+    let random = Stream::numbered(1);
+    let bytes: Vec<u8> = (0..examples * shape.len()).map(|i| random.u64(i as u64 / 8).to_le_bytes()[i % 8]).collect();
+    let labels = (0..examples).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
+    let picture = ftprop_data::Shape::new(shape.height, shape.width, shape.channels);
+    let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
+    let split = Split::from_pixels(picture, bytes, labels).map_err(wrong)?;
+    let normalize = Normalize::pixels(&vec![0.5; shape.channels], &vec![0.25; shape.channels]);
+    let augment = Augment { pad: 4, crop: true, flip: true };
+    let data = ResidentData::new(device, &split, &normalize, augment, true)?
+        .ok_or_else(|| CudaError::Setting("made-up pictures are bytes".into()))?;
+
+    let start = Instant::now();
+    let mut network = CudaNetwork::new(device, config)?;
+    network.initialise(1)?;
+    let stretch = |epoch: u64, steps: usize| Stretch {
+        seed: 1,
+        epoch,
+        first_batch: 0,
+        first_step: epoch * steps as u64,
+        steps: vec![(1.0, 0.5); steps],
+    };
+    network.train(&data, &stretch(0, 1))?;
+    network.wait()?;
+    let first_step_seconds = start.elapsed().as_secs_f64();
+    network.train(&data, &stretch(0, steps))?;
+    network.wait()?;
+    let mut times = Vec::new();
+    for round in 0..ROUNDS {
+        let start = Instant::now();
+        network.train(&data, &stretch(round as u64 + 1, steps))?;
+        network.wait()?;
+        times.push(start.elapsed().as_secs_f64() / steps as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times[ROUNDS / 2];
+    Ok(Bench { ms_per_step: median * 1e3, images_per_second: batch as f64 / median, first_step_seconds })
+}

@@ -1,0 +1,212 @@
+//! GPUs: which there are, and one that is in use.
+
+use crate::CudaError;
+use crate::compile::{Kernels, Source};
+use crate::library::Library;
+use crate::memory::check;
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A GPU as `ftprop devices` lists it.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    pub ordinal: usize,
+    pub name: String,
+    /// Major and minor.
+    pub compute_capability: (u32, u32),
+    pub multiprocessors: u32,
+    pub memory_total: usize,
+    pub memory_free: usize,
+}
+
+/// Versions of what is installed, each `None` where it is missing.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    /// The newest CUDA that the driver can run, such as 13.0.
+    pub driver: Option<String>,
+    pub nvrtc: Option<String>,
+    pub cudnn: Option<String>,
+}
+
+/// Every GPU that the driver shows; empty where it shows none.
+pub fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
+    (0..count()?).map(|ordinal| Device::open(ordinal)?.info()).collect()
+}
+
+/// What is installed.
+pub fn versions() -> Versions {
+    let mut versions = Versions::default();
+    if Library::Driver.load().is_ok() {
+        let mut number = 0;
+        // SAFETY: the driver is loaded.
+        if unsafe { sys::cuDriverGetVersion(&mut number) } == sys::CUresult::CUDA_SUCCESS {
+            versions.driver = Some(format!("{}.{}", number / 1000, number % 1000 / 10));
+        }
+    }
+    if let Ok((major, minor)) = crate::compile::nvrtc_version() {
+        versions.nvrtc = Some(format!("{major}.{minor}"));
+    }
+    if Library::Cudnn.load().is_ok() {
+        // SAFETY: the library is loaded.
+        let number = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
+        versions.cudnn = Some(format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100));
+    }
+    versions
+}
+
+fn count() -> Result<usize, CudaError> {
+    Library::Driver.load()?;
+    // SAFETY: the driver is loaded.
+    let code = unsafe { sys::cuInit(0) };
+    if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {
+        return Ok(0);
+    }
+    check(code, || "start the driver".into())?;
+    let mut count = 0;
+    // SAFETY: the driver is initialised.
+    check(unsafe { sys::cuDeviceGetCount(&mut count) }, || "count the GPUs".into())?;
+    Ok(count as usize)
+}
+
+/// A GPU in use; clones share it.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    ordinal: usize,
+    raw: CUdevice,
+    context: CUcontext,
+    kernels: Mutex<HashMap<Source, Kernels>>,
+}
+
+// SAFETY: a context may be used from any thread; the driver locks what it must.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `open`.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.raw) };
+    }
+}
+
+impl Device {
+    /// Takes GPU number `ordinal` into use.
+    pub fn open(ordinal: usize) -> Result<Self, CudaError> {
+        let count = count()?;
+        if ordinal >= count {
+            let found = match count {
+                0 => "the driver shows no GPU".into(),
+                1 => "the only one is cuda:0".into(),
+                _ => format!("they are cuda:0 to cuda:{}", count - 1),
+            };
+            return Err(CudaError::NoDevice { ordinal, found });
+        }
+        let (mut raw, mut context) = (0, std::ptr::null_mut());
+        // SAFETY: the driver is initialised and the ordinal is in range.
+        check(unsafe { sys::cuDeviceGet(&mut raw, ordinal as i32) }, || format!("open cuda:{ordinal}"))?;
+        // SAFETY: the device was just opened.
+        check(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, raw) }, || format!("open cuda:{ordinal}"))?;
+        Ok(Device { inner: Arc::new(Inner { ordinal, raw, context, kernels: Mutex::default() }) })
+    }
+
+    pub fn ordinal(&self) -> usize {
+        self.inner.ordinal
+    }
+
+    pub fn info(&self) -> Result<DeviceInfo, CudaError> {
+        let mut name = [0u8; 128];
+        // SAFETY: the buffer has that many bytes.
+        check(unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, self.inner.raw) }, || {
+            "ask a GPU for its name".into()
+        })?;
+        let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+        let (memory_free, memory_total) = self.memory()?;
+        Ok(DeviceInfo {
+            ordinal: self.inner.ordinal,
+            name: String::from_utf8_lossy(&name[..end]).into_owned(),
+            compute_capability: (
+                self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: self.multiprocessors()?,
+            memory_total,
+            memory_free,
+        })
+    }
+
+    pub(crate) fn multiprocessors(&self) -> Result<u32, CudaError> {
+        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
+    /// Free and total memory in bytes.
+    pub fn memory(&self) -> Result<(usize, usize), CudaError> {
+        self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: this thread has a context.
+        check(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) }, || "ask a GPU for its memory".into())?;
+        Ok((free, total))
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<u32, CudaError> {
+        let mut value = 0;
+        // SAFETY: the device is open.
+        check(unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, self.inner.raw) }, || {
+            "ask a GPU for its properties".into()
+        })?;
+        Ok(value as u32)
+    }
+
+    /// Makes this the calling thread's device.
+    pub(crate) fn enter(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is retained as long as `self` lives.
+        check(unsafe { sys::cuCtxSetCurrent(self.inner.context) }, || "enter a GPU's context".into())
+    }
+
+    /// The kernels of each source, compiled side by side where they are not known yet.
+    pub(crate) fn kernels(&self, sources: &[Source]) -> Result<Vec<Kernels>, CudaError> {
+        let known = |s: &Source| self.lock().get(s).cloned();
+        let mut missing: Vec<&Source> = sources.iter().filter(|s| known(s).is_none()).collect();
+        missing.sort();
+        missing.dedup();
+        if !missing.is_empty() {
+            Library::Nvrtc.load()?;
+            let arch = self.arch()?;
+            let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
+            let images: Vec<Result<Vec<u8>, CudaError>> = std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..threads)
+                    .map(|worker| {
+                        let (missing, arch) = (&missing, &arch);
+                        scope.spawn(move || {
+                            missing.iter().skip(worker).step_by(threads).map(|s| s.image(arch)).collect::<Vec<_>>()
+                        })
+                    })
+                    .collect();
+                let mut parts: Vec<_> = workers
+                    .into_iter()
+                    .map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).into_iter())
+                    .collect();
+                (0..missing.len()).map(|i| parts[i % threads].next().expect("an image for each source")).collect()
+            });
+            self.enter()?;
+            for (source, image) in missing.into_iter().zip(images) {
+                let kernels = Kernels::load(source, &image?)?;
+                self.lock().insert(source.clone(), kernels);
+            }
+        }
+        Ok(sources.iter().map(|s| known(s).expect("compiled above")).collect())
+    }
+
+    fn arch(&self) -> Result<String, CudaError> {
+        let (major, minor) = self.info()?.compute_capability;
+        Ok(format!("sm_{major}{minor}"))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Source, Kernels>> {
+        self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

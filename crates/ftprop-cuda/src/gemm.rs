@@ -1,0 +1,266 @@
+//! How a product is cut into tiles: the kernel `gemm.cu` is compiled for one geometry and one tile.
+
+use crate::compile::{File, Source};
+use crate::precision::Precision;
+use ftprop_tensor::geometry::ConvGeometry;
+
+/// Which of a convolution's three products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    /// y from x and w.
+    Forward = 0,
+    /// dx from dy and w.
+    Input = 1,
+    /// dw from x and dy.
+    Weights = 2,
+}
+
+/// A block's tile and how its warps share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tile {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    warps_down: usize,
+    warps_across: usize,
+}
+
+impl Tile {
+    const fn new(rows: usize, cols: usize, warps_down: usize, warps_across: usize) -> Self {
+        Tile { rows, cols, warps_down, warps_across }
+    }
+
+    pub(crate) fn threads(&self) -> u32 {
+        (self.warps_down * self.warps_across * 32) as u32
+    }
+}
+
+/// Tiles for the matrix units, largest first.
+pub(crate) const TILES: [Tile; 7] = [
+    Tile::new(128, 128, 2, 4),
+    Tile::new(128, 64, 4, 2),
+    Tile::new(64, 128, 2, 4),
+    Tile::new(64, 64, 2, 2),
+    Tile::new(128, 32, 4, 1),
+    Tile::new(64, 32, 2, 2),
+    Tile::new(32, 64, 1, 4),
+];
+
+/// The tile without matrix units.
+const PLAIN: Tile = Tile::new(64, 64, 2, 4);
+
+const DEPTH: usize = 32;
+const STAGES: usize = 3;
+
+/// A product with everything that its kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gemm {
+    pub(crate) mode: Mode,
+    pub(crate) geometry: ConvGeometry,
+    pub(crate) precision: Precision,
+    /// Where the weights begin in the flat buffer, which decides how wide they can be read.
+    pub(crate) weight_offset: usize,
+    /// Whether the output is f32 whatever the activations are.
+    pub(crate) wide_output: bool,
+}
+
+/// How a product is run: a tile, and over how many blocks its depth is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) tile: Tile,
+    pub(crate) splits: usize,
+}
+
+impl Gemm {
+    /// Rows, columns and depth of one group's product for a batch of n.
+    pub(crate) fn size(&self, n: usize) -> (usize, usize, usize) {
+        let g = &self.geometry;
+        let (pixels_in, pixels_out) = (n * g.height * g.width, n * g.out_height() * g.out_width());
+        let (ci, co, taps) = (g.in_channels / g.groups, g.out_channels / g.groups, g.kernel_h * g.kernel_w);
+        match self.mode {
+            Mode::Forward => (pixels_out, co, taps * ci),
+            Mode::Input => (pixels_in, ci, taps * co),
+            Mode::Weights => (co, taps * ci, pixels_out),
+        }
+    }
+
+    pub(crate) fn tiles(&self, n: usize, tile: Tile) -> (usize, usize) {
+        let (rows, cols, _) = self.size(n);
+        (rows.div_ceil(tile.rows), cols.div_ceil(tile.cols))
+    }
+
+    /// A good cut without timing anything: small tiles and split depth where blocks would be too few.
+    pub(crate) fn guess(&self, n: usize, multiprocessors: usize) -> Cut {
+        let (rows, cols, depth) = self.size(n);
+        let tile = if self.precision == Precision::F32 {
+            PLAIN
+        } else {
+            let fits = |t: &&Tile| t.cols < 2 * cols.next_multiple_of(8) && t.rows < 2 * rows.next_multiple_of(16);
+            let blocks = |t: &Tile| rows.div_ceil(t.rows) * cols.div_ceil(t.cols) * self.geometry.groups;
+            let wasted = |t: &Tile| {
+                blocks(t) * t.rows * t.cols * 4 > rows * cols * self.geometry.groups * 5 + 4 * t.rows * t.cols
+            };
+            TILES
+                .iter()
+                .filter(fits)
+                .find(|t| blocks(t) >= 2 * multiprocessors && !wasted(t))
+                .or_else(|| TILES.iter().filter(fits).find(|t| t.rows * t.cols <= 64 * 64))
+                .copied()
+                .unwrap_or(TILES[5])
+        };
+        let (down, across) = self.tiles(n, tile);
+        let blocks = down * across * self.geometry.groups;
+        let most = depth.div_ceil(DEPTH).div_ceil(4).max(1);
+        let splits = (2 * multiprocessors).div_euclid(blocks.max(1)).clamp(1, most.min(64));
+        Cut { tile, splits }
+    }
+
+    /// Cuts worth timing.
+    pub(crate) fn candidates(&self, n: usize, multiprocessors: usize) -> Vec<Cut> {
+        let guess = self.guess(n, multiprocessors);
+        if self.precision == Precision::F32 {
+            return vec![guess];
+        }
+        let (rows, cols, depth) = self.size(n);
+        let mut cuts = vec![guess];
+        for tile in TILES {
+            if tile.cols >= 2 * cols.next_multiple_of(32) || tile.rows >= 2 * rows.next_multiple_of(32) {
+                continue;
+            }
+            let (down, across) = self.tiles(n, tile);
+            let blocks = down * across * self.geometry.groups;
+            let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, 64);
+            for waves in [1, 2, 4] {
+                let cut = Cut { tile, splits: (waves * multiprocessors / blocks.max(1)).clamp(1, most) };
+                if !cuts.contains(&cut) {
+                    cuts.push(cut);
+                }
+            }
+        }
+        cuts
+    }
+
+    /// Bytes of one element of the operands.
+    fn bytes(&self) -> usize {
+        self.precision.activation_bytes()
+    }
+
+    pub(crate) fn shared_bytes(&self, tile: Tile) -> usize {
+        let pad = 16 / self.bytes();
+        let left = if self.mode == Mode::Weights { DEPTH * (tile.rows + 8) } else { tile.rows * (DEPTH + pad) };
+        let right = if self.mode == Mode::Forward { tile.cols * (DEPTH + pad) } else { DEPTH * (tile.cols + 8) };
+        STAGES * (left + right) * self.bytes()
+    }
+
+    /// Floats that the split depth needs for a batch of n.
+    pub(crate) fn workspace(&self, n: usize, cut: Cut) -> usize {
+        let (down, across) = self.tiles(n, cut.tile);
+        if cut.splits == 1 {
+            0
+        } else {
+            down * across * self.geometry.groups * cut.splits * cut.tile.rows * cut.tile.cols
+        }
+    }
+
+    pub(crate) fn source(&self, tile: Tile) -> Source {
+        let g = &self.geometry;
+        let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
+        // The widest copy of at most 16 bytes that every row and every start allows.
+        let width = |lengths: &[usize]| {
+            let most = 16 / self.bytes();
+            (0..4).map(|s| most >> s).find(|w| *w > 0 && lengths.iter().all(|l| l % w == 0)).unwrap_or(1)
+        };
+        let (left, right) = match self.mode {
+            Mode::Forward => (width(&[ci, g.in_channels]), width(&[g.fan_in(), self.weight_offset])),
+            Mode::Input => (width(&[co, g.out_channels]), width(&[ci, self.weight_offset])),
+            Mode::Weights => (width(&[co, g.out_channels]), width(&[ci, g.in_channels])),
+        };
+        let paired = self.mode != Mode::Weights || self.weight_offset % 2 == 0;
+        Source::new(File::Gemm, self.precision)
+            .int("MODE", self.mode as usize)
+            .int("BM", tile.rows)
+            .int("BN", tile.cols)
+            .int("BK", DEPTH)
+            .int("WARPS_M", tile.warps_down)
+            .int("WARPS_N", tile.warps_across)
+            .int("STAGES", STAGES)
+            .int("VA", left)
+            .int("VB", right)
+            .int("H", g.height)
+            .int("W", g.width)
+            .int("CI", g.in_channels)
+            .int("OC", g.out_channels)
+            .int("KH", g.kernel_h)
+            .int("KW", g.kernel_w)
+            .int("STRIDE", g.stride)
+            .int("PAD", g.pad)
+            .int("OH", g.out_height())
+            .int("OW", g.out_width())
+            .int("GROUPS", g.groups)
+            .int("OUT_F32", usize::from(self.wide_output))
+            .int("PAIRED", usize::from(paired))
+    }
+
+    /// What a timing is remembered under.
+    pub(crate) fn key(&self, n: usize) -> String {
+        let g = &self.geometry;
+        format!(
+            "{:?} {} n{n} {}x{}x{} to {} kernel {}x{} stride {} pad {} groups {} at {}",
+            self.mode,
+            self.precision,
+            g.height,
+            g.width,
+            g.in_channels,
+            g.out_channels,
+            g.kernel_h,
+            g.kernel_w,
+            g.stride,
+            g.pad,
+            g.groups,
+            self.weight_offset % 8,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gemm(mode: Mode, precision: Precision) -> Gemm {
+        let geometry = ConvGeometry {
+            height: 17,
+            width: 17,
+            in_channels: 32,
+            out_channels: 64,
+            kernel_h: 5,
+            kernel_w: 5,
+            stride: 1,
+            pad: 2,
+            groups: 1,
+        };
+        Gemm { mode, geometry, precision, weight_offset: 2432, wide_output: false }
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_three_products() {
+        assert_eq!(gemm(Mode::Forward, Precision::Tf32).size(2), (578, 64, 800));
+        assert_eq!(gemm(Mode::Input, Precision::Tf32).size(2), (578, 32, 1600));
+        assert_eq!(gemm(Mode::Weights, Precision::Tf32).size(2), (64, 800, 578));
+    }
+
+    #[test]
+    fn guesses_fill_the_device_and_never_split_below_a_few_tiles() {
+        for mode in [Mode::Forward, Mode::Input, Mode::Weights] {
+            for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+                for n in [1, 7, 64, 1024] {
+                    let g = gemm(mode, precision);
+                    let cut = g.guess(n, 132);
+                    assert!(cut.splits >= 1 && cut.splits <= g.size(n).2.div_ceil(DEPTH));
+                    assert!(g.shared_bytes(cut.tile) <= 227 * 1024);
+                    assert!(g.candidates(n, 132).contains(&cut));
+                }
+            }
+        }
+        // A gradient of weights has few tiles and much depth, so it is split.
+        assert!(gemm(Mode::Weights, Precision::Tf32).guess(64, 132).splits > 4);
+    }
+}

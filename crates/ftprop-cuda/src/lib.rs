@@ -1,0 +1,53 @@
+//! The networks of `ftprop` on an NVIDIA GPU: the same layers, the same parameters in the same places, whole
+//! training steps as CUDA graphs.
+//!
+//! Nothing of CUDA is needed to build this crate: the driver, NVRTC and cuDNN are loaded when a device is
+//! opened, and a missing one is an error that names it.
+//!
+//! ```
+//! match ftprop_cuda::devices() {
+//!     Ok(devices) => devices.iter().for_each(|d| println!("cuda:{} {}", d.ordinal, d.name)),
+//!     Err(missing) => println!("no GPU: {missing}"),
+//! }
+//! ```
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `device`, `library` | [`devices`], [`Device`], and the libraries behind them |
+//! | `compile` | kernels from text, compiled at first use and kept on disk |
+//! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
+//! | `plan` | from layers to passes: products, and what follows each in one kernel |
+//! | `gemm`, `tuning` | how a product is cut into tiles, and which cut is fastest |
+//! | `passes` | each pass with its kernels |
+//! | `network` | [`CudaNetwork`]: values, steps on batches from the host |
+//! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
+//! | `selftest`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
+
+mod arena;
+mod bench;
+mod compile;
+mod data;
+mod device;
+mod error;
+mod gemm;
+mod library;
+mod memory;
+mod network;
+mod passes;
+mod plan;
+mod precision;
+mod selftest;
+mod step;
+mod stream;
+mod training;
+mod tuning;
+
+pub use bench::{Bench, bench};
+pub use data::ResidentData;
+pub use device::{Device, DeviceInfo, Versions, devices, versions};
+pub use error::CudaError;
+pub use library::Library;
+pub use network::{CudaNetwork, NetworkConfig};
+pub use precision::Precision;
+pub use selftest::{Check, selftest};
+pub use training::Stretch;

@@ -1,0 +1,142 @@
+//! Memory on the device and pinned memory on the host.
+
+use crate::CudaError;
+use crate::device::Device;
+use crate::error::readable;
+use cudarc::driver::sys::{self, CUdeviceptr};
+use std::ffi::c_void;
+
+/// Plain numbers that may be copied byte by byte between host and device.
+///
+/// # Safety
+/// Every bit pattern is a value, and there is no padding.
+pub(crate) unsafe trait Plain: Copy + Default {}
+// SAFETY: numbers.
+unsafe impl Plain for f32 {}
+// SAFETY: numbers.
+unsafe impl Plain for f64 {}
+// SAFETY: numbers.
+unsafe impl Plain for u32 {}
+// SAFETY: numbers.
+unsafe impl Plain for u16 {}
+// SAFETY: numbers.
+unsafe impl Plain for u8 {}
+
+/// A stretch of device memory, zero at first, freed when dropped.
+pub(crate) struct DeviceBuffer {
+    device: Device,
+    start: CUdeviceptr,
+    bytes: usize,
+}
+
+impl DeviceBuffer {
+    /// `what` it is for, for the message if there is not enough.
+    pub(crate) fn new(device: &Device, bytes: usize, what: &str) -> Result<Self, CudaError> {
+        device.enter()?;
+        let bytes = bytes.next_multiple_of(256).max(256);
+        let mut start = 0;
+        // SAFETY: the driver is loaded and this thread has a context.
+        let code = unsafe { sys::cuMemAlloc_v2(&mut start, bytes) };
+        if code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Err(out_of_memory(device, bytes, what));
+        }
+        check(code, || format!("allocate {} for {what}", readable(bytes)))?;
+        let buffer = DeviceBuffer { device: device.clone(), start, bytes };
+        // SAFETY: the buffer was just allocated with this size.
+        check(unsafe { sys::cuMemsetD8_v2(start, 0, bytes) }, || "clear memory".into())?;
+        Ok(buffer)
+    }
+
+    pub(crate) fn of<T: Plain>(device: &Device, values: &[T], what: &str) -> Result<Self, CudaError> {
+        let buffer = DeviceBuffer::new(device, size_of_val(values), what)?;
+        buffer.write(0, values)?;
+        Ok(buffer)
+    }
+
+    /// The address of a byte of it.
+    pub(crate) fn at(&self, byte: usize) -> CUdeviceptr {
+        debug_assert!(byte <= self.bytes);
+        self.start + byte as u64
+    }
+
+    /// Copies values to a byte offset and waits.
+    pub(crate) fn write<T: Plain>(&self, byte: usize, values: &[T]) -> Result<(), CudaError> {
+        let bytes = size_of_val(values);
+        assert!(byte + bytes <= self.bytes, "a copy past the end of a device buffer");
+        self.device.enter()?;
+        // SAFETY: both sides have that many bytes.
+        check(unsafe { sys::cuMemcpyHtoD_v2(self.at(byte), values.as_ptr().cast(), bytes) }, || {
+            "copy to the GPU".into()
+        })
+    }
+
+    /// Copies values from a byte offset, after the default stream's work; the caller waits for other streams.
+    pub(crate) fn read<T: Plain>(&self, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
+        let mut values = vec![T::default(); len];
+        let bytes = size_of_val(&values[..]);
+        assert!(byte + bytes <= self.bytes, "a copy past the end of a device buffer");
+        self.device.enter()?;
+        // SAFETY: both sides have that many bytes.
+        check(unsafe { sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.at(byte), bytes) }, || {
+            "copy from the GPU".into()
+        })?;
+        Ok(values)
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: allocated in `new`, freed once. A failure means that the device is lost, with its memory.
+            let _ = unsafe { sys::cuMemFree_v2(self.start) };
+        }
+    }
+}
+
+pub(crate) fn out_of_memory(device: &Device, needed: usize, what: &str) -> CudaError {
+    let (free, total) = device.memory().unwrap_or_default();
+    CudaError::Memory { needed: readable(needed), free: readable(free), total: readable(total), what: what.into() }
+}
+
+/// Page-locked host memory: copies from it run beside kernels.
+pub(crate) struct Pinned<T: Plain> {
+    device: Device,
+    start: *mut T,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to this value alone.
+unsafe impl<T: Plain + Send> Send for Pinned<T> {}
+
+impl<T: Plain> Pinned<T> {
+    pub(crate) fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
+        device.enter()?;
+        let mut start: *mut c_void = std::ptr::null_mut();
+        let bytes = (len * size_of::<T>()).max(64);
+        // SAFETY: this thread has a context.
+        check(unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) }, || {
+            format!("lock {} of host memory; lower the batch size", readable(bytes))
+        })?;
+        // SAFETY: the allocation has that many bytes; all zeros is a value of every plain type.
+        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
+        Ok(Pinned { device: device.clone(), start: start.cast(), len })
+    }
+
+    pub(crate) fn slice(&mut self) -> &mut [T] {
+        // SAFETY: allocated with this length and initialised.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl<T: Plain> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: allocated in `new`, freed once.
+            let _ = unsafe { sys::cuMemFreeHost(self.start.cast()) };
+        }
+    }
+}
+
+pub(crate) fn check(code: sys::CUresult, doing: impl FnOnce() -> String) -> Result<(), CudaError> {
+    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(CudaError::driver(doing(), code)) }
+}

@@ -1,0 +1,558 @@
+//! A network on the GPU: the CPU's network, parameter for parameter, compiled for one batch size.
+
+use crate::CudaError;
+use crate::arena::{Arena, Layout, Place};
+use crate::compile::{File, Kernels, Source};
+use crate::device::Device;
+use crate::error::readable;
+use crate::gemm::Gemm;
+use crate::memory::{DeviceBuffer, out_of_memory};
+use crate::passes::{self, Flat, Launch, Run, TensorPlace};
+use crate::plan::{Pass, Plan};
+use crate::precision::Precision;
+use crate::step::{DeviceTally, Scalars, Step};
+use crate::stream::{Args, Event, Spread, Stream};
+use crate::training::Streaming;
+use crate::tuning;
+use ftprop_nn::parameter::{Parameter, Statistic};
+use ftprop_nn::{Defaults, LayerInfo, LayerSpec, Network, OptimizerSpec, OutputLoss, Shape, Tally};
+use ftprop_tensor::Cpu;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Everything that a network on a GPU is compiled for.
+#[derive(Clone, Debug)]
+pub struct NetworkConfig {
+    pub layers: Vec<LayerSpec>,
+    pub defaults: Defaults,
+    pub input: Shape,
+    pub classes: usize,
+    /// The most examples a batch may have.
+    pub batch: usize,
+    pub precision: Precision,
+    /// Takes no choice by timing, so that the same seed gives the same bytes on this kind of GPU.
+    pub deterministic: bool,
+    pub loss: OutputLoss,
+    pub label_smoothing: f32,
+    pub optimizer: OptimizerSpec,
+    /// The largest norm that the whole gradient may have.
+    pub clip: Option<f64>,
+}
+
+/// Rows of the table of scalars: a longer stretch of steps is cut into parts.
+pub(crate) const TABLE: usize = 1 << 16;
+
+/// Blocks that the gradient's norm is summed by.
+const CLIP_BLOCKS: u32 = 256;
+
+/// A compiled network with its optimizer.
+pub struct CudaNetwork {
+    pub(crate) device: Device,
+    pub(crate) config: NetworkConfig,
+    parameters: Vec<Parameter>,
+    statistics: Vec<Statistic>,
+    infos: Vec<LayerInfo>,
+    initial: Network,
+    runs: Vec<Run>,
+    tensors: Vec<TensorPlace>,
+    input: usize,
+    output: usize,
+    logits_f32: bool,
+    pub(crate) arena: Arena,
+    values: DeviceBuffer,
+    grads: DeviceBuffer,
+    moments: Vec<DeviceBuffer>,
+    copy: Option<DeviceBuffer>,
+    stats: DeviceBuffer,
+    loss: Kernels,
+    optimizer: Kernels,
+    pub(crate) basic: Kernels,
+    pub(crate) step: Place,
+    pub(crate) table: Place,
+    tally: Place,
+    pub(crate) labels: Place,
+    clip: [Place; 4],
+    counter: Place,
+    pub(crate) main: Stream,
+    side: Stream,
+    forks: Vec<Event>,
+    join: Event,
+    /// Steps that the optimizer has taken.
+    pub(crate) steps: u64,
+    pub(crate) graphs: HashMap<crate::training::Captured, crate::stream::Graph>,
+    /// Data that captured graphs read.
+    pub(crate) kept: HashMap<u64, crate::data::ResidentData>,
+    pub(crate) streaming: Option<Streaming>,
+}
+
+impl CudaNetwork {
+    /// Compiles a network. All parameters are zero until [`initialise`](Self::initialise) or
+    /// [`set_values`](Self::set_values).
+    pub fn new(device: &Device, config: NetworkConfig) -> Result<Self, CudaError> {
+        let NetworkConfig { input, classes, batch, precision, .. } = config;
+        ftprop_nn::Criterion::new(config.loss, config.label_smoothing)?;
+        ftprop_nn::Optimizer::new(&config.optimizer, 0)?;
+        if batch == 0 {
+            return Err(CudaError::Setting("a batch needs at least one example".into()));
+        }
+        // The CPU's network checks the layers and lays out the parameters; one example of it costs little.
+        let cpu = Arc::new(Cpu::new(1).map_err(|e| CudaError::Setting(e.to_string()))?);
+        let initial = Network::new(cpu, &config.layers, config.defaults, input, classes, 1)?;
+        let (parameters, statistics) = (initial.parameters().to_vec(), initial.statistics().to_vec());
+        let plan = Plan::new(&config.layers, config.defaults, input, classes, &parameters, &statistics);
+        if let Some(t) = plan.tensors.iter().find(|t| batch * t.shape.len() > i32::MAX as usize) {
+            return Err(CudaError::Setting(format!(
+                "a batch of {batch} examples of {} is too large for one kernel; lower the batch size",
+                t.shape
+            )));
+        }
+
+        let gemms = passes::gemms(&plan, precision);
+        let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
+        let multiprocessors = device.multiprocessors()? as usize;
+        let chosen = if config.deterministic {
+            all.iter().map(|g| g.guess(batch, multiprocessors)).collect()
+        } else {
+            tuning::fastest(device, &all, batch)?
+        };
+        let mut chosen = chosen.into_iter();
+        let cuts: Vec<_> = gemms
+            .into_iter()
+            .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("a cut for each product")))))
+            .collect();
+
+        let last_is_product = matches!(plan.passes.last(), Some(Pass::Product(p)) if p.y == plan.output);
+        let logits_f32 = precision != Precision::Bf16 || last_is_product;
+        let mut sources = passes::sources(&plan, &cuts, precision);
+        let own = [
+            loss_source(&config, logits_f32),
+            optimizer_source(&config.optimizer, precision),
+            Source::new(File::Basic, precision),
+        ];
+        sources.extend(own);
+        let mut kernels = device.kernels(&sources)?;
+        let [loss, optimizer, basic] =
+            kernels.split_off(kernels.len() - 3).try_into().unwrap_or_else(|_| unreachable!("three were split off"));
+
+        let mut layout = Layout::default();
+        let (input_tensor, output) = (plan.input, plan.output);
+        let (runs, tensors) = passes::build(plan, &cuts, kernels, precision, batch, &mut layout)?;
+        let step = layout.take(size_of::<Step>());
+        let table = layout.take(TABLE * size_of::<Scalars>());
+        let tally = layout.take(size_of::<DeviceTally>());
+        let labels = layout.take(4 * batch);
+        let clip = [layout.take(8 * CLIP_BLOCKS as usize), layout.take(4), layout.take(4), layout.take(8)];
+        let counter = layout.take(4);
+        let count = initial.values().len();
+        let moments = moment_count(&config.optimizer);
+        let (free, _) = device.memory()?;
+        let parameter_bytes = (2 + moments) * 4 * count + if precision == Precision::Bf16 { 2 * count } else { 0 };
+        if parameter_bytes > free {
+            return Err(out_of_memory(device, parameter_bytes, "the parameters"));
+        }
+        let flat = |what: &str| DeviceBuffer::new(device, 4 * count, what);
+        let values = flat("the parameters")?;
+        let grads = flat("the gradients")?;
+        let moments = (0..moments).map(|_| flat("the optimizer's moments")).collect::<Result<_, _>>()?;
+        let copy = (precision == Precision::Bf16)
+            .then(|| DeviceBuffer::new(device, 2 * count, "the parameters"))
+            .transpose()?;
+        let stats = DeviceBuffer::new(device, 4 * initial.stats().len(), "the running statistics")?;
+        let arena = layout.build(device, &format!("a batch of {batch}"))?;
+
+        let forks = (0..=runs.len()).map(|_| Event::new(device)).collect::<Result<_, _>>()?;
+        let network = CudaNetwork {
+            device: device.clone(),
+            infos: initial.layers().to_vec(),
+            parameters,
+            statistics,
+            initial,
+            runs,
+            tensors,
+            input: input_tensor,
+            output,
+            logits_f32,
+            arena,
+            values,
+            grads,
+            moments,
+            copy,
+            stats,
+            loss,
+            optimizer,
+            basic,
+            step,
+            table,
+            tally,
+            labels,
+            clip,
+            counter,
+            main: Stream::new(device)?,
+            side: Stream::new(device)?,
+            forks,
+            join: Event::new(device)?,
+            steps: 0,
+            graphs: HashMap::new(),
+            kept: HashMap::new(),
+            streaming: None,
+            config,
+        };
+        network.set_stats(network.initial.stats())?;
+        Ok(network)
+    }
+
+    /// Sets every parameter and statistic to where training starts from: the CPU's numbers.
+    pub fn initialise(&mut self, seed: u64) -> Result<(), CudaError> {
+        self.initial.initialise(seed);
+        self.set_values(self.initial.values())?;
+        self.set_stats(self.initial.stats())
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub fn config(&self) -> &NetworkConfig {
+        &self.config
+    }
+
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    pub fn statistics(&self) -> &[Statistic] {
+        &self.statistics
+    }
+
+    /// Its layers in order, for a summary.
+    pub fn layers(&self) -> &[LayerInfo] {
+        &self.infos
+    }
+
+    /// Device memory in use by it, in words.
+    pub fn memory_used(&self) -> String {
+        let flat = 4 * self.count() * (2 + self.moments.len());
+        readable(self.arena.bytes() + flat)
+    }
+
+    fn count(&self) -> usize {
+        self.initial.values().len()
+    }
+
+    /// All parameters, in the CPU network's order and layout.
+    pub fn values(&self) -> Result<Vec<f32>, CudaError> {
+        self.wait()?;
+        self.values.read(0, self.count())
+    }
+
+    pub fn set_values(&self, values: &[f32]) -> Result<(), CudaError> {
+        self.expect_len("parameters", values.len(), self.count())?;
+        self.wait()?;
+        self.values.write(0, values)?;
+        if let Some(copy) = &self.copy {
+            let args = Args::default().ptr(self.values.at(0)).ptr(copy.at(0)).int(values.len());
+            // SAFETY: the arguments are those of `round_values` in basic.cu.
+            unsafe { self.main.launch(&self.basic, 3, Spread::items(values.len()), &args)? };
+            self.main.wait()?;
+        }
+        Ok(())
+    }
+
+    /// All gradients of the last [`learn`](Self::learn).
+    pub fn grads(&self) -> Result<Vec<f32>, CudaError> {
+        self.wait()?;
+        self.grads.read(0, self.count())
+    }
+
+    /// All running statistics.
+    pub fn stats(&self) -> Result<Vec<f32>, CudaError> {
+        self.wait()?;
+        self.stats.read(0, self.initial.stats().len())
+    }
+
+    pub fn set_stats(&self, stats: &[f32]) -> Result<(), CudaError> {
+        self.expect_len("statistics", stats.len(), self.initial.stats().len())?;
+        self.wait()?;
+        self.stats.write(0, stats)
+    }
+
+    /// The optimizer's steps so far and its moments, as a checkpoint keeps them.
+    pub fn optimizer_state(&self) -> Result<(u64, Vec<Vec<f32>>), CudaError> {
+        self.wait()?;
+        let moments = self.moments.iter().map(|m| m.read(0, self.count())).collect::<Result<_, _>>()?;
+        Ok((self.steps, moments))
+    }
+
+    /// Goes on from a checkpoint's state.
+    pub fn restore_optimizer(&mut self, steps: u64, moments: &[&[f32]]) -> Result<(), CudaError> {
+        self.expect_len("moments", moments.len(), self.moments.len())?;
+        self.wait()?;
+        for (buffer, saved) in self.moments.iter().zip(moments) {
+            self.expect_len("moments", saved.len(), self.count())?;
+            buffer.write(0, saved)?;
+        }
+        self.steps = steps;
+        Ok(())
+    }
+
+    /// The logits of the last batch, `[n, classes]`.
+    pub fn logits(&self, n: usize) -> Result<Vec<f32>, CudaError> {
+        self.wait()?;
+        let (at, len) = (self.arena.offset(self.tensors[self.output].values), n * self.config.classes);
+        if self.logits_f32 {
+            return self.arena.buffer.read(at, len);
+        }
+        let halves: Vec<u16> = self.arena.buffer.read(at, len)?;
+        Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
+    }
+
+    /// One step of Algorithm 2 up to the optimizer, on a batch from the host.
+    pub fn learn(&mut self, images: &[f32], labels: &[u32], step: &ftprop_nn::Step) -> Result<Tally, CudaError> {
+        let n = self.put(images, labels)?;
+        let at = Step::new(step.seed, 0, step.number, 0);
+        let scalars = Scalars::new(&self.config.optimizer, self.steps + 1, 1.0, step.progress);
+        self.set_step(at, &[scalars])?;
+        self.clear_tally()?;
+        self.take_staged(n)?;
+        self.forward(n, true)?;
+        self.apply_loss(n, true)?;
+        self.backward(n)?;
+        self.take_tally()
+    }
+
+    /// One step along the last gradients, the learning rate scaled by `lr_factor`. Gives the gradient's norm
+    /// back where it is clipped.
+    pub fn optimize(&mut self, lr_factor: f64) -> Result<Option<f64>, CudaError> {
+        self.wait()?;
+        let scalars = Scalars::new(&self.config.optimizer, self.steps + 1, lr_factor, 0.0);
+        self.set_step(Step::default(), &[scalars])?;
+        self.step_along(false)?;
+        self.steps += 1;
+        self.main.wait()?;
+        let norm = |_| Ok(self.arena.buffer.read::<f64>(self.arena.offset(self.clip[3]), 1)?[0]);
+        self.config.clip.map(norm).transpose()
+    }
+
+    /// The logits of a batch from the host, `[n, classes]`, with running statistics and without dropout.
+    pub fn infer(&mut self, images: &[f32]) -> Result<Vec<f32>, CudaError> {
+        let n = images.len() / self.config.input.len().max(1);
+        self.evaluate(images, &vec![0; n])?;
+        self.logits(n)
+    }
+
+    /// Tallies a batch from the host without learning from it.
+    pub fn evaluate(&mut self, images: &[f32], labels: &[u32]) -> Result<Tally, CudaError> {
+        let n = self.put(images, labels)?;
+        self.set_step(Step::default(), &[Scalars::default()])?;
+        self.clear_tally()?;
+        self.take_staged(n)?;
+        self.use_running()?;
+        self.forward(n, false)?;
+        self.apply_loss(n, false)?;
+        self.take_tally()
+    }
+
+    fn expect_len(&self, what: &str, got: usize, expected: usize) -> Result<(), CudaError> {
+        if got == expected {
+            return Ok(());
+        }
+        Err(CudaError::Setting(format!("{got} {what} where this network has {expected}; they are of another network")))
+    }
+
+    /// Waits for everything that was asked for.
+    pub fn wait(&self) -> Result<(), CudaError> {
+        self.main.wait()?;
+        self.side.wait()
+    }
+
+    /// Puts a host's batch where `take_staged` takes it from.
+    fn put(&mut self, images: &[f32], labels: &[u32]) -> Result<usize, CudaError> {
+        let len = self.config.input.len();
+        let n = labels.len();
+        if n == 0 || n > self.config.batch || images.len() != n * len {
+            return Err(CudaError::Setting(format!(
+                "{} values and {n} labels are no batch of at most {} examples of {}",
+                images.len(),
+                self.config.batch,
+                self.config.input
+            )));
+        }
+        if let Some(label) = labels.iter().find(|&&l| l as usize >= self.config.classes) {
+            return Err(CudaError::Setting(format!("label {label} is not below {} classes", self.config.classes)));
+        }
+        self.wait()?;
+        let streaming = self.staging()?;
+        streaming.images.write(0, images)?;
+        streaming.labels.write(0, labels)?;
+        Ok(n)
+    }
+
+    pub(crate) fn set_step(&self, step: Step, scalars: &[Scalars]) -> Result<(), CudaError> {
+        self.device.enter()?;
+        // SAFETY: pageable memory is read before the call returns; both places have room.
+        unsafe {
+            self.main.copy_in(self.arena.at(self.step), &[step])?;
+            self.main.copy_in(self.arena.at(self.table), scalars)
+        }
+    }
+
+    pub(crate) fn clear_tally(&self) -> Result<(), CudaError> {
+        self.device.enter()?;
+        self.main.clear(self.arena.at(self.tally), size_of::<DeviceTally>())
+    }
+
+    /// Waits, and takes what was tallied since the last time.
+    pub fn take_tally(&mut self) -> Result<Tally, CudaError> {
+        self.wait()?;
+        let t = self.arena.buffer.read::<DeviceTally>(self.arena.offset(self.tally), 1)?[0];
+        self.clear_tally()?;
+        Ok(Tally { examples: t.examples, loss_sum: t.loss_sum, top1: t.top1, top5: t.top5 })
+    }
+
+    pub(crate) fn launch(&self, n: usize) -> Launch<'_> {
+        let (factors, factor_bytes) = match &self.copy {
+            Some(copy) => (copy.at(0), 2),
+            None => (self.values.at(0), 4),
+        };
+        let flat = Flat {
+            values: self.values.at(0),
+            factors,
+            factor_bytes,
+            grads: self.grads.at(0),
+            stats: self.stats.at(0),
+            step: self.arena.at(self.step),
+            scalars: self.arena.at(self.table),
+        };
+        Launch { arena: &self.arena, tensors: &self.tensors, flat, n }
+    }
+
+    /// The address of the network's input.
+    pub(crate) fn images(&self) -> u64 {
+        self.arena.at(self.tensors[self.input].values)
+    }
+
+    pub(crate) fn forward(&self, n: usize, training: bool) -> Result<(), CudaError> {
+        self.device.enter()?;
+        let launch = self.launch(n);
+        self.runs.iter().try_for_each(|run| run.forward(&launch, &self.main, training))
+    }
+
+    pub(crate) fn use_running(&self) -> Result<(), CudaError> {
+        let launch = self.launch(1);
+        self.runs.iter().try_for_each(|run| run.use_running(&launch, &self.main))
+    }
+
+    pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
+        let slopes = self.tensors[self.output].slopes.map_or(0, |place| self.arena.at(place));
+        let args = Args::default()
+            .ptr(self.arena.at(self.tensors[self.output].values))
+            .ptr(self.arena.at(self.labels))
+            .ptr(slopes)
+            .ptr(self.arena.at(self.tally))
+            .int(n)
+            .int(usize::from(learning));
+        let spread = Spread { grid: (1, 1, 1), threads: (n.min(32) * 32) as u32, shared: 0 };
+        // SAFETY: the arguments are those of `output_loss` in output_loss.cu.
+        unsafe { self.main.launch(&self.loss, 0, spread, &args) }
+    }
+
+    /// Targets and slopes, layer by layer; the gradients of weights run beside them.
+    pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
+        let launch = self.launch(n);
+        for (run, fork) in self.runs.iter().zip(&self.forks).rev() {
+            if matches!(run, Run::Product(_)) {
+                self.main.record(fork)?;
+                self.side.wait_for(fork)?;
+                if let Some(outcome) = run.gradients(&launch, &self.side) {
+                    outcome?;
+                }
+            }
+            run.back(&launch, &self.main)?;
+        }
+        self.side.record(&self.join)?;
+        self.main.wait_for(&self.join)
+    }
+
+    /// The optimizer's pass over the flat buffers.
+    pub(crate) fn step_along(&self, advance: bool) -> Result<(), CudaError> {
+        self.device.enter()?;
+        let count = self.count();
+        let mut scale = 0;
+        if let Some(most) = self.config.clip {
+            let [partial, counter, clip_scale, norm] = self.clip.map(|p| self.arena.at(p));
+            scale = clip_scale;
+            let args = Args::default()
+                .ptr(self.grads.at(0))
+                .ptr(partial)
+                .ptr(counter)
+                .ptr(scale)
+                .ptr(norm)
+                .int(count)
+                .double(most);
+            let spread = Spread { grid: (CLIP_BLOCKS, 1, 1), threads: 256, shared: 0 };
+            // SAFETY: the arguments are those of `clip` in basic.cu.
+            unsafe { self.main.launch(&self.basic, 4, spread, &args)? };
+        }
+        let moment = |i: usize| self.moments.get(i).map_or(0, |m| m.at(0));
+        let args = Args::default()
+            .ptr(self.values.at(0))
+            .ptr(self.grads.at(0))
+            .ptr(moment(0))
+            .ptr(moment(1))
+            .ptr(self.copy.as_ref().map_or(0, |c| c.at(0)))
+            .ptr(scale)
+            .ptr(self.arena.at(self.step))
+            .ptr(self.arena.at(self.table))
+            .ptr(self.arena.at(self.counter))
+            .int(count)
+            .int(usize::from(advance));
+        // SAFETY: the arguments are those of `optimize` in optimizer.cu.
+        unsafe { self.main.launch(&self.optimizer, 0, Spread::items(count.div_ceil(4)), &args) }
+    }
+}
+
+fn moment_count(spec: &OptimizerSpec) -> usize {
+    match spec {
+        OptimizerSpec::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
+        OptimizerSpec::Rmsprop { momentum, .. } => 1 + usize::from(*momentum != 0.0),
+        OptimizerSpec::Adam { .. } | OptimizerSpec::Adamw { .. } => 2,
+    }
+}
+
+fn loss_source(config: &NetworkConfig, logits_f32: bool) -> Source {
+    let number = OutputLoss::ALL.iter().position(|l| *l == config.loss).expect("ALL has every loss");
+    Source::new(File::OutputLoss, config.precision)
+        .int("CLASSES", config.classes)
+        .int("OUTPUT_LOSS", number)
+        .float("SMOOTHING", config.label_smoothing)
+        .int("LOGITS_F32", usize::from(logits_f32))
+}
+
+fn optimizer_source(spec: &OptimizerSpec, precision: Precision) -> Source {
+    let source = Source::new(File::Optimizer, precision);
+    match *spec {
+        OptimizerSpec::Sgd { momentum, nesterov, weight_decay, .. } => source
+            .int("OPTIMIZER", usize::from(momentum != 0.0))
+            .float("DECAY", weight_decay as f32)
+            .float("MOMENTUM", momentum as f32)
+            .int("NESTEROV", usize::from(nesterov)),
+        OptimizerSpec::Adam { beta1, beta2, eps, .. } | OptimizerSpec::Adamw { beta1, beta2, eps, .. } => {
+            let decay = if let OptimizerSpec::Adam { weight_decay, .. } = *spec { weight_decay } else { 0.0 };
+            source
+                .int("OPTIMIZER", 2)
+                .float("DECAY", decay as f32)
+                .float("BETA1", beta1 as f32)
+                .float("BETA2", beta2 as f32)
+                .float("REST1", (1.0 - beta1) as f32)
+                .float("REST2", (1.0 - beta2) as f32)
+                .float("EPS", eps as f32)
+        }
+        OptimizerSpec::Rmsprop { alpha, momentum, eps, weight_decay, .. } => source
+            .int("OPTIMIZER", if momentum == 0.0 { 3 } else { 4 })
+            .float("DECAY", weight_decay as f32)
+            .float("ALPHA", alpha as f32)
+            .float("REST1", (1.0 - alpha) as f32)
+            .float("MOMENTUM", momentum as f32)
+            .float("EPS", eps as f32),
+    }
+}

@@ -1,0 +1,451 @@
+//! From the layers a recipe writes to the passes a GPU runs.
+//!
+//! Layers are gathered into two kinds of pass. A *product* is a convolution or a fully connected layer. A
+//! *finish* is whatever follows until the next product, as far as one kernel can do it: norm or bias, a
+//! residual sum, max pooling, the activation, dropout. Parameters keep the places that the CPU's network
+//! gives them, so values, statistics and moments move between devices as they are.
+
+use ftprop_nn::activation::Activation;
+use ftprop_nn::parameter::{Parameter, Statistic};
+use ftprop_nn::spec::{Defaults, LayerSpec};
+use ftprop_nn::target::QreluForm;
+use ftprop_nn::{LayerLoss, Shape};
+use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
+use std::ops::Range;
+
+/// A place in the network where a batch's values, and the slopes by them, are kept.
+pub(crate) type Tensor = usize;
+
+pub(crate) struct TensorInfo {
+    pub(crate) shape: Shape,
+    /// Whether anything that is learned lies below, so that slopes are needed.
+    pub(crate) needs_slopes: bool,
+}
+
+pub(crate) enum Pass {
+    Product(Product),
+    Finish(Finish),
+    Average(Average),
+}
+
+/// A convolution, or a fully connected layer as the convolution of a 1×1 image.
+pub(crate) struct Product {
+    pub(crate) x: Tensor,
+    pub(crate) y: Tensor,
+    pub(crate) geometry: ConvGeometry,
+    pub(crate) weight: Range<usize>,
+    /// A bias that no finish takes along.
+    pub(crate) bias: Option<Range<usize>>,
+    /// Whether another pass has written slopes by x before, which this one adds to.
+    pub(crate) adds: bool,
+}
+
+pub(crate) struct Finish {
+    pub(crate) y: Tensor,
+    pub(crate) first: First,
+    /// The other summand of a residual sum.
+    pub(crate) second: Option<(Tensor, Option<Norm>)>,
+    pub(crate) pool: Option<PoolGeometry>,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) dropout: Option<Dropout>,
+    pub(crate) out: Tensor,
+    pub(crate) adds: bool,
+    pub(crate) adds_second: bool,
+}
+
+/// What is done to a product's output first.
+#[derive(Clone)]
+pub(crate) enum First {
+    Nothing,
+    Norm(Norm),
+    Bias(Range<usize>),
+}
+
+#[derive(Clone)]
+pub(crate) struct Norm {
+    pub(crate) gamma: Range<usize>,
+    pub(crate) beta: Range<usize>,
+    pub(crate) running_mean: Range<usize>,
+    pub(crate) running_variance: Range<usize>,
+    pub(crate) eps: f32,
+    pub(crate) momentum: f32,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Unit {
+    pub(crate) activation: Activation,
+    pub(crate) layer_loss: LayerLoss,
+    pub(crate) form: QreluForm,
+    pub(crate) weighted: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Dropout {
+    pub(crate) p: f32,
+    pub(crate) by_channel: bool,
+    /// Tells this layer's masks from those of others.
+    pub(crate) number: u64,
+}
+
+pub(crate) struct Average {
+    pub(crate) x: Tensor,
+    pub(crate) out: Tensor,
+    pub(crate) geometry: PoolGeometry,
+    pub(crate) adds: bool,
+}
+
+pub(crate) struct Plan {
+    pub(crate) tensors: Vec<TensorInfo>,
+    pub(crate) passes: Vec<Pass>,
+    pub(crate) input: Tensor,
+    pub(crate) output: Tensor,
+}
+
+/// A tensor with what is still to be done to it.
+struct Pending {
+    tensor: Tensor,
+    /// The pass that made the tensor, where it is a product with a pending bias.
+    product: Option<usize>,
+    first: First,
+    second: Option<(Tensor, Option<Norm>)>,
+    pool: Option<PoolGeometry>,
+    unit: Option<Unit>,
+    dropout: Option<Dropout>,
+}
+
+impl Pending {
+    fn of(tensor: Tensor) -> Self {
+        Pending { tensor, product: None, first: First::Nothing, second: None, pool: None, unit: None, dropout: None }
+    }
+
+    /// Nothing but the first step is pending.
+    fn is_early(&self) -> bool {
+        self.second.is_none() && self.pool.is_none() && self.unit.is_none() && self.dropout.is_none()
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.first, First::Nothing) && self.is_early()
+    }
+}
+
+struct Builder<'a> {
+    defaults: Defaults,
+    classes: usize,
+    parameters: &'a [Parameter],
+    statistics: &'a [Statistic],
+    plan: Plan,
+    dropouts: u64,
+}
+
+impl Plan {
+    /// The passes of layers that the CPU's network has already found good, with its tables of parameters.
+    pub(crate) fn new(
+        layers: &[LayerSpec],
+        defaults: Defaults,
+        input: Shape,
+        classes: usize,
+        parameters: &[Parameter],
+        statistics: &[Statistic],
+    ) -> Self {
+        let plan = Plan { tensors: Vec::new(), passes: Vec::new(), input: 0, output: 0 };
+        let mut builder = Builder { defaults, classes, parameters, statistics, plan, dropouts: 0 };
+        let x = builder.tensor(input, false);
+        let last = builder.chain(layers, x, "");
+        builder.plan.output = match last {
+            // The product adds its bias itself where nothing else follows.
+            Pending { tensor, product: Some(at), first: First::Bias(bias), .. }
+                if last.second.is_none() && last.pool.is_none() && last.unit.is_none() && last.dropout.is_none() =>
+            {
+                builder.bias_in_product(at, bias);
+                tensor
+            }
+            other => builder.settle(other),
+        };
+        let mut plan = builder.plan;
+        plan.mark_sums();
+        plan
+    }
+
+    fn shape(&self, tensor: Tensor) -> Shape {
+        self.tensors[tensor].shape
+    }
+
+    /// On the way back the first pass to reach a tensor writes its slopes, every other adds to them.
+    fn mark_sums(&mut self) {
+        let mut written = vec![false; self.tensors.len()];
+        for pass in self.passes.iter_mut().rev() {
+            let mut reach = |tensor: Tensor| std::mem::replace(&mut written[tensor], true);
+            match pass {
+                Pass::Product(p) => p.adds = reach(p.x),
+                Pass::Finish(f) => {
+                    f.adds_second = f.second.as_ref().is_some_and(|(tensor, _)| reach(*tensor));
+                    f.adds = reach(f.y);
+                }
+                Pass::Average(a) => a.adds = reach(a.x),
+            }
+        }
+    }
+}
+
+impl Builder<'_> {
+    fn tensor(&mut self, shape: Shape, needs_slopes: bool) -> Tensor {
+        self.plan.tensors.push(TensorInfo { shape, needs_slopes });
+        self.plan.tensors.len() - 1
+    }
+
+    fn range(&self, path: &str, role: &str) -> Option<Range<usize>> {
+        let name = format!("{path}.{role}");
+        self.parameters.iter().find(|p| p.name == name).map(|p| p.range.clone())
+    }
+
+    fn statistic(&self, path: &str, role: &str) -> Range<usize> {
+        let name = format!("{path}.{role}");
+        let found = self.statistics.iter().find(|s| s.name == name);
+        found.map(|s| s.range.clone()).expect("the CPU's network has every norm's statistics")
+    }
+
+    fn bias_in_product(&mut self, at: usize, bias: Range<usize>) {
+        if let Pass::Product(product) = &mut self.plan.passes[at] {
+            product.bias = Some(bias);
+        }
+    }
+
+    fn chain(&mut self, specs: &[LayerSpec], input: Tensor, prefix: &str) -> Pending {
+        let mut now = Pending::of(input);
+        for (i, spec) in specs.iter().enumerate() {
+            now = self.layer(spec, now, &format!("{prefix}{i}"));
+        }
+        now
+    }
+
+    fn layer(&mut self, spec: &LayerSpec, mut now: Pending, path: &str) -> Pending {
+        match spec {
+            LayerSpec::Conv { out, kernel, stride, pad, groups, .. } => {
+                let x = self.settle(now);
+                let shape = self.plan.shape(x);
+                let geometry = ConvGeometry {
+                    height: shape.height,
+                    width: shape.width,
+                    in_channels: shape.channels,
+                    out_channels: *out,
+                    kernel_h: kernel.height(),
+                    kernel_w: kernel.width(),
+                    stride: *stride,
+                    pad: *pad,
+                    groups: *groups,
+                };
+                self.product(x, geometry, path)
+            }
+            LayerSpec::Fc { out, .. } => {
+                let x = self.settle(now);
+                let geometry = ConvGeometry {
+                    height: 1,
+                    width: 1,
+                    in_channels: self.plan.shape(x).len(),
+                    out_channels: out.unwrap_or(self.classes),
+                    kernel_h: 1,
+                    kernel_w: 1,
+                    stride: 1,
+                    pad: 0,
+                    groups: 1,
+                };
+                self.product(x, geometry, path)
+            }
+            LayerSpec::BatchNorm { eps, momentum } => {
+                match (now.is_early(), now.product, &now.first) {
+                    (true, _, First::Nothing) => {}
+                    (true, Some(at), First::Bias(bias)) => {
+                        self.bias_in_product(at, bias.clone());
+                        now.first = First::Nothing;
+                    }
+                    _ => now = Pending::of(self.settle(now)),
+                }
+                let learned = |role| self.range(path, role).expect("the CPU's network has every norm's parameters");
+                now.first = First::Norm(Norm {
+                    gamma: learned("gamma"),
+                    beta: learned("beta"),
+                    running_mean: self.statistic(path, "running_mean"),
+                    running_variance: self.statistic(path, "running_var"),
+                    eps: *eps,
+                    momentum: *momentum,
+                });
+                now
+            }
+            LayerSpec::MaxPool { kernel, stride, pad } => {
+                if !now.is_early() {
+                    now = Pending::of(self.settle(now));
+                }
+                now.pool = Some(self.pool(now.tensor, *kernel, stride.unwrap_or(*kernel), *pad));
+                now
+            }
+            LayerSpec::AvgPool { kernel, stride, pad } => {
+                let x = self.settle(now);
+                let kernel = kernel.unwrap_or(self.plan.shape(x).height);
+                let geometry = self.pool(x, kernel, stride.unwrap_or(kernel), *pad);
+                let shape = Shape { height: geometry.out_height(), width: geometry.out_width(), ..self.plan.shape(x) };
+                let out = self.tensor(shape, self.plan.tensors[x].needs_slopes);
+                self.plan.passes.push(Pass::Average(Average { x, out, geometry, adds: false }));
+                Pending::of(out)
+            }
+            LayerSpec::Act { activation, layer_loss, qrelu_form, .. } => {
+                if now.unit.is_some() || now.dropout.is_some() {
+                    now = Pending::of(self.settle(now));
+                }
+                // The paper's target rule is the only one there is so far.
+                now.unit = Some(Unit {
+                    activation: activation.unwrap_or(self.defaults.activation),
+                    layer_loss: layer_loss.unwrap_or(self.defaults.layer_loss),
+                    form: qrelu_form.unwrap_or(self.defaults.qrelu_form),
+                    weighted: self.defaults.weighted,
+                });
+                now
+            }
+            LayerSpec::Dropout { p } | LayerSpec::ChannelDropout { p } => {
+                self.dropouts += 1;
+                if *p == 0.0 {
+                    return now;
+                }
+                if now.dropout.is_some() {
+                    now = Pending::of(self.settle(now));
+                }
+                let by_channel = matches!(spec, LayerSpec::ChannelDropout { .. });
+                now.dropout = Some(Dropout { p: *p, by_channel, number: self.dropouts });
+                now
+            }
+            LayerSpec::Residual { main, shortcut } => {
+                let x = self.settle(now);
+                let mut a = self.chain(main, x, &format!("{path}.main."));
+                let mut b = self.chain(shortcut, x, &format!("{path}.shortcut."));
+                if !b.is_early() || matches!(b.first, First::Bias(_)) {
+                    b = Pending::of(self.settle(b));
+                }
+                if !a.is_early() || a.tensor == b.tensor {
+                    a = Pending::of(self.settle(a));
+                }
+                let norm = match b.first {
+                    First::Norm(norm) => Some(norm),
+                    _ => None,
+                };
+                a.second = Some((b.tensor, norm));
+                a
+            }
+        }
+    }
+
+    fn product(&mut self, x: Tensor, geometry: ConvGeometry, path: &str) -> Pending {
+        let g = &geometry;
+        let y = self.tensor(Shape { height: g.out_height(), width: g.out_width(), channels: g.out_channels }, true);
+        let weight = self.range(path, "weight").expect("the CPU's network has every product's weights");
+        self.plan.passes.push(Pass::Product(Product { x, y, geometry, weight, bias: None, adds: false }));
+        let mut pending = Pending::of(y);
+        if let Some(bias) = self.range(path, "bias") {
+            pending.product = Some(self.plan.passes.len() - 1);
+            pending.first = First::Bias(bias);
+        }
+        pending
+    }
+
+    fn pool(&self, tensor: Tensor, kernel: usize, stride: usize, pad: usize) -> PoolGeometry {
+        let Shape { height, width, channels } = self.plan.shape(tensor);
+        PoolGeometry { height, width, channels, kernel, stride, pad }
+    }
+
+    /// Does what is pending, if anything is.
+    fn settle(&mut self, now: Pending) -> Tensor {
+        if now.is_done() {
+            return now.tensor;
+        }
+        let mut shape = self.plan.shape(now.tensor);
+        if let Some(pool) = &now.pool {
+            (shape.height, shape.width) = (pool.out_height(), pool.out_width());
+        }
+        let needs = |tensor: Tensor| self.plan.tensors[tensor].needs_slopes;
+        let learned = !matches!(now.first, First::Nothing)
+            || needs(now.tensor)
+            || now.second.as_ref().is_some_and(|(tensor, norm)| norm.is_some() || needs(*tensor));
+        let out = self.tensor(shape, learned);
+        let Pending { tensor, first, second, pool, unit, dropout, .. } = now;
+        let finish = Finish { y: tensor, first, second, pool, unit, dropout, out, adds: false, adds_second: false };
+        self.plan.passes.push(Pass::Finish(finish));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftprop_nn::{Network, presets};
+    use ftprop_tensor::Cpu;
+    use std::sync::Arc;
+
+    fn plan(layers: &[LayerSpec], input: Shape, classes: usize) -> Plan {
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
+        let cpu = Arc::new(Cpu::new(1).unwrap());
+        let network = Network::new(cpu, layers, defaults, input, classes, 1).unwrap();
+        Plan::new(layers, defaults, input, classes, network.parameters(), network.statistics())
+    }
+
+    fn preset(name: &str, side: usize) -> Plan {
+        let input = Shape { height: side, width: side, channels: 3 };
+        plan(&presets::layers(name, input, &[]).unwrap(), input, 10)
+    }
+
+    fn kinds(plan: &Plan) -> String {
+        let letter = |pass: &Pass| match pass {
+            Pass::Product(p) if p.bias.is_some() => 'B',
+            Pass::Product(_) => 'P',
+            Pass::Finish(f) if f.second.is_some() => 'S',
+            Pass::Finish(_) => 'F',
+            Pass::Average(_) => 'A',
+        };
+        plan.passes.iter().map(letter).collect()
+    }
+
+    #[test]
+    fn each_product_is_followed_by_one_finish_and_the_last_adds_its_own_bias() {
+        assert_eq!(kinds(&preset("convnet4", 32)), "PFPFPFB");
+        assert_eq!(kinds(&preset("convnet8", 32)), "PFPFPFPFPFPFPFB");
+    }
+
+    #[test]
+    fn a_residual_sum_is_one_finish_with_both_norms_and_the_activation() {
+        let plan = preset("resnet18", 224);
+        // The stem and its pooling, then blocks; three of them project their shortcut.
+        let block = "PFPS";
+        let projecting = "PFPPS";
+        let expected = format!("PFF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
+        assert_eq!(kinds(&plan).replace('A', ""), expected);
+        for pass in &plan.passes {
+            if let Pass::Finish(f) = pass {
+                assert!(!f.adds && !f.adds_second);
+            }
+        }
+        // Of two paths that part, the one reached last on the way back adds its slopes.
+        let adding = plan.passes.iter().filter(|p| matches!(p, Pass::Product(p) if p.adds)).count();
+        assert_eq!(adding, 8);
+    }
+
+    #[test]
+    fn odd_orders_are_taken_apart() {
+        use LayerSpec as L;
+        let act = || L::Act { activation: None, layer_loss: None, target_rule: None, qrelu_form: None };
+        let norm = || L::BatchNorm { eps: 1e-5, momentum: 0.1 };
+        let fc = |out, bias| L::Fc { out, bias };
+        let layers = [
+            norm(),
+            act(),
+            L::Dropout { p: 0.5 },
+            act(),
+            fc(Some(6), Some(true)),
+            norm(),
+            norm(),
+            L::Residual { main: vec![norm()], shortcut: vec![] },
+            fc(None, None),
+            act(),
+        ];
+        let plan = plan(&layers, Shape::vector(5), 3);
+        // The bias before a norm stays with its product, and the sum of a tensor with its own norm takes two passes.
+        assert_eq!(kinds(&plan), "FFBFFFSPF");
+        assert!(!plan.tensors[plan.input].needs_slopes && plan.tensors[plan.output].needs_slopes);
+    }
+}

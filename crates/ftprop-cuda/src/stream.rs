@@ -1,0 +1,240 @@
+//! Streams, events, captured graphs, and launching kernels into them.
+
+use crate::CudaError;
+use crate::compile::Kernels;
+use crate::device::Device;
+use crate::memory::check;
+use cudarc::driver::sys::{self, CUdeviceptr, CUevent, CUgraphExec, CUstream};
+use std::ffi::c_void;
+
+/// A queue of work on the device.
+pub(crate) struct Stream {
+    device: Device,
+    raw: CUstream,
+}
+
+// SAFETY: a stream may be used from any thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
+        device.enter()?;
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: this thread has a context.
+        check(unsafe { sys::cuStreamCreate(&mut raw, flags) }, || "make a stream".into())?;
+        Ok(Stream { device: device.clone(), raw })
+    }
+
+    /// Waits until everything in it is done.
+    pub(crate) fn wait(&self) -> Result<(), CudaError> {
+        self.device.enter()?;
+        // SAFETY: the stream lives as long as `self`.
+        check(unsafe { sys::cuStreamSynchronize(self.raw) }, || "wait for the GPU".into())
+    }
+
+    pub(crate) fn record(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both belong to this device.
+        check(unsafe { sys::cuEventRecord(event.raw, self.raw) }, || "record an event".into())
+    }
+
+    pub(crate) fn wait_for(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both belong to this device.
+        check(unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) }, || "wait for an event".into())
+    }
+
+    /// Records what `work` puts into this stream instead of running it.
+    pub(crate) fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+        self.device.enter()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives as long as `self`.
+        check(unsafe { sys::cuStreamBeginCapture_v2(self.raw, mode) }, || "begin to capture a step".into())?;
+        let outcome = work();
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the capture began above.
+        let ended = check(unsafe { sys::cuStreamEndCapture(self.raw, &mut graph) }, || "capture a step".into());
+        outcome.and(ended)?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the graph was just captured; it is destroyed once, when it is no longer needed.
+        let made = check(unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, graph, 0) }, || "prepare a step".into());
+        // SAFETY: as above.
+        let _ = unsafe { sys::cuGraphDestroy(graph) };
+        made?;
+        Ok(Graph { device: self.device.clone(), raw })
+    }
+
+    /// Copies host bytes to the device in order with the stream. Pageable memory is read before this returns.
+    ///
+    /// # Safety
+    /// Pinned memory must not change until the copy is done.
+    pub(crate) unsafe fn copy_in<T>(&self, to: CUdeviceptr, from: &[T]) -> Result<(), CudaError> {
+        // SAFETY: the caller's device buffer has room, and its promise covers the host side.
+        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), size_of_val(from), self.raw) };
+        check(code, || "copy to the GPU".into())
+    }
+
+    pub(crate) fn clear(&self, at: CUdeviceptr, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: callers pass a part of one of their buffers.
+        check(unsafe { sys::cuMemsetD8Async(at, 0, bytes, self.raw) }, || "clear memory".into())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: made in `new`, destroyed once.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };
+        }
+    }
+}
+
+/// A point in a stream.
+pub(crate) struct Event {
+    device: Device,
+    raw: CUevent,
+}
+
+// SAFETY: an event may be used from any thread.
+unsafe impl Send for Event {}
+
+impl Event {
+    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
+        device.enter()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: this thread has a context.
+        check(unsafe { sys::cuEventCreate(&mut raw, 0) }, || "make an event".into())?;
+        Ok(Event { device: device.clone(), raw })
+    }
+
+    pub(crate) fn wait(&self) -> Result<(), CudaError> {
+        self.device.enter()?;
+        // SAFETY: the event lives as long as `self`.
+        check(unsafe { sys::cuEventSynchronize(self.raw) }, || "wait for the GPU".into())
+    }
+
+    /// Milliseconds from an earlier event to this one; both must have happened.
+    pub(crate) fn since(&self, earlier: &Event) -> Result<f32, CudaError> {
+        let mut ms = 0.0;
+        // SAFETY: both events live.
+        check(unsafe { sys::cuEventElapsedTime_v2(&mut ms, earlier.raw, self.raw) }, || "time the GPU".into())?;
+        Ok(ms)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: made in `new`, destroyed once.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
+        }
+    }
+}
+
+/// A captured piece of work.
+pub(crate) struct Graph {
+    device: Device,
+    raw: CUgraphExec,
+}
+
+// SAFETY: a graph may be launched from any thread, one at a time, which `&self` of its single owner keeps to.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    pub(crate) fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: both live, on the same device.
+        check(unsafe { sys::cuGraphLaunch(self.raw, stream.raw) }, || "start a step".into())
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: made in `capture`, destroyed once.
+            let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
+        }
+    }
+}
+
+/// A kernel's arguments, in order.
+#[derive(Default)]
+pub(crate) struct Args {
+    slots: Vec<[u64; 6]>,
+}
+
+impl Args {
+    fn push(mut self, value: &[u64]) -> Self {
+        let mut slot = [0; 6];
+        slot[..value.len()].copy_from_slice(value);
+        self.slots.push(slot);
+        self
+    }
+
+    pub(crate) fn ptr(self, address: CUdeviceptr) -> Self {
+        self.push(&[address])
+    }
+
+    pub(crate) fn ptrs(self, addresses: [CUdeviceptr; 6]) -> Self {
+        self.push(&addresses)
+    }
+
+    pub(crate) fn int(self, value: usize) -> Self {
+        self.push(&[value as u64])
+    }
+
+    pub(crate) fn float(self, value: f32) -> Self {
+        self.push(&[u64::from(value.to_bits())])
+    }
+
+    pub(crate) fn double(self, value: f64) -> Self {
+        self.push(&[value.to_bits()])
+    }
+}
+
+/// How a kernel is spread over the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) grid: (u32, u32, u32),
+    pub(crate) threads: u32,
+    pub(crate) shared: u32,
+}
+
+impl Spread {
+    /// Enough blocks of 256 threads for so many items, which the kernel walks over if they are not enough.
+    pub(crate) fn items(items: usize) -> Self {
+        Spread { grid: (items.div_ceil(256).clamp(1, 4096) as u32, 1, 1), threads: 256, shared: 0 }
+    }
+}
+
+impl Stream {
+    /// Puts a kernel into the stream.
+    ///
+    /// # Safety
+    /// The arguments are the kernel's own, in order, and what they point to is large enough.
+    pub(crate) unsafe fn launch(
+        &self,
+        kernels: &Kernels,
+        number: usize,
+        spread: Spread,
+        args: &Args,
+    ) -> Result<(), CudaError> {
+        let mut pointers: Vec<*mut c_void> = args.slots.iter().map(|s| s.as_ptr().cast_mut().cast()).collect();
+        let (x, y, z) = spread.grid;
+        // SAFETY: the caller's promise; the pointers outlive the call.
+        let code = unsafe {
+            sys::cuLaunchKernel(
+                kernels.function(number),
+                x,
+                y,
+                z,
+                spread.threads,
+                1,
+                1,
+                spread.shared,
+                self.raw,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check(code, || "start a kernel".into())
+    }
+}
