@@ -4,8 +4,8 @@
 //! input's gradient is a convolution again: for stride s the input's pixels fall into s·s phases, each of
 //! which sees its own part of the kernel, so that nothing is scattered and nothing is summed twice.
 
-use super::Cpu;
-use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product};
+use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product, products};
+use super::{Cpu, linear};
 use crate::geometry::ConvGeometry;
 
 /// Rows of output pixels that one task computes.
@@ -17,6 +17,9 @@ const PIXEL_BLOCK_DEPTH: usize = 320;
 
 /// Floats of scratch that the three passes need for a batch of `n`.
 pub fn scratch_len(cpu: &Cpu, g: &ConvGeometry, n: usize) -> usize {
+    if is_linear(g) {
+        return linear::scratch_len(cpu, g.in_len(), g.out_channels, n);
+    }
     let x = padded_len(g, n);
     let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
     let forward = x + packed_len(cpu, g.fan_in(), co);
@@ -36,7 +39,22 @@ pub fn forward(
     y: &mut [f32],
     scratch: &mut [f32],
 ) {
+    if is_linear(g) {
+        return linear::forward(cpu, n, g.in_len(), g.out_channels, x, w, bias, y, scratch);
+    }
     let (ci, co, depth) = (g.in_channels / g.groups, g.out_channels / g.groups, g.fan_in());
+    if mostly_border(g, n) {
+        pack(cpu, depth, co, scratch, |k, j| w[j * depth + k]);
+        let b = Right::Panels { data: scratch, depth };
+        let position = |pixel: usize| {
+            let (oy, ox) = (pixel / g.out_width(), pixel % g.out_width());
+            let (v, h) = (Taps::of_output(oy, g.height, g.kernel_h, g), Taps::of_output(ox, g.width, g.kernel_w, g));
+            let image = Extent { height: g.height, width: g.width, channels: ci };
+            let start = bias.map_or(Start::Zero, Start::Bias);
+            position_product(n, x, image, v, h, g.kernel_w, b, co, pixel, g.out_len(), start)
+        };
+        return products(cpu, g.out_height() * g.out_width(), position, y);
+    }
     let (pad_scratch, pack_scratch) = scratch.split_at_mut(padded_len(g, n));
     for group in 0..g.groups {
         let image = Padded::input(cpu, g, n, x, group, pad_scratch);
@@ -54,8 +72,9 @@ pub fn forward(
                 row_stride: g.stride * image.row_stride(),
                 pixel_stride: g.stride * ci,
             },
-            nest: Nest { counts: [1, g.kernel_h, g.kernel_w * ci], strides: [0, image.row_stride(), 1] },
-            b: Right::Panels(pack_scratch),
+            nest: Nest::new([1, g.kernel_h, g.kernel_w * ci], [0, image.row_stride(), 1]),
+            b: Right::Panels { data: pack_scratch, depth },
+            b_first: 0,
             c_rows: Grid { base: group * co, ..Grid::rows(g.out_channels) },
             start: bias.map_or(Start::Zero, |b| Start::Bias(&b[group * co..])),
             task_rows: TASK_ROWS,
@@ -75,7 +94,27 @@ pub fn backward_input(
     dx: &mut [f32],
     scratch: &mut [f32],
 ) {
+    if is_linear(g) {
+        return linear::backward_input(cpu, n, g.in_len(), g.out_channels, dy, w, dx, scratch);
+    }
     let (ci, co, depth) = (g.in_channels / g.groups, g.out_channels / g.groups, g.fan_in());
+    if mostly_border(g, n) {
+        let depth_here = g.kernel_h * g.kernel_w * co;
+        // The kernel turned around, so that the outputs that see a pixel come in their own order.
+        pack(cpu, depth_here, ci, scratch, |k, j| {
+            let (tap, o) = (k / co, k % co);
+            w[o * depth + (g.kernel_h * g.kernel_w - 1 - tap) * ci + j]
+        });
+        let b = Right::Panels { data: scratch, depth: depth_here };
+        let position = |pixel: usize| {
+            let (y, x) = (pixel / g.width, pixel % g.width);
+            let v = Taps::of_input(y, g.out_height(), g.kernel_h, g);
+            let h = Taps::of_input(x, g.out_width(), g.kernel_w, g);
+            let image = Extent { height: g.out_height(), width: g.out_width(), channels: co };
+            position_product(n, dy, image, v, h, g.kernel_w, b, ci, pixel, g.in_len(), Start::Zero)
+        };
+        return products(cpu, g.height * g.width, position, dx);
+    }
     let phases = Phases::new(g);
     let (pad_scratch, pack_scratch) = scratch.split_at_mut(phases.padded_len(g, n));
     for group in 0..g.groups {
@@ -124,8 +163,9 @@ pub fn backward_input(
                     row_stride: slope.row_stride(),
                     pixel_stride: co,
                 },
-                nest: Nest { counts: [1, v.taps, h.taps * co], strides: [0, slope.row_stride(), 1] },
-                b: Right::Panels(pack_scratch),
+                nest: Nest::new([1, v.taps, h.taps * co], [0, slope.row_stride(), 1]),
+                b: Right::Panels { data: pack_scratch, depth: v.taps * h.taps * co },
+                b_first: 0,
                 c_rows,
                 start: Start::Zero,
                 task_rows: TASK_ROWS,
@@ -146,6 +186,9 @@ pub fn backward_weights(
     dw: &mut [f32],
     scratch: &mut [f32],
 ) {
+    if is_linear(g) {
+        return linear::backward_weights(cpu, n, g.in_len(), g.out_channels, x, dy, dw, scratch);
+    }
     let (ci, co, depth) = (g.in_channels / g.groups, g.out_channels / g.groups, g.fan_in());
     let pixels = n * g.out_height() * g.out_width();
     let wide = co.next_multiple_of(cpu.isa.lanes());
@@ -178,11 +221,12 @@ pub fn backward_weights(
                 row_stride: image.row_stride(),
                 pixel_stride: 1,
             },
-            nest: Nest {
-                counts: [n, g.out_height(), g.out_width()],
-                strides: [image.image_stride(), g.stride * image.row_stride(), g.stride * ci],
-            },
+            nest: Nest::new(
+                [n, g.out_height(), g.out_width()],
+                [image.image_stride(), g.stride * image.row_stride(), g.stride * ci],
+            ),
             b: right,
+            b_first: 0,
             c_rows: Grid::rows(co),
             start: Start::Zero,
             // Every task reads all pixels, so there are no more tasks than threads need.
@@ -202,6 +246,86 @@ fn padded_len(g: &ConvGeometry, n: usize) -> usize {
         0
     } else {
         n * (g.height + 2 * g.pad) * (g.width + 2 * g.pad) * (g.in_channels / g.groups)
+    }
+}
+
+/// A kernel that covers the whole image sees it once: that is a fully connected layer.
+fn is_linear(g: &ConvGeometry) -> bool {
+    g.pad == 0 && g.groups == 1 && (g.kernel_h, g.kernel_w) == (g.height, g.width)
+}
+
+/// Whether so much of the work would fall on padding that it pays to leave it out, position by position, with the
+/// images of a batch as rows. That wants a batch that fills tiles and images that fit the cache together.
+fn mostly_border(g: &ConvGeometry, n: usize) -> bool {
+    let pairs = |size: usize, out: usize, kernel: usize| -> usize {
+        (0..out).map(|o| Taps::of_output(o, size, kernel, g).count).sum()
+    };
+    let needed = pairs(g.height, g.out_height(), g.kernel_h) * pairs(g.width, g.out_width(), g.kernel_w);
+    // The forward pass goes over output positions, the input's gradient over input positions.
+    let swept = g.kernel_h * g.kernel_w * (g.height * g.width).max(g.out_height() * g.out_width());
+    // With so much padding an output may see nothing else.
+    let all_see = g.pad < g.kernel_h && g.pad < g.kernel_w;
+    let fits = n * g.in_len().max(g.out_len()) <= 1 << 20;
+    g.stride == 1 && g.groups == 1 && n >= 12 && all_see && fits && 5 * swept > 6 * needed
+}
+
+/// Along one axis: the places of an image that one position of the other side touches, and the kernel's part in it.
+#[derive(Clone, Copy)]
+struct Taps {
+    first: usize,
+    count: usize,
+    kernel_first: usize,
+}
+
+impl Taps {
+    /// The inputs that output `o` looks at (stride 1).
+    fn of_output(o: usize, size: usize, kernel: usize, g: &ConvGeometry) -> Self {
+        let kernel_first = g.pad.saturating_sub(o);
+        let end = kernel.min((size + g.pad).saturating_sub(o));
+        Taps {
+            first: o + kernel_first - g.pad.min(o + kernel_first),
+            count: end.saturating_sub(kernel_first),
+            kernel_first,
+        }
+    }
+
+    /// The outputs that look at input `i` (stride 1); the kernel is turned around.
+    fn of_input(i: usize, out: usize, kernel: usize, g: &ConvGeometry) -> Self {
+        let last = (i + g.pad).min(out - 1);
+        let first = (i + g.pad + 1).saturating_sub(kernel);
+        let kernel_first = first + kernel - 1 - (i + g.pad).min(first + kernel - 1);
+        Taps { first, count: (last + 1).saturating_sub(first), kernel_first }
+    }
+}
+
+/// The product of all images at one position: a row an image, the sum over the taps that lie on it.
+fn position_product<'a>(
+    n: usize,
+    x: &'a [f32],
+    image: Extent,
+    v: Taps,
+    h: Taps,
+    kernel_w: usize,
+    b: Right<'a>,
+    cols: usize,
+    pixel: usize,
+    out_len: usize,
+    start: Start<'a>,
+) -> Product<'a> {
+    let c = image.channels;
+    let rows = |base: usize, stride: usize| Grid { base, ..Grid::rows(stride) };
+    Product {
+        rows: n,
+        cols,
+        a: x,
+        a_rows: rows((v.first * image.width + h.first) * c, image.height * image.width * c),
+        nest: Nest { counts: [1, v.count, h.count * c], strides: [0, image.width * c, 1], b_rows: [0, kernel_w * c] },
+        b,
+        b_first: (v.kernel_first * kernel_w + h.kernel_first) * c,
+        c_rows: rows(pixel * cols, out_len),
+        start,
+        task_rows: n,
+        block_depth: BLOCK_DEPTH,
     }
 }
 
@@ -457,7 +581,7 @@ mod tests {
                 };
                 if g.checked().is_ok() {
                     tried += 1;
-                    check(&cpu, &g, 1 + s.below(9, 3) as usize, 10_000 + case);
+                    check(&cpu, &g, 1 + s.below(9, 20) as usize, 10_000 + case);
                 }
             }
             assert!(tried > 100, "only {tried} shapes were possible");
@@ -506,6 +630,8 @@ mod tests {
             2,
             4,
         );
+        check(&cpu, &ConvGeometry { height: 6, width: 6, kernel_h: 3, kernel_w: 3, pad: 1, ..base }, 13, 7);
+        check(&cpu, &ConvGeometry { height: 6, width: 5, kernel_h: 3, kernel_w: 2, pad: 0, ..base }, 13, 8);
         check(&cpu, &ConvGeometry { in_channels: 20, kernel_h: 1, kernel_w: 1, stride: 2, pad: 0, ..base }, 2, 5);
         check(
             &cpu,

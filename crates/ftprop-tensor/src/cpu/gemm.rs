@@ -70,20 +70,28 @@ impl Walk<'_> {
     }
 }
 
-/// The loops over k, from outer to inner, and how far each moves within A.
+/// The loops over k, from outer to inner, how far each moves within A, and how many rows of B it moves over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nest {
     pub(crate) counts: [usize; 3],
     pub(crate) strides: [usize; 3],
+    /// Of the outer and the middle loop; the inner one takes row after row.
+    pub(crate) b_rows: [usize; 2],
 }
 
 impl Nest {
-    pub(crate) fn dense(depth: usize) -> Self {
-        Nest { counts: [1, 1, depth], strides: [0, 0, 1] }
+    /// Loops that take every row of B in turn.
+    pub(crate) fn new(counts: [usize; 3], strides: [usize; 3]) -> Self {
+        Nest { counts, strides, b_rows: [counts[1] * counts[2], counts[2]] }
     }
 
-    fn depth(&self) -> usize {
-        self.counts.iter().product()
+    pub(crate) fn dense(depth: usize) -> Self {
+        Nest::new([1, 1, depth], [0, 0, 1])
+    }
+
+    /// One past the last row of B that the nest reads.
+    fn b_end(&self) -> usize {
+        (self.counts[0] - 1) * self.b_rows[0] + (self.counts[1] - 1) * self.b_rows[1] + self.counts[2]
     }
 
     /// The furthest place from a row's start that the nest reads.
@@ -105,8 +113,8 @@ impl Nest {
 /// The right factor: `depth` rows of columns.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// Packed by [`pack`] into panels of a tile's width.
-    Panels(&'a [f32]),
+    /// `depth` rows, packed by [`pack`] into panels of a tile's width.
+    Panels { data: &'a [f32], depth: usize },
     /// Plain rows, `stride` apart, in a buffer that has room for whole vectors.
     Rows { data: &'a [f32], stride: usize },
 }
@@ -127,6 +135,8 @@ pub(crate) struct Product<'a> {
     pub(crate) a_rows: Grid,
     pub(crate) nest: Nest,
     pub(crate) b: Right<'a>,
+    /// The row of B that the nest begins at.
+    pub(crate) b_first: usize,
     pub(crate) c_rows: Grid,
     pub(crate) start: Start<'a>,
     /// Rows that one task handles: enough to share a panel of B, few enough to keep every thread busy.
@@ -169,24 +179,45 @@ pub(crate) fn pack(
     });
 }
 
-/// Computes the product into `c`, whose row i starts at `c_rows`' i-th place.
-pub(crate) fn product(cpu: &Cpu, p: &Product<'_>, c: &mut [f32]) {
-    if p.rows == 0 || p.cols == 0 {
-        return;
-    }
-    let depth = p.nest.depth();
+/// Checks that the product reads and writes within its buffers, of which C has `c_len` floats.
+fn check(cpu: &Cpu, p: &Product<'_>, c_len: usize) {
     assert!(p.a_rows.end(p.rows) + p.nest.reach() <= p.a.len(), "the left factor reaches outside its buffer");
-    assert!(p.c_rows.end(p.rows) - 1 + p.cols <= c.len(), "the product does not fit its buffer");
+    assert!(p.c_rows.end(p.rows) - 1 + p.cols <= c_len, "the product does not fit its buffer");
+    let b_end = p.b_first + p.nest.b_end();
     match p.b {
-        Right::Panels(data) => assert!(data.len() >= packed_len(cpu, depth, p.cols)),
+        Right::Panels { data, depth } => {
+            assert!(b_end <= depth && data.len() >= packed_len(cpu, depth, p.cols), "the nest leaves the panels");
+        }
         Right::Rows { data, stride } => {
             let wide = p.cols.next_multiple_of(cpu.isa.lanes());
-            assert!((depth - 1) * stride + wide <= data.len(), "the last row's last vector reaches outside its buffer");
+            assert!((b_end - 1) * stride + wide <= data.len(), "the last row's last vector reaches outside its buffer");
         }
     }
     if let Start::Bias(bias) = p.start {
         assert!(bias.len() >= p.cols);
     }
+}
+
+/// Computes many small products into `c`, each on one thread: `f(i)` is the i-th, and no two write to the same place.
+pub(crate) fn products<'a>(cpu: &Cpu, count: usize, f: impl Fn(usize) -> Product<'a> + Sync + Send, c: &mut [f32]) {
+    let c = Shared::new(c);
+    cpu.each(count, |i| {
+        let p = f(i);
+        if p.rows == 0 || p.cols == 0 {
+            return;
+        }
+        check(cpu, &p, c.len());
+        let panels = p.cols.div_ceil(cpu.isa.lanes() * cpu.isa.tile_vectors());
+        dispatch(cpu.isa, Task { p: &p, c, rows: 0..p.rows, panels: 0..panels });
+    });
+}
+
+/// Computes the product into `c`, whose row i starts at `c_rows`' i-th place.
+pub(crate) fn product(cpu: &Cpu, p: &Product<'_>, c: &mut [f32]) {
+    if p.rows == 0 || p.cols == 0 {
+        return;
+    }
+    check(cpu, p, c.len());
     let width = cpu.isa.lanes() * cpu.isa.tile_vectors();
     let panels = p.cols.div_ceil(width);
     let row_tasks = p.rows.div_ceil(p.task_rows);
@@ -199,13 +230,12 @@ pub(crate) fn product(cpu: &Cpu, p: &Product<'_>, c: &mut [f32]) {
         let (row_task, panel_task) = (task / panel_tasks, task % panel_tasks);
         let rows = row_task * p.task_rows..p.rows.min((row_task + 1) * p.task_rows);
         let panels = panel_task * task_panels..panels.min((panel_task + 1) * task_panels);
-        dispatch(cpu.isa, Task { p, depth, c, rows, panels });
+        dispatch(cpu.isa, Task { p, c, rows, panels });
     });
 }
 
 struct Task<'a> {
     p: &'a Product<'a>,
-    depth: usize,
     c: Shared<'a, f32>,
     rows: std::ops::Range<usize>,
     panels: std::ops::Range<usize>,
@@ -219,15 +249,16 @@ impl Kernel for Task<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // Plain loops: a closure here would be compiled without the instruction set's features.
-        let Nest { counts: [n0, n1, n2], strides: [s0, s1, s2] } = self.p.nest;
+        let Nest { counts: [n0, n1, n2], strides: [s0, s1, s2], b_rows: [r0, r1] } = self.p.nest;
         let [b0, b1, b2] = self.p.nest.block_counts(self.p.block_depth);
         for i in (0..n0).step_by(b0) {
             for j in (0..n1).step_by(b1) {
                 for k in (0..n2).step_by(b2) {
                     let counts = [b0.min(n0 - i), b1.min(n1 - j), b2.min(n2 - k)];
-                    let block = Nest { counts, strides: self.p.nest.strides };
-                    // SAFETY: `product` checked the bounds of every operand.
-                    unsafe { self.block::<S>(&block, i * s0 + j * s1 + k * s2, (i * n1 + j) * n2 + k) };
+                    let block = Nest { counts, ..self.p.nest };
+                    let first = i + j + k == 0;
+                    // SAFETY: `check` has seen the bounds of every operand.
+                    unsafe { self.block::<S>(&block, i * s0 + j * s1 + k * s2, i * r0 + j * r1 + k, first) };
                 }
             }
         }
@@ -247,18 +278,21 @@ struct Strip<'a> {
 }
 
 impl Task<'_> {
-    /// One block of the sum, from A's `a_offset` and the k-th row of B on.
+    /// One block of the sum, from A's `a_offset` and the nest's k-th row of B on.
     #[inline(always)]
-    unsafe fn block<S: Simd>(&self, block: &Nest, a_offset: usize, k: usize) {
+    unsafe fn block<S: Simd>(&self, block: &Nest, a_offset: usize, k: usize, first: bool) {
+        let k = self.p.b_first + k;
         for panel in self.panels.clone() {
             let col = panel * S::TILE_VECTORS * S::LANES;
             let cols = (S::TILE_VECTORS * S::LANES).min(self.p.cols - col);
             let vectors = cols.div_ceil(S::LANES);
             let (b, b_stride) = match self.p.b {
-                Right::Panels(data) => (data[col * self.depth + k * vectors * S::LANES..].as_ptr(), vectors * S::LANES),
+                Right::Panels { data, depth } => {
+                    (data[col * depth + k * vectors * S::LANES..].as_ptr(), vectors * S::LANES)
+                }
                 Right::Rows { data, stride } => (data[k * stride + col..].as_ptr(), stride),
             };
-            let strip = Strip { block, a_offset, b, b_stride, col, cols, first: k == 0 };
+            let strip = Strip { block, a_offset, b, b_stride, col, cols, first };
             // SAFETY: the caller's.
             unsafe {
                 match (S::MANY_REGISTERS, vectors) {
@@ -344,11 +378,11 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     // SAFETY: the caller's.
     unsafe {
         let mut acc = [[S::zero(); NV]; MR];
-        let Nest { counts: [n0, n1, n2], strides: [s0, s1, s2] } = *s.block;
-        let mut b = s.b;
+        let Nest { counts: [n0, n1, n2], strides: [s0, s1, s2], b_rows: [r0, r1] } = *s.block;
         for i in 0..n0 {
             for j in 0..n1 {
                 let mut at = i * s0 + j * s1;
+                let mut b = s.b.add((i * r0 + j * r1) * s.b_stride);
                 for _ in 0..n2 {
                     let mut bv = [S::zero(); NV];
                     for (v, x) in bv.iter_mut().enumerate() {
@@ -419,7 +453,7 @@ mod tests {
                 pack(&cpu, depth, cols, &mut packed, |k, j| b[k * cols + j]);
                 let expected = reference(rows, depth, cols, &a, &b);
                 let bias = numbers(9, cols);
-                let mut rights = vec![Right::Panels(&packed)];
+                let mut rights = vec![Right::Panels { data: &packed, depth }];
                 if cols % isa.lanes() == 0 {
                     rights.push(Right::Rows { data: &b, stride: cols });
                 }
@@ -433,6 +467,7 @@ mod tests {
                             a_rows: Grid::rows(depth),
                             nest: Nest::dense(depth),
                             b: right,
+                            b_first: 0,
                             c_rows: Grid::rows(cols),
                             start,
                             task_rows: 13,
@@ -464,7 +499,8 @@ mod tests {
                 a: &a,
                 a_rows: Grid::rows(depth),
                 nest: Nest::dense(depth),
-                b: Right::Panels(&packed),
+                b: Right::Panels { data: &packed, depth },
+                b_first: 0,
                 c_rows: Grid::rows(cols),
                 start: Start::Zero,
                 task_rows,

@@ -4,16 +4,25 @@ use super::Cpu;
 use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product};
 
 const BLOCK_DEPTH: usize = 256;
+/// Rows of weights that one task takes: they share the block of examples in cache.
+const TASK_ROWS: usize = 48;
 
 /// Floats of scratch that the three passes need for a batch of `n`.
 pub fn scratch_len(cpu: &Cpu, inputs: usize, outputs: usize, n: usize) -> usize {
-    let forward = packed_len(cpu, inputs, outputs);
-    let input = packed_len(cpu, outputs, inputs);
-    let weights = packed_len(cpu, n, inputs);
+    let forward = packed_len(cpu, inputs, n) + outputs * n;
+    let input = if whole_vectors(cpu, inputs) { 0 } else { packed_len(cpu, outputs, inputs) };
+    let weights = if whole_vectors(cpu, inputs) { 0 } else { packed_len(cpu, n, inputs) };
     forward.max(input).max(weights)
 }
 
+/// Whether rows of this length can be read where they lie.
+fn whole_vectors(cpu: &Cpu, len: usize) -> bool {
+    len.is_multiple_of(cpu.isa.lanes())
+}
+
 /// y = x wᵀ + bias
+///
+/// Computed as yᵀ = w xᵀ: the weights, far larger than the batch, are then read once and where they lie.
 pub fn forward(
     cpu: &Cpu,
     n: usize,
@@ -25,20 +34,32 @@ pub fn forward(
     y: &mut [f32],
     scratch: &mut [f32],
 ) {
-    pack(cpu, inputs, outputs, scratch, |k, j| w[j * inputs + k]);
+    let (packed, transposed) = scratch.split_at_mut(packed_len(cpu, inputs, n));
+    let transposed = &mut transposed[..outputs * n];
+    pack(cpu, inputs, n, packed, |k, j| x[j * inputs + k]);
     let p = Product {
-        rows: n,
-        cols: outputs,
-        a: x,
+        rows: outputs,
+        cols: n,
+        a: w,
         a_rows: Grid::rows(inputs),
         nest: Nest::dense(inputs),
-        b: Right::Panels(scratch),
-        c_rows: Grid::rows(outputs),
-        start: bias.map_or(Start::Zero, Start::Bias),
-        task_rows: 96,
+        b: Right::Panels { data: packed, depth: inputs },
+        b_first: 0,
+        c_rows: Grid::rows(n),
+        start: Start::Zero,
+        task_rows: TASK_ROWS,
         block_depth: BLOCK_DEPTH,
     };
-    product(cpu, &p, y);
+    product(cpu, &p, transposed);
+    let transposed = &*transposed;
+    cpu.each_chunk(&mut y[..n * outputs], 8 * outputs, |i, rows| {
+        for (r, row) in rows.chunks_exact_mut(outputs).enumerate() {
+            let example = i * 8 + r;
+            for (o, y) in row.iter_mut().enumerate() {
+                *y = transposed[o * n + example] + bias.map_or(0.0, |b| b[o]);
+            }
+        }
+    });
 }
 
 /// dx = dy w
@@ -52,14 +73,14 @@ pub fn backward_input(
     dx: &mut [f32],
     scratch: &mut [f32],
 ) {
-    pack(cpu, outputs, inputs, scratch, |k, j| w[k * inputs + j]);
     let p = Product {
         rows: n,
         cols: inputs,
         a: dy,
         a_rows: Grid::rows(outputs),
         nest: Nest::dense(outputs),
-        b: Right::Panels(scratch),
+        b: right(cpu, outputs, inputs, w, scratch),
+        b_first: 0,
         c_rows: Grid::rows(inputs),
         start: Start::Zero,
         task_rows: 96,
@@ -79,20 +100,29 @@ pub fn backward_weights(
     dw: &mut [f32],
     scratch: &mut [f32],
 ) {
-    pack(cpu, n, inputs, scratch, |k, j| x[k * inputs + j]);
     let p = Product {
         rows: outputs,
         cols: inputs,
         a: dy,
         a_rows: Grid::rows(1),
-        nest: Nest { counts: [1, 1, n], strides: [0, 0, outputs] },
-        b: Right::Panels(scratch),
+        nest: Nest::new([1, 1, n], [0, 0, outputs]),
+        b: right(cpu, n, inputs, x, scratch),
+        b_first: 0,
         c_rows: Grid::rows(inputs),
         start: Start::Zero,
-        task_rows: 48,
+        task_rows: TASK_ROWS,
         block_depth: BLOCK_DEPTH,
     };
     product(cpu, &p, dw);
+}
+
+/// A row-major matrix as a right factor: as it lies if its rows are whole vectors, else packed.
+fn right<'a>(cpu: &Cpu, depth: usize, cols: usize, matrix: &'a [f32], scratch: &'a mut [f32]) -> Right<'a> {
+    if whole_vectors(cpu, cols) {
+        return Right::Rows { data: &matrix[..depth * cols], stride: cols };
+    }
+    pack(cpu, depth, cols, scratch, |k, j| matrix[k * cols + j]);
+    Right::Panels { data: scratch, depth }
 }
 
 #[cfg(test)]
@@ -105,7 +135,7 @@ mod tests {
     fn equals_the_reference_on_odd_sizes() {
         let cpu = Cpu::new(2).unwrap();
         for (case, (n, inputs, outputs)) in
-            [(1, 1, 1), (3, 20, 16), (64, 33, 10), (5, 300, 70), (2, 513, 129)].into_iter().enumerate()
+            [(1, 1, 1), (3, 20, 16), (64, 33, 10), (5, 300, 70), (2, 513, 129), (9, 512, 64)].into_iter().enumerate()
         {
             let numbers = |stream: usize, len: usize| -> Vec<f32> {
                 let s = Stream::numbered((10 * case + stream) as u64);
