@@ -232,9 +232,8 @@ pub(super) const TABLE_INPUTS: usize = 4;
 /// The threshold functions of 1 to 4 inputs in ±1: bit c of a function is its value at the code c, whose bit j
 /// says whether input j is +1.
 pub(super) fn threshold_functions(inputs: usize) -> &'static [u16] {
-    static TABLES: OnceLock<Vec<Vec<u16>>> = OnceLock::new();
-    let tables = TABLES.get_or_init(|| (0..=TABLE_INPUTS).map(list_threshold_functions).collect());
-    &tables[inputs]
+    static TABLES: [OnceLock<Vec<u16>>; TABLE_INPUTS + 1] = [const { OnceLock::new() }; TABLE_INPUTS + 1];
+    TABLES[inputs].get_or_init(|| list_threshold_functions(inputs))
 }
 
 fn list_threshold_functions(inputs: usize) -> Vec<u16> {

@@ -291,6 +291,7 @@ impl<'a, const W: usize> Space<'a, W> {
     /// A first bound: from random sets, exchange one unit after the other for the best, until nothing improves.
     fn quick(&self, control: &Control<'_>) {
         self.leaf(&(0..self.width).collect::<Vec<_>>());
+        control.count(1);
         if self.setup.hidden.len() > 1 || self.setup.loss == Loss::Hinge || self.width > TABLE_INPUTS {
             return;
         }
@@ -311,6 +312,7 @@ impl<'a, const W: usize> Space<'a, W> {
                     self.refine(&cells, &self.units[unit], &mut finer);
                     std::mem::swap(&mut cells, &mut finer);
                 }
+                control.count(self.units.len() as u64);
                 for unit in 0..self.units.len() {
                     if self.minority(&cells, &self.units[unit]) >= loss {
                         continue;
