@@ -139,14 +139,17 @@ impl RunFolder {
         self.path.join("metrics.jsonl")
     }
 
-    /// The epochs so far.
+    /// The epochs so far. A last line without its end is one that a killed run, or one still at work, was
+    /// writing; it does not count.
     pub fn metrics(&self) -> Result<Vec<EpochMetrics>, Error> {
         let path = self.metrics_path();
         if !path.exists() {
             return Ok(Vec::new());
         }
         let text = files::read_text(&path)?;
-        text.lines()
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole
+            .lines()
             .enumerate()
             .map(|(i, line)| {
                 serde_json::from_str(line)
@@ -168,11 +171,12 @@ impl RunFolder {
         }
         let bytes = files::read(&path)?;
         let text = String::from_utf8_lossy(&bytes);
-        let kept: Vec<EpochMetrics> =
-            text.lines().map_while(|line| serde_json::from_str(line).ok()).take(epochs as usize).collect();
-        let lines = kept.iter().map(json).collect::<Result<Vec<_>, _>>()?;
+        let parsed = text.lines().map_while(|line| Some((line, serde_json::from_str::<EpochMetrics>(line).ok()?)));
+        let (lines, kept): (Vec<&str>, Vec<_>) = parsed.take(epochs as usize).unzip();
         let whole: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        files::write(&path, whole.as_bytes())?;
+        if whole.as_bytes() != bytes {
+            files::write(&path, whole.as_bytes())?;
+        }
         Ok(kept)
     }
 

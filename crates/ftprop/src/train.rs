@@ -115,13 +115,10 @@ impl Trainer {
         let mut drawn = Instant::now();
         while self.state.epoch <= self.recipe.train.epochs {
             let started = Instant::now();
-            let epoch = match cpu.enter(|| self.learn_epoch(stop, &mut progress))? {
-                Some(epoch) => epoch,
-                None => {
-                    self.save_checkpoint()?;
-                    self.folder.draw(&self.recipe.name, &self.metrics)?;
-                    return Ok(Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch });
-                }
+            let Some(epoch) = cpu.enter(|| self.learn_epoch(stop, &mut progress))? else {
+                self.save_checkpoint()?;
+                self.folder.draw(&self.recipe.name, &self.metrics)?;
+                return Ok(Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch });
             };
             let metrics = self.finish_epoch(epoch, started)?;
             progress.epoch_done(&line(&metrics));
@@ -143,6 +140,9 @@ impl Trainer {
 
     /// The steps of one epoch; none if `stop` was set before its end.
     fn learn_epoch(&mut self, stop: &AtomicBool, progress: &mut Progress) -> Result<Option<EpochTimes>, Error> {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let steps = self.train.batches_per_epoch();
         let total = f64::from(self.recipe.train.epochs) * steps as f64;
         let mut batches = self.train.epoch(u64::from(self.state.epoch), self.state.batch);

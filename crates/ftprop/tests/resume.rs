@@ -1,0 +1,163 @@
+//! A run that was ended at any moment and resumed comes to the same bytes as one left alone.
+
+mod common;
+
+use common::*;
+use ftprop_tensor::random::Stream;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The first argument makes the run, the second goes on with it.
+const TRAIN: &str = "train --recipe thorough.toml --quiet --set train.checkpoint_seconds=0.02 --out run";
+const RESUME: &str = "train --resume run --quiet";
+
+/// A folder with the run that nothing disturbed, as `whole`.
+fn with_whole_run() -> Temp {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe thorough.toml --quiet --out whole").ok();
+    temp
+}
+
+/// Starts the run, or goes on with it if it got as far as being one.
+fn start(temp: &Temp) -> Child {
+    let begun = temp.path("run/recipe.toml").exists();
+    temp.start(if begun { RESUME } else { TRAIN })
+}
+
+/// Kills the process, as `kill -9` does, once something is so; tells whether it was still at work.
+fn kill_when(mut child: Child, moment: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            let outcome = child.wait_with_output().unwrap();
+            assert!(matches!(status.code(), Some(0 | 130)), "{}", String::from_utf8_lossy(&outcome.stderr));
+            return false;
+        }
+        if moment() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        assert!(Instant::now() < deadline, "the moment never came");
+        sleep(Duration::from_micros(200));
+    }
+}
+
+fn lines(path: &Path) -> usize {
+    fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&b| b == b'\n').count())
+}
+
+#[test]
+fn killed_at_random_moments() {
+    let temp = with_whole_run();
+    let random = Stream::numbered(2018);
+    let mut kills = 0;
+    for i in 0..12 {
+        let (started, wait) = (Instant::now(), Duration::from_millis(random.below(i, 300)));
+        kills += usize::from(kill_when(start(&temp), || started.elapsed() >= wait));
+    }
+    assert!(kills >= 3, "only {kills} of the kills came in time");
+    temp.run(RESUME).ok();
+    temp.assert_same_result("run", "whole");
+}
+
+#[test]
+fn killed_within_epochs_and_while_files_are_written() {
+    let temp = with_whole_run();
+    let (run, checkpoint) = (temp.path("run"), temp.path("run/checkpoint.safetensors"));
+    let part = temp.path("run/.checkpoint.safetensors.part");
+    // Within the first epoch, before there is any checkpoint.
+    assert!(kill_when(start(&temp), || run.join("recipe.toml").exists()));
+    assert!(kill_when(start(&temp), || checkpoint.exists()));
+    for _ in 0..4 {
+        assert!(kill_when(start(&temp), || part.exists()));
+    }
+    // When an epoch has just been recorded, but perhaps not saved.
+    for epochs in 1..=4 {
+        kill_when(start(&temp), || lines(&run.join("metrics.jsonl")) >= epochs);
+    }
+    temp.run(RESUME).ok();
+    temp.assert_same_result("run", "whole");
+    assert!(!part.exists(), "nothing half written is left");
+    assert_eq!(temp.json("run/summary.json")["epochs"], 4);
+}
+
+#[test]
+fn what_a_killed_process_can_leave_behind_does_no_harm() {
+    let temp = with_whole_run();
+    temp.run(&TRAIN.replace("--out", "--epochs 2 --out")).ok();
+    // An epoch that was recorded but not saved, then half a line; and files that were never renamed.
+    let metrics = temp.text("run/metrics.jsonl");
+    let last = metrics.lines().last().unwrap().replace("\"epoch\":2", "\"epoch\":3");
+    temp.write("run/metrics.jsonl", format!("{metrics}{last}\n{}", &last[..last.len() / 2]));
+    for file in ["checkpoint.safetensors", "best.safetensors", "metrics.jsonl", "summary.json", "recipe.toml"] {
+        temp.write(&format!("run/.{file}.part"), "half of someth");
+    }
+    // The half line does not keep others from looking at the run either.
+    temp.run("plot run").ok();
+    temp.run("eval run --split validation").ok();
+    let finished = temp.run("train --resume run --quiet --epochs 4").ok();
+    assert!(finished.out.contains("after 4 epochs"), "{finished:?}");
+    assert_eq!(temp.timeless_metrics("run").len(), 4);
+    assert!(temp.snapshot("run").iter().all(|(name, _)| !name.ends_with(".part")));
+}
+
+#[test]
+fn ctrl_c_saves_and_says_how_to_go_on() {
+    let temp = with_whole_run();
+    let checkpoint = temp.path("run/checkpoint.safetensors");
+    let child = start(&temp);
+    while !checkpoint.exists() {
+        sleep(Duration::from_millis(1));
+    }
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("Ctrl-C again"), "{said}");
+    assert!(said.contains("go on with: ftprop train --resume run\n"), "{said}");
+    assert!(!temp.path("run/summary.json").exists());
+    temp.run(RESUME).ok();
+    temp.assert_same_result("run", "whole");
+}
+
+/// An epoch of one step has no moment within it, but ends all the same.
+#[test]
+fn ctrl_c_ends_a_run_whose_epochs_are_one_step() {
+    let temp = Temp::with_recipes();
+    let child = temp.start("train --recipe small.toml --quiet --set train.batch=1438 --epochs 1000000 --out run");
+    while lines(&temp.path("run/metrics.jsonl")) < 2 {
+        sleep(Duration::from_millis(1));
+    }
+    interrupt(&child);
+    let asked = Instant::now();
+    assert!(!kill_when(child, || asked.elapsed() > Duration::from_secs(5)), "it went on for seconds");
+    assert!(!temp.path("run/summary.json").exists());
+}
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_finished_run_can_be_extended() {
+    let temp = Temp::with_recipes();
+    let train = "train --recipe thorough.toml --quiet --set schedule.kind=constant";
+    temp.run(&format!("{train} --epochs 3 --out whole")).ok();
+    temp.run(&format!("{train} --epochs 1 --out run")).ok();
+    let first = temp.timeless_metrics("run");
+    assert_eq!(first.len(), 1);
+    temp.run("train --resume run --quiet --epochs 3").ok();
+    assert_eq!(temp.timeless_metrics("run"), temp.timeless_metrics("whole"));
+    assert_eq!(temp.read("run/checkpoint.safetensors"), temp.read("whole/checkpoint.safetensors"));
+    assert!(temp.text("run/recipe.toml").contains("epochs = 3"));
+    assert_eq!(temp.json("run/summary.json")["epochs"], 3);
+    // Resuming what is finished changes nothing and shows the result again.
+    let before = temp.snapshot("run");
+    let again = temp.run("train --resume run --quiet").ok();
+    assert!(again.out.contains("after 3 epochs"), "{again:?}");
+    assert!(temp.snapshot("run") == before);
+}
