@@ -5,6 +5,7 @@ use crate::files::FileError;
 use crate::plot::PlotError;
 use ftprop_data::DataError;
 use ftprop_nn::NnError;
+use ftprop_search::SearchError;
 use ftprop_tensor::TensorError;
 use std::path::PathBuf;
 
@@ -21,6 +22,8 @@ pub enum Error {
     Network(#[from] NnError),
     #[error(transparent)]
     Tensor(#[from] TensorError),
+    #[error(transparent)]
+    Search(#[from] SearchError),
     #[error(transparent)]
     Plot(#[from] PlotError),
     #[error("{path}: {why}")]

@@ -5,8 +5,11 @@ mod eval;
 mod plot;
 mod predict;
 mod selftest;
+mod separable;
+mod solve;
 mod summary;
 mod train;
+mod verify;
 
 use crate::error::Error;
 use clap::{Parser, Subcommand};
@@ -34,6 +37,9 @@ enum Command {
     Summary(summary::Summary),
     Plot(plot::Plot),
     Selftest(selftest::Selftest),
+    Separable(separable::Separable),
+    Solve(solve::Solve),
+    Verify(verify::Verify),
     Bench(bench::Bench),
 }
 
@@ -54,6 +60,9 @@ pub fn main() -> ExitCode {
         Command::Summary(command) => command.run(),
         Command::Plot(command) => command.run(),
         Command::Selftest(command) => command.run(),
+        Command::Separable(command) => command.run(),
+        Command::Solve(command) => command.run(),
+        Command::Verify(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {

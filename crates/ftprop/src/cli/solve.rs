@@ -7,13 +7,18 @@ use super::{say, say_json};
 use crate::error::Error;
 use crate::plot::{Panel, Picture, Regions};
 use clap::Args;
-use ftprop_search::{Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchKind, Solution, SolveConfig, solve};
+use ftprop_search::{
+    Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchKind, Solution, SolveConfig, solve,
+};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+/// Under its own name, because for clap a `Vec` is an option that may be repeated.
+type Widths = Vec<usize>;
 
 /// Learn a small network by searching for feasible targets, with proof
 #[derive(Args)]
@@ -39,7 +44,7 @@ pub(super) struct Solve {
     test: Option<PathBuf>,
     /// Units of the hidden layers, such as 2 or 8,4
     #[arg(long, default_value = "2", value_parser = ftprop_search::parse_hidden)]
-    hidden: std::vec::Vec<usize>,
+    hidden: Widths,
     /// exhaustive, hill-climbing, beam:WIDTH, ftprop, madaline or relaxed; by default what suits the problem's size
     #[arg(long)]
     search: Option<SearchKind>,
