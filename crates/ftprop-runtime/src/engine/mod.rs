@@ -1,7 +1,7 @@
 //! Running a packed model: load once, then classify without allocating.
 //!
-//! Each thread has buffers of its own for a few images. A batch is shared out among the threads; fewer images than
-//! threads are computed by all threads together, layer by layer. Either way every sum is an integer or taken in a
+//! Each thread has buffers of its own for a few images. Threads take what they can do of a batch, a few images at a
+//! time; fewer images than threads are computed by all threads together, layer by layer. Either way every sum is an integer or taken in a
 //! fixed order, so logits have the same bits for any number of threads and any kernels.
 
 mod aligned;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use aligned::Aligned;
 use buffer::{Buffer, Layout};
 use plan::Plan;
-use team::{Barrier, Team};
+use team::{Claims, Team};
 
 use crate::error::{Error, Result};
 use crate::kernels::{BLOCK, Kernels, PANEL};
@@ -68,28 +68,14 @@ impl Budget {
     }
 }
 
-/// One share of the work on a step.
-#[derive(Clone, Copy)]
-struct Part {
-    number: usize,
-    count: usize,
-}
-
-impl Part {
-    const ALL: Part = Part { number: 0, count: 1 };
-
-    /// Its share of `units` units.
-    fn of(self, units: usize) -> Range<usize> {
-        units * self.number / self.count..units * (self.number + 1) / self.count
-    }
-}
-
 /// What a step works on.
 struct Context<'a> {
     layouts: &'a [Layout],
     buffers: &'a [Buffer],
     kernels: Kernels,
     images: usize,
+    /// Threads that work on these images together.
+    workers: usize,
 }
 
 /// Room for intermediate results of one thread.
@@ -139,6 +125,8 @@ impl Scratch {
 struct Lane {
     buffers: Vec<Buffer>,
     scratch: UnsafeCell<Scratch>,
+    /// For taking the images in and for each step.
+    claims: Vec<Claims>,
 }
 
 // SAFETY: a lane's scratch is only touched by the team member of its number.
@@ -151,6 +139,8 @@ pub struct Engine {
     lanes: Vec<Lane>,
     team: Team,
     together: usize,
+    /// For sharing a batch out.
+    batch: Claims,
     names: Vec<String>,
     name: String,
 }
@@ -180,11 +170,12 @@ impl Engine {
         let lane = || Lane {
             buffers: plan.layouts.iter().map(Buffer::new).collect(),
             scratch: UnsafeCell::new(Scratch::new(&plan)),
+            claims: (0..=plan.steps.len()).map(|_| Claims::default()).collect(),
         };
         let lanes = (0..threads).map(|_| lane()).collect();
         let team = Team::new(threads).map_err(|_| Error::Memory { needed: u64::MAX, limit })?;
         let (names, name) = (model.classes.clone(), model.name.clone());
-        Ok(Engine { plan, kernels, lanes, team, together, names, name })
+        Ok(Engine { plan, kernels, lanes, team, together, batch: Claims::default(), names, name })
     }
 
     /// What the model says of its input.
@@ -228,32 +219,35 @@ impl Engine {
             return Err(Error::Shape { what: "the logits' buffer", found: logits.len(), expected: count * classes });
         }
         let threads = self.team.size();
-        let (plan, lanes, together, kernels) = (&self.plan, &self.lanes, self.together, self.kernels);
+        let (plan, lanes, kernels) = (&self.plan, &self.lanes, self.kernels);
         if threads > 1 && count < threads {
-            let barrier = Barrier::new(threads);
-            for (images, logits) in images.chunks(together * image_len).zip(logits.chunks_mut(together * classes)) {
-                let logits = Output(logits.as_mut_ptr(), logits.len());
-                // SAFETY: member numbers are different, the barrier separates the steps, and only member 0 writes
-                // the logits, which nobody else can see until `run` returns.
+            for (images, logits) in
+                images.chunks(self.together * image_len).zip(logits.chunks_mut(self.together * classes))
+            {
+                lanes[0].claims.iter().for_each(Claims::reset);
+                // SAFETY: each member has a lane of its own, and all work on the same images in the first.
                 self.team.run(&|member| unsafe {
-                    let part = Part { number: member, count: threads };
-                    forward(plan, kernels, &lanes[0], &lanes[member], images, part, &|| barrier.wait());
-                    if member == 0 {
-                        copy_logits(plan, &lanes[0], logits.part(0..logits.1));
-                    }
+                    forward(plan, kernels, &lanes[0], &lanes[member], images, threads, &|| ());
                 });
+                // SAFETY: nobody works any more.
+                unsafe { copy_logits(plan, &lanes[0], logits) };
             }
             return Ok(());
         }
+        // Small enough for every thread to get some.
+        let together = self.together.min(count.div_ceil(threads)).max(1);
         let all = Output(logits.as_mut_ptr(), logits.len());
-        // SAFETY: each member has a lane of its own and a range of logits of its own.
+        self.batch.reset();
+        let batch = &self.batch;
+        // SAFETY: each member has a lane of its own, and each unit a range of logits of its own.
         self.team.run(&|member| unsafe {
-            let share = Part { number: member, count: threads }.of(count);
-            for first in share.clone().step_by(together) {
-                let last = (first + together).min(share.end);
+            let lane = &lanes[member];
+            for unit in batch.of(count.div_ceil(together)) {
+                let (first, last) = (unit * together, ((unit + 1) * together).min(count));
                 let images = &images[first * image_len..last * image_len];
-                forward(plan, kernels, &lanes[member], &lanes[member], images, Part::ALL, &|| ());
-                copy_logits(plan, &lanes[member], all.part(first * classes..last * classes));
+                lane.claims.iter().for_each(Claims::reset);
+                forward(plan, kernels, lane, lane, images, 1, &|| ());
+                copy_logits(plan, lane, all.part(first * classes..last * classes));
             }
         });
         Ok(())
@@ -265,10 +259,11 @@ impl Engine {
         if !images.len().is_multiple_of(self.image_len()) || images.len() / self.image_len() > self.together {
             return Err(Error::Shape { what: "the images' buffer", found: images.len(), expected: self.image_len() });
         }
+        self.lanes[0].claims.iter().for_each(Claims::reset);
         let times = RefCell::new(vec![Instant::now()]);
         let now = || times.borrow_mut().push(Instant::now());
         // SAFETY: the engine is borrowed for this thread alone.
-        unsafe { forward(&self.plan, self.kernels, &self.lanes[0], &self.lanes[0], images, Part::ALL, &now) };
+        unsafe { forward(&self.plan, self.kernels, &self.lanes[0], &self.lanes[0], images, 1, &now) };
         Ok(times.take()[1..].windows(2).map(|pair| pair[1] - pair[0]).collect())
     }
 }
@@ -290,37 +285,41 @@ impl Output {
     }
 }
 
-/// Takes images through the network: this part's share of every step, `sync` after each.
+/// Takes images through the network, together with all others who do the same with the same lane; calls `after` once
+/// the images are in and after each step.
 ///
 /// # Safety
-/// All who work on `shared` have different parts of the same count and the same images, and wait for each other in
-/// `sync`; `own` is used by this thread only (its scratch, that is).
+/// All who work on `shared` now have the same images and number of workers, and its claims were reset before; `own`
+/// is used by this thread only (its scratch, that is).
 unsafe fn forward(
     plan: &Plan,
     kernels: Kernels,
     shared: &Lane,
     own: &Lane,
     images: &[u8],
-    part: Part,
-    sync: &dyn Fn(),
+    workers: usize,
+    after: &dyn Fn(),
 ) {
     let input = &plan.layouts[0];
     let row = input.shape.width * input.shape.channels;
+    let rows = images.len() / row;
     if let Buffer::Words(words) = &shared.buffers[0] {
-        for unit in part.of(images.len() / row) {
+        for unit in shared.claims[0].of(rows) {
             let at = input.at(unit / input.shape.height, unit % input.shape.height, 0);
-            // SAFETY: rows belong to one part each.
+            // SAFETY: a row belongs to one unit.
             let to = unsafe { words.part(at..at + row) };
             to.iter_mut().zip(&images[unit * row..]).for_each(|(to, &byte)| *to = byte as i16);
         }
     }
-    sync();
-    let count = images.len() / (row * input.shape.height);
-    let context = Context { layouts: &plan.layouts, buffers: &shared.buffers, kernels, images: count };
-    for step in &plan.steps {
-        // SAFETY: the caller's parts differ, and `sync` keeps the steps apart; the scratch is this thread's.
-        unsafe { step.run(&context, part, &mut *own.scratch.get()) };
-        sync();
+    shared.claims[0].wait(rows);
+    after();
+    let images = rows / input.shape.height;
+    let context = Context { layouts: &plan.layouts, buffers: &shared.buffers, kernels, images, workers };
+    for (step, claims) in plan.steps.iter().zip(&shared.claims[1..]) {
+        // SAFETY: units are claimed once each, and nobody goes on before all are done; the scratch is this thread's.
+        unsafe { step.run(&context, claims, &mut *own.scratch.get()) };
+        claims.wait(step.units(&context));
+        after();
     }
 }
 

@@ -3,8 +3,9 @@
 use super::buffer::{Format, Layout};
 use super::pool::{MaxPool, Pointwise};
 use super::real::Real;
+use super::team::Claims;
 use super::whole::Whole;
-use super::{Budget, Context, EngineOptions, Part, Scratch};
+use super::{Budget, Context, EngineOptions, Scratch};
 use crate::error::Result;
 use crate::kernels::Kernels;
 use crate::model::{Codec, Conv, Kind, Model, Op, Preprocessing, Stage, Value};
@@ -18,18 +19,28 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Does this part's share.
+    /// Into how many units the work is cut.
+    pub(super) fn units(&self, context: &Context<'_>) -> usize {
+        match self {
+            Step::Whole(whole) => whole.units(context),
+            Step::Real(real) => real.units(context),
+            Step::MaxPool(pool) => pool.units(context),
+            Step::Pointwise(pointwise) => pointwise.units(context),
+        }
+    }
+
+    /// Does the units it can claim.
     ///
     /// # Safety
-    /// All parts of a step must be different, and nobody may write its inputs or touch its output otherwise.
-    pub(super) unsafe fn run(&self, context: &Context<'_>, part: Part, scratch: &mut Scratch) {
+    /// Nobody may write the step's inputs, or touch its output but by claiming other units.
+    pub(super) unsafe fn run(&self, context: &Context<'_>, claims: &Claims, scratch: &mut Scratch) {
         // SAFETY: the caller's promise is passed on.
         unsafe {
             match self {
-                Step::Whole(whole) => whole.run(context, part, scratch),
-                Step::Real(real) => real.run(context, part, scratch),
-                Step::MaxPool(pool) => pool.run(context, part),
-                Step::Pointwise(pointwise) => pointwise.run(context, part, scratch),
+                Step::Whole(whole) => whole.run(context, claims, scratch),
+                Step::Real(real) => real.run(context, claims, scratch),
+                Step::MaxPool(pool) => pool.run(context, claims),
+                Step::Pointwise(pointwise) => pointwise.run(context, claims, scratch),
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use super::buffer::{Buffer, Format, Layout, Shared};
 use super::finish::{self, Reader};
-use super::{Budget, Context, Part, Scratch};
+use super::team::Claims;
+use super::{Budget, Context, Scratch};
 use crate::error::Result;
 use crate::model::{Activation, Affine, Kind, Preprocessing, Window};
 
@@ -38,15 +39,20 @@ impl MaxPool {
         Ok(MaxPool { input, output, window, turn })
     }
 
-    /// Computes this part's share of the output rows of all images.
+    /// Into how many units the work is cut: rows.
+    pub(super) fn units(&self, context: &Context<'_>) -> usize {
+        context.images * context.layouts[self.output].shape.height
+    }
+
+    /// Computes the units it can claim.
     ///
     /// # Safety
-    /// No other part may be equal, and nobody may write the input or touch the output otherwise.
-    pub(super) unsafe fn run(&self, context: &Context<'_>, part: Part) {
+    /// Nobody may write the input, or touch the output but by claiming other units.
+    pub(super) unsafe fn run(&self, context: &Context<'_>, claims: &Claims) {
         let (from, to) = (&context.layouts[self.input], &context.layouts[self.output]);
-        for unit in part.of(context.images * to.shape.height) {
+        for unit in claims.of(self.units(context)) {
             let (image, y) = (unit / to.shape.height, unit % to.shape.height);
-            // SAFETY: the caller's promise is passed on; an output row belongs to one part.
+            // SAFETY: the caller's promise is passed on; an output row belongs to one unit.
             unsafe {
                 match (&context.buffers[self.input], &context.buffers[self.output]) {
                     (Buffer::Bytes(input), Buffer::Bytes(output)) if from.format == Format::Bits => {
@@ -184,18 +190,23 @@ impl Pointwise {
         Ok(Pointwise { kind: PointwiseKind::Add { inputs, readers, activation }, output })
     }
 
-    /// Computes this part's share of the output rows of all images.
+    /// Into how many units the work is cut: rows.
+    pub(super) fn units(&self, context: &Context<'_>) -> usize {
+        context.images * context.layouts[self.output].shape.height
+    }
+
+    /// Computes the units it can claim.
     ///
     /// # Safety
-    /// No other part may be equal, and nobody may write the inputs or touch the output otherwise.
-    pub(super) unsafe fn run(&self, context: &Context<'_>, part: Part, scratch: &mut Scratch) {
+    /// Nobody may write the inputs, or touch the output but by claiming other units.
+    pub(super) unsafe fn run(&self, context: &Context<'_>, claims: &Claims, scratch: &mut Scratch) {
         let to = &context.layouts[self.output];
         let [reals, other] = &mut scratch.pixels;
         let (reals, other) = (&mut reals[..to.shape.channels], &mut other[..to.shape.channels]);
-        for unit in part.of(context.images * to.shape.height) {
+        for unit in claims.of(self.units(context)) {
             let (image, y) = (unit / to.shape.height, unit % to.shape.height);
             for x in 0..to.shape.width {
-                // SAFETY: the caller's promise is passed on; an output row belongs to one part.
+                // SAFETY: the caller's promise is passed on; an output row belongs to one unit.
                 unsafe {
                     let activation = self.pixel(context, image, y, x, reals, other);
                     finish::write(reals, activation, to, &context.buffers[self.output], to.at(image, y, x), 0);

@@ -6,13 +6,14 @@
 use super::aligned::Aligned;
 use super::buffer::Layout;
 use super::finish::{self, Reader};
-use super::{Budget, Context, Part, Scratch};
+use super::team::Claims;
+use super::{Budget, Context, Scratch};
 use crate::error::Result;
 use crate::kernels::{BLOCK, PANEL, Run, Tile};
 use crate::model::{Affine, Conv, Kind, Preprocessing, Window};
 
 /// Reals that the copied taps of a tile take, unless a single output has more.
-const TILE_REALS: usize = 1 << 15;
+const TILE_REALS: usize = 1 << 17;
 
 pub(super) struct Real {
     input: usize,
@@ -77,15 +78,27 @@ impl Real {
         self.tile * self.inputs
     }
 
-    /// Computes this part's share of the outputs of all images.
+    fn positions(&self, context: &Context<'_>) -> usize {
+        context.images * self.size[0] * self.size[1]
+    }
+
+    fn panels(&self) -> usize {
+        self.outputs.div_ceil(PANEL * BLOCK)
+    }
+
+    /// Into how many units the work is cut.
+    pub(super) fn units(&self, context: &Context<'_>) -> usize {
+        self.positions(context).div_ceil(self.tile) * self.groups * self.panels()
+    }
+
+    /// Computes the units it can claim.
     ///
     /// # Safety
-    /// No other part may be equal, and nobody may write the input or touch the output otherwise.
-    pub(super) unsafe fn run(&self, context: &Context<'_>, part: Part, scratch: &mut Scratch) {
-        let positions = context.images * self.size[0] * self.size[1];
-        let panels = self.outputs.div_ceil(PANEL * BLOCK);
+    /// Nobody may write the input, or touch the output but by claiming other units.
+    pub(super) unsafe fn run(&self, context: &Context<'_>, claims: &Claims, scratch: &mut Scratch) {
+        let (positions, panels) = (self.positions(context), self.panels());
         let mut copied = None;
-        for unit in part.of(positions.div_ceil(self.tile) * self.groups * panels) {
+        for unit in claims.of(self.units(context)) {
             let (taps, panel) = (unit / panels, unit % panels);
             let (first, group) = (taps / self.groups * self.tile, taps % self.groups);
             let count = (positions - first).min(self.tile);
@@ -161,7 +174,7 @@ impl Real {
                 *real = sum * scale + bias;
             }
             let (at, buffer) = (layout.at(image, y, x), &context.buffers[self.output]);
-            // SAFETY: this panel's channels of this pixel belong to this part alone, says the caller.
+            // SAFETY: this panel's channels of this pixel belong to this unit alone, says the caller.
             unsafe { finish::write(reals, self.affine.activation, layout, buffer, at, first_output) };
         }
     }

@@ -1,4 +1,6 @@
-//! Threads that wait between calls, and a barrier for those that work on one image together.
+//! Threads that wait between calls and help where they can.
+//!
+//! Work is claimed unit by unit, so a helper that the system lets wait costs nothing: the others do its share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,9 +13,11 @@ type Job = &'static (dyn Fn(usize) + Sync);
 
 #[derive(Default)]
 struct State {
-    /// The current job, set for as long as a call of [`Team::run`] lasts.
+    /// The current job, set for as long as helpers may still begin it.
     job: Option<Job>,
-    /// Workers that have not finished it.
+    /// Helpers that have started.
+    ready: usize,
+    /// Helpers at work on the job.
     working: usize,
     failed: bool,
     stopping: bool,
@@ -22,7 +26,7 @@ struct State {
 #[derive(Default)]
 struct Board {
     state: Mutex<State>,
-    /// Counts jobs, so that workers can see a new one without the lock.
+    /// Counts jobs, so that helpers can see a new one without the lock.
     jobs: AtomicUsize,
     posted: Condvar,
     finished: Condvar,
@@ -34,49 +38,53 @@ impl Board {
     }
 }
 
-/// The calling thread and `size − 1` workers.
+/// The calling thread and `size − 1` helpers.
 pub(super) struct Team {
     board: Arc<Board>,
-    workers: Vec<JoinHandle<()>>,
+    helpers: Vec<JoinHandle<()>>,
 }
 
 impl Team {
     pub(super) fn new(size: usize) -> std::io::Result<Self> {
-        let mut team = Team { board: Arc::default(), workers: Vec::new() };
+        let mut team = Team { board: Arc::default(), helpers: Vec::new() };
         for member in 1..size {
             let board = team.board.clone();
             let name = format!("ftprop-runtime-{member}");
-            team.workers.push(std::thread::Builder::new().name(name).spawn(move || work(&board, member))?);
+            team.helpers.push(std::thread::Builder::new().name(name).spawn(move || help(&board, member))?);
         }
+        // A thread allocates as it starts; nobody does afterwards.
+        let mut state = team.board.lock();
+        while state.ready < team.helpers.len() {
+            state = team.board.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
         Ok(team)
     }
 
     pub(super) fn size(&self) -> usize {
-        self.workers.len() + 1
+        self.helpers.len() + 1
     }
 
-    /// Calls `job` once for each member, 0 on this thread, and returns when all are done.
+    /// Calls `job` for member 0, on this thread, and for each helper that is there before that one is done, at most
+    /// once each. Returns when all are done.
     pub(super) fn run(&mut self, job: &(dyn Fn(usize) + Sync)) {
-        if self.workers.is_empty() {
+        if self.helpers.is_empty() {
             return job(0);
         }
-        // SAFETY: workers use the job only until they count themselves off, and `Finish` waits for all of them, even
-        // when `job(0)` panics; so the reference does not outlive what it points to.
-        let job_for_workers = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), Job>(job) };
-        let mut state = self.board.lock();
-        state.job = Some(job_for_workers);
-        state.working = self.workers.len();
+        // SAFETY: helpers use the job only while they are counted as working, and `Finish` takes it off the board and
+        // waits for them, even when `job(0)` panics; so the reference does not outlive what it points to.
+        let job_for_helpers = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), Job>(job) };
+        self.board.lock().job = Some(job_for_helpers);
         self.board.jobs.fetch_add(1, Ordering::Release);
-        drop(state);
         self.board.posted.notify_all();
         let finish = Finish(&self.board);
         job(0);
         drop(finish);
-        assert!(!self.board.lock().failed, "a worker thread of the engine panicked");
+        assert!(!self.board.lock().failed, "a thread of the engine panicked");
     }
 }
 
-/// Waits for the workers when dropped.
+/// Ends a job when dropped.
 struct Finish<'a>(&'a Board);
 
 impl Drop for Finish<'_> {
@@ -84,24 +92,24 @@ impl Drop for Finish<'_> {
         let mut spins = 0;
         loop {
             let mut state = self.0.lock();
+            state.job = None;
             if state.working > 0 && spins >= SPINS {
                 state = self.0.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.working == 0 {
-                state.job = None;
                 return;
             }
             drop(state);
-            for _ in 0..50 {
-                std::hint::spin_loop();
-            }
+            (0..50).for_each(|_| std::hint::spin_loop());
             spins += 50;
         }
     }
 }
 
-fn work(board: &Board, member: usize) {
+fn help(board: &Board, member: usize) {
     let mut seen = 0;
+    board.lock().ready += 1;
+    board.finished.notify_all();
     loop {
         let mut spins = 0;
         while board.jobs.load(Ordering::Acquire) == seen && spins < SPINS {
@@ -116,9 +124,10 @@ fn work(board: &Board, member: usize) {
             return;
         }
         seen = board.jobs.load(Ordering::Acquire);
-        let job = state.job;
+        let Some(job) = state.job else { continue };
+        state.working += 1;
         drop(state);
-        let done = job.is_none_or(|job| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(member))).is_ok());
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(member))).is_ok();
         let mut state = board.lock();
         state.failed |= !done;
         state.working -= 1;
@@ -133,34 +142,36 @@ impl Drop for Team {
         self.board.lock().stopping = true;
         self.board.jobs.fetch_add(1, Ordering::Release);
         self.board.posted.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker that panicked was reported when it happened.
-            let _ = worker.join();
+        for helper in self.helpers.drain(..) {
+            // One that panicked was reported when it happened.
+            let _ = helper.join();
         }
     }
 }
 
-/// Holds members of a team until all have arrived.
-pub(super) struct Barrier {
-    members: usize,
-    waiting: AtomicUsize,
-    round: AtomicUsize,
+/// Units of work that members claim one by one.
+#[derive(Default)]
+pub(super) struct Claims {
+    claimed: AtomicUsize,
+    done: AtomicUsize,
 }
 
-impl Barrier {
-    pub(super) fn new(members: usize) -> Self {
-        Barrier { members, waiting: AtomicUsize::new(0), round: AtomicUsize::new(0) }
+impl Claims {
+    /// Begins anew; only while nobody works.
+    pub(super) fn reset(&self) {
+        self.claimed.store(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn wait(&self) {
-        let round = self.round.load(Ordering::Acquire);
-        if self.waiting.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
-            self.waiting.store(0, Ordering::Relaxed);
-            self.round.store(round.wrapping_add(1), Ordering::Release);
-            return;
-        }
+    /// Units of `count` that nobody has claimed yet; each counts as done when the next is asked for.
+    pub(super) fn of(&self, count: usize) -> Units<'_> {
+        Units { claims: self, count, working: false }
+    }
+
+    /// Waits until `count` units are done, by whomever, and makes what they wrote visible.
+    pub(super) fn wait(&self, count: usize) {
         let mut spins = 0;
-        while self.round.load(Ordering::Acquire) == round {
+        while self.done.load(Ordering::Acquire) < count {
             spins += 1;
             if spins < SPINS {
                 std::hint::spin_loop();
@@ -171,18 +182,51 @@ impl Barrier {
     }
 }
 
+/// See [`Claims::of`].
+pub(super) struct Units<'a> {
+    claims: &'a Claims,
+    count: usize,
+    working: bool,
+}
+
+impl Iterator for Units<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        if self.working {
+            self.claims.done.fetch_add(1, Ordering::AcqRel);
+        }
+        let unit = self.claims.claimed.fetch_add(1, Ordering::Relaxed);
+        self.working = unit < self.count;
+        self.working.then_some(unit)
+    }
+}
+
+impl Drop for Units<'_> {
+    fn drop(&mut self) {
+        if self.working {
+            // A panic in the middle of a unit: nobody shall wait for it. The team reports the panic.
+            self.claims.done.store(usize::MAX / 2, Ordering::Release);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_member_works_once_a_run() -> std::io::Result<()> {
+    fn every_unit_is_done_once_a_run() -> std::io::Result<()> {
         for size in 1..5 {
             let mut team = Team::new(size)?;
-            let counts: Vec<AtomicUsize> = (0..size).map(|_| AtomicUsize::new(0)).collect();
+            let counts: Vec<AtomicUsize> = (0..40).map(|_| AtomicUsize::new(0)).collect();
+            let claims = Claims::default();
             for _ in 0..200 {
-                team.run(&|member| {
-                    counts[member].fetch_add(1, Ordering::Relaxed);
+                claims.reset();
+                team.run(&|_| {
+                    for unit in claims.of(40) {
+                        counts[unit].fetch_add(1, Ordering::Relaxed);
+                    }
                 });
             }
             assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 200));
@@ -191,17 +235,37 @@ mod tests {
     }
 
     #[test]
-    fn nobody_passes_the_barrier_early() -> std::io::Result<()> {
+    fn nobody_goes_on_before_all_units_are_done() -> std::io::Result<()> {
         let mut team = Team::new(3)?;
-        let (barrier, arrived) = (Barrier::new(3), AtomicUsize::new(0));
-        team.run(&|_| {
-            for round in 1..=100 {
-                arrived.fetch_add(1, Ordering::SeqCst);
-                barrier.wait();
-                assert!(arrived.load(Ordering::SeqCst) >= 3 * round);
-                barrier.wait();
-            }
-        });
+        let steps: Vec<Claims> = (0..50).map(|_| Claims::default()).collect();
+        let done: Vec<AtomicUsize> = (0..50).map(|_| AtomicUsize::new(0)).collect();
+        for _ in 0..50 {
+            steps.iter().for_each(Claims::reset);
+            done.iter().for_each(|done| done.store(0, Ordering::Relaxed));
+            team.run(&|_| {
+                for (step, done) in steps.iter().zip(&done) {
+                    for _ in step.of(7) {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    step.wait(7);
+                    assert_eq!(done.load(Ordering::Relaxed), 7);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_panic_is_reported_and_hangs_nobody() -> std::io::Result<()> {
+        let mut team = Team::new(2)?;
+        let claims = Claims::default();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            team.run(&|_| {
+                claims.of(3).for_each(|unit| assert_ne!(unit, 1, "on purpose"));
+                claims.wait(3);
+            });
+        }));
+        assert!(result.is_err());
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 use super::aligned::Aligned;
 use super::buffer::{Buffer, Format, Layout};
 use super::fold::{Classes, Folded};
-use super::{Budget, Context, Part, Scratch, finish};
+use super::team::Claims;
+use super::{Budget, Context, Scratch, finish};
 use crate::error::Result;
 use crate::kernels::{BLOCK, Counts, NARROW_BITS, PANEL, PATTERNS, Run, Tile, narrow_bytes};
 use crate::model::{Conv, Scale, Stage};
@@ -151,17 +152,31 @@ impl Whole {
         })
     }
 
-    /// Computes this part's share of the outputs of all images.
+    /// Outputs of a tile: fewer than fit where several threads share few of them.
+    fn tile(&self, context: &Context<'_>) -> usize {
+        self.positions(context).div_ceil(context.workers).clamp(16, self.tile)
+    }
+
+    fn positions(&self, context: &Context<'_>) -> usize {
+        context.images * self.size[0] * self.size[1]
+    }
+
+    /// Into how many units the work is cut.
+    pub(super) fn units(&self, context: &Context<'_>) -> usize {
+        self.panels.len() * self.positions(context).div_ceil(self.tile(context))
+    }
+
+    /// Computes the units it can claim.
     ///
     /// # Safety
-    /// No other part may be equal, and nobody may write the input or touch the output otherwise.
-    pub(super) unsafe fn run(&self, context: &Context<'_>, part: Part, scratch: &mut Scratch) {
-        let positions = context.images * self.size[0] * self.size[1];
-        let tiles = positions.div_ceil(self.tile);
-        for unit in part.of(self.panels.len() * tiles) {
+    /// Nobody may write the input, or touch the output but by claiming other units.
+    pub(super) unsafe fn run(&self, context: &Context<'_>, claims: &Claims, scratch: &mut Scratch) {
+        let (positions, tile) = (self.positions(context), self.tile(context));
+        let tiles = positions.div_ceil(tile);
+        for unit in claims.of(self.units(context)) {
             let panel = &self.panels[unit / tiles];
-            let first = unit % tiles * self.tile;
-            let count = (positions - first).min(self.tile);
+            let first = unit % tiles * tile;
+            let count = (positions - first).min(tile);
             self.locate(context, panel, first, count, scratch);
             // SAFETY: the caller's promise is passed on.
             unsafe {
@@ -241,7 +256,7 @@ impl Whole {
                     true => (bytes.pointer(), bytes.len()),
                     false => (scratch.levels.as_mut_ptr(), scratch.levels.len()),
                 };
-                // SAFETY: this panel's channels of these pixels belong to this part alone, says the caller.
+                // SAFETY: this panel's channels of these pixels belong to this unit alone, says the caller.
                 unsafe {
                     context.kernels.count(&Counts {
                         sums: &scratch.sums[..count * width],
