@@ -143,12 +143,9 @@ impl<'a> Builder<'a> {
             }
             LayerSpec::MaxPool { kernel, stride, pad } => {
                 let geometry = pool_geometry(input, *kernel, stride.unwrap_or(*kernel), *pad).map_err(wrong)?;
-                if *kernel > 16 {
-                    return Err(value(format!("a window of {kernel} is too large; at most 16")));
-                }
                 let output = pool_output(&geometry);
                 info(self, pool_text("max-pool", &geometry), output, 0, None);
-                (Box::new(MaxPool::new(geometry, self.batch)), output)
+                (Box::new(MaxPool { geometry }), output)
             }
             LayerSpec::AvgPool { kernel, stride, pad } => {
                 if kernel.is_none() && input.height != input.width {

@@ -159,21 +159,14 @@ impl Optimizer {
         match self.spec {
             OptimizerSpec::Sgd { momentum: 0.0, weight_decay, .. } => {
                 let (lr, decay) = (lr as f32, weight_decay as f32);
-                elementwise::update_parts(cpu, [values], |start, [w]| {
-                    for (w, g) in w.iter_mut().zip(&grads[start..]) {
-                        *w -= lr * (g * scale + decay * *w);
-                    }
-                });
+                elementwise::update(cpu, values, grads, |w, g| w - lr * (g * scale + decay * w));
             }
             OptimizerSpec::Sgd { momentum, nesterov, weight_decay, .. } => {
                 let (lr, decay, momentum) = (lr as f32, weight_decay as f32, momentum as f32);
-                let look_ahead = if nesterov { momentum } else { 0.0 };
-                elementwise::update_parts(cpu, [values, moment()], |start, [w, m]| {
-                    for ((w, m), g) in w.iter_mut().zip(m).zip(&grads[start..]) {
-                        let g = g * scale + decay * *w;
-                        *m = momentum * *m + g;
-                        *w -= lr * if nesterov { g + look_ahead * *m } else { *m };
-                    }
+                elementwise::update2(cpu, [values, moment()], grads, |w, m, g| {
+                    let g = g * scale + decay * w;
+                    let m = momentum * m + g;
+                    (w - lr * if nesterov { g + momentum * m } else { m }, m)
                 });
             }
             OptimizerSpec::Adam { beta1, beta2, eps, weight_decay, .. }
@@ -186,36 +179,30 @@ impl Optimizer {
                 let decay = if decoupled { 0.0 } else { weight_decay as f32 };
                 let (b1, b2, eps) = (beta1 as f32, beta2 as f32, eps as f32);
                 let (c1, c2) = ((1.0 - beta1) as f32, (1.0 - beta2) as f32);
-                elementwise::update_parts(cpu, [values, moment(), moment()], |start, [w, m, v]| {
-                    for (((w, m), v), g) in w.iter_mut().zip(m).zip(v).zip(&grads[start..]) {
-                        let g = g * scale + decay * *w;
-                        *m = b1 * *m + c1 * g;
-                        *v = b2 * *v + c2 * g * g;
-                        *w = *w * keep - rate * *m / (v.sqrt() * root + eps);
-                    }
+                elementwise::update3(cpu, [values, moment(), moment()], grads, |w, m, v, g| {
+                    let g = g * scale + decay * w;
+                    let m = b1 * m + c1 * g;
+                    let v = b2 * v + c2 * g * g;
+                    (w * keep - rate * m / (v.sqrt() * root + eps), m, v)
                 });
             }
             OptimizerSpec::Rmsprop { alpha, momentum, eps, weight_decay, .. } => {
                 let (lr, decay, eps) = (lr as f32, weight_decay as f32, eps as f32);
                 let (a, c) = (alpha as f32, (1.0 - alpha) as f32);
-                let momentum = momentum as f32;
                 let mean = moment();
                 if momentum == 0.0 {
-                    elementwise::update_parts(cpu, [values, mean], |start, [w, v]| {
-                        for ((w, v), g) in w.iter_mut().zip(v).zip(&grads[start..]) {
-                            let g = g * scale + decay * *w;
-                            *v = a * *v + c * g * g;
-                            *w -= lr * g / (v.sqrt() + eps);
-                        }
+                    elementwise::update2(cpu, [values, mean], grads, |w, v, g| {
+                        let g = g * scale + decay * w;
+                        let v = a * v + c * g * g;
+                        (w - lr * g / (v.sqrt() + eps), v)
                     });
                 } else {
-                    elementwise::update_parts(cpu, [values, mean, moment()], |start, [w, v, m]| {
-                        for (((w, v), m), g) in w.iter_mut().zip(v).zip(m).zip(&grads[start..]) {
-                            let g = g * scale + decay * *w;
-                            *v = a * *v + c * g * g;
-                            *m = momentum * *m + g / (v.sqrt() + eps);
-                            *w -= lr * *m;
-                        }
+                    let momentum = momentum as f32;
+                    elementwise::update3(cpu, [values, mean, moment()], grads, |w, v, m, g| {
+                        let g = g * scale + decay * w;
+                        let v = a * v + c * g * g;
+                        let m = momentum * m + g / (v.sqrt() + eps);
+                        (w - lr * m, v, m)
                     });
                 }
             }

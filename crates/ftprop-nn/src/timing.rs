@@ -27,7 +27,7 @@ impl Breakdown {
     /// What took longest comes first.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = self.entries.clone();
-        entries.sort_by(|a, b| b.time.cmp(&a.time));
+        entries.sort_by_key(|e| std::cmp::Reverse(e.time));
         entries
     }
 }

@@ -20,12 +20,9 @@ impl Dropout {
         let stream = Stream::new(pass.seed, Purpose::Dropout, pass.step).fork(self.number);
         let keep = 1.0 / (1.0 - self.p);
         let (len, channels) = (self.shape.len(), self.shape.channels);
-        elementwise::update_parts(pass.cpu, [values], |start, [part]| {
-            for (i, v) in part.iter_mut().enumerate() {
-                let at = start + i;
-                let place = if self.by_channel { at / len * channels + at % channels } else { at };
-                *v = if stream.uniform(place as u64) < self.p { 0.0 } else { *v * keep };
-            }
+        elementwise::update_places(pass.cpu, values, |at, v| {
+            let place = if self.by_channel { at / len * channels + at % channels } else { at };
+            if stream.uniform(place as u64) < self.p { 0.0 } else { v * keep }
         });
     }
 }

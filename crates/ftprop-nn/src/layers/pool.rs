@@ -4,16 +4,9 @@ use super::{Layer, Pass, Slopes};
 use ftprop_tensor::cpu::pool;
 use ftprop_tensor::geometry::PoolGeometry;
 
-/// Max pooling, which remembers one byte an output.
+/// Max pooling.
 pub(crate) struct MaxPool {
-    geometry: PoolGeometry,
-    choice: Vec<u8>,
-}
-
-impl MaxPool {
-    pub(crate) fn new(geometry: PoolGeometry, batch: usize) -> Self {
-        MaxPool { geometry, choice: vec![0; batch * geometry.out_len()] }
-    }
+    pub(crate) geometry: PoolGeometry,
 }
 
 impl Layer for MaxPool {
@@ -22,12 +15,12 @@ impl Layer for MaxPool {
     }
 
     fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
-        pool::max_forward(pass.cpu, &self.geometry, pass.n, x, y, &mut self.choice);
+        pool::max_forward(pass.cpu, &self.geometry, pass.n, x, y);
     }
 
-    fn backward(&mut self, pass: &mut Pass<'_>, _: &[f32], slopes: &mut Slopes, _: bool) {
+    fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, _: bool) {
         let (dy, dx) = slopes.both();
-        pool::max_backward(pass.cpu, &self.geometry, pass.n, dy, &self.choice, dx);
+        pool::max_backward(pass.cpu, &self.geometry, pass.n, x, dy, dx);
         slopes.advance();
     }
 }

@@ -14,8 +14,24 @@ pub fn map(cpu: &Cpu, x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32 + Sync 
     assert_eq!(x.len(), out.len());
     cpu.each_chunk(out, RUN, |i, out| {
         let x = &x[i * RUN..][..out.len()];
-        dispatch(cpu.isa, Loop(|| out.iter_mut().zip(x).for_each(|(o, &x)| *o = f(x))));
+        dispatch(cpu.isa, Map { x, out, f: &f });
     });
+}
+
+struct Map<'a, F> {
+    x: &'a [f32],
+    out: &'a mut [f32],
+    f: &'a F,
+}
+
+impl<F: Fn(f32) -> f32> Kernel for Map<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (out, &x) in self.out.iter_mut().zip(self.x) {
+            *out = (self.f)(x);
+        }
+    }
 }
 
 /// out[i] = f(out[i], x[i])
@@ -23,36 +39,95 @@ pub fn update(cpu: &Cpu, out: &mut [f32], x: &[f32], f: impl Fn(f32, f32) -> f32
     assert_eq!(x.len(), out.len());
     cpu.each_chunk(out, RUN, |i, out| {
         let x = &x[i * RUN..][..out.len()];
-        dispatch(cpu.isa, Loop(|| out.iter_mut().zip(x).for_each(|(o, &x)| *o = f(*o, x))));
+        dispatch(cpu.isa, Update { out, x, f: &f });
     });
 }
 
-/// Runs over equal parts of several buffers: `f(start, [part of each])`, for passes that update some of them.
-pub fn update_parts<const N: usize>(
-    cpu: &Cpu,
-    buffers: [&mut [f32]; N],
-    f: impl Fn(usize, [&mut [f32]; N]) + Sync + Send,
-) {
-    let len = buffers[0].len();
-    assert!(buffers.iter().all(|b| b.len() == len), "the buffers differ in length");
-    let shared = buffers.map(Shared::new);
-    cpu.each(len.div_ceil(RUN), |i| {
-        let n = RUN.min(len - i * RUN);
-        // SAFETY: the runs of different tasks do not overlap.
-        let parts = shared.map(|b| unsafe { b.slice(i * RUN, n) });
-        dispatch(cpu.isa, Loop(|| f(i * RUN, parts)));
-    });
+struct Update<'a, F> {
+    out: &'a mut [f32],
+    x: &'a [f32],
+    f: &'a F,
 }
 
-/// A closure as a kernel: inlined into the function that has the instruction set's features.
-struct Loop<F>(F);
-
-impl<F: FnOnce()> Kernel for Loop<F> {
+impl<F: Fn(f32, f32) -> f32> Kernel for Update<'_, F> {
     type Output = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        (self.0)();
+        for (out, &x) in self.out.iter_mut().zip(self.x) {
+            *out = (self.f)(*out, x);
+        }
     }
+}
+
+/// (a[i], b[i]) = f(a[i], b[i], x[i])
+pub fn update2(cpu: &Cpu, [a, b]: [&mut [f32]; 2], x: &[f32], f: impl Fn(f32, f32, f32) -> (f32, f32) + Sync + Send) {
+    assert!(a.len() == x.len() && b.len() == x.len(), "the buffers differ in length");
+    let b = Shared::new(b);
+    cpu.each_chunk(a, RUN, |i, a| {
+        // SAFETY: the runs of different tasks do not overlap.
+        let b = unsafe { b.slice(i * RUN, a.len()) };
+        dispatch(cpu.isa, Update2 { a, b, x: &x[i * RUN..], f: &f });
+    });
+}
+
+struct Update2<'a, F> {
+    a: &'a mut [f32],
+    b: &'a mut [f32],
+    x: &'a [f32],
+    f: &'a F,
+}
+
+impl<F: Fn(f32, f32, f32) -> (f32, f32)> Kernel for Update2<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for ((a, b), &x) in self.a.iter_mut().zip(self.b).zip(self.x) {
+            (*a, *b) = (self.f)(*a, *b, x);
+        }
+    }
+}
+
+/// (a[i], b[i], c[i]) = f(a[i], b[i], c[i], x[i])
+pub fn update3(
+    cpu: &Cpu,
+    [a, b, c]: [&mut [f32]; 3],
+    x: &[f32],
+    f: impl Fn(f32, f32, f32, f32) -> (f32, f32, f32) + Sync + Send,
+) {
+    assert!(a.len() == x.len() && b.len() == x.len() && c.len() == x.len(), "the buffers differ in length");
+    let (b, c) = (Shared::new(b), Shared::new(c));
+    cpu.each_chunk(a, RUN, |i, a| {
+        // SAFETY: the runs of different tasks do not overlap.
+        let (b, c) = unsafe { (b.slice(i * RUN, a.len()), c.slice(i * RUN, a.len())) };
+        dispatch(cpu.isa, Update3 { a, b, c, x: &x[i * RUN..], f: &f });
+    });
+}
+
+struct Update3<'a, F> {
+    a: &'a mut [f32],
+    b: &'a mut [f32],
+    c: &'a mut [f32],
+    x: &'a [f32],
+    f: &'a F,
+}
+
+impl<F: Fn(f32, f32, f32, f32) -> (f32, f32, f32)> Kernel for Update3<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for (((a, b), c), &x) in self.a.iter_mut().zip(self.b).zip(self.c).zip(self.x) {
+            (*a, *b, *c) = (self.f)(*a, *b, *c, x);
+        }
+    }
+}
+
+/// x[i] = f(i, x[i]), for functions that depend on the place.
+pub fn update_places(cpu: &Cpu, x: &mut [f32], f: impl Fn(usize, f32) -> f32 + Sync + Send) {
+    cpu.each_chunk(x, RUN, |run, x| {
+        for (i, x) in x.iter_mut().enumerate() {
+            *x = f(run * RUN + i, *x);
+        }
+    });
 }
 
 #[cfg(test)]
@@ -71,13 +146,14 @@ mod tests {
             update(&cpu, &mut out, &x, |o, v| o - v);
             assert!(out.iter().zip(&x).all(|(o, v)| *o == v * v + 0.5 - v));
             let mut other = vec![1.0; x.len()];
-            update_parts(&cpu, [&mut out, &mut other], |start, [a, b]| {
-                for (i, (a, b)) in a.iter_mut().zip(b).enumerate() {
-                    *a = x[start + i];
-                    *b += *a;
-                }
-            });
+            update2(&cpu, [&mut out, &mut other], &x, |_, b, x| (x, b + x));
             assert!(out == x && other.iter().zip(&x).all(|(o, v)| *o == 1.0 + v));
+            let mut third = vec![2.0; x.len()];
+            update3(&cpu, [&mut third, &mut out, &mut other], &x, |a, b, c, x| (a * x, b, c - x));
+            assert!(out == x && third.iter().zip(&x).all(|(o, v)| *o == 2.0 * v));
+            assert!(other.iter().zip(&x).all(|(o, v)| *o == 1.0 + v - v));
+            update_places(&cpu, &mut out, |i, v| v + i as f32);
+            assert!(out.iter().zip(&x).enumerate().all(|(i, (o, v))| *o == v + i as f32));
         }
     }
 }

@@ -8,6 +8,9 @@
 //! sum over k is cut into blocks whose size depends on the shapes alone, so the bits of the result do not
 //! depend on the threads.
 
+// A register tile is indexed by constants; an iterator over it may not be unrolled.
+#![allow(clippy::needless_range_loop)]
+
 use super::simd::{Kernel, Simd, dispatch};
 use super::{Cpu, Shared};
 

@@ -1,5 +1,6 @@
 //! Batch normalisation over the rows of a matrix, a column a channel: `[n·height·width, channels]`.
 
+use super::simd::vectorised;
 use super::{Cpu, Shared};
 
 /// Rows whose mean and spread one task takes.
@@ -27,20 +28,8 @@ pub fn statistics(
     let runs = rows.div_ceil(RUN);
     let partial = &mut scratch[..2 * runs * channels];
     cpu.each_chunk(partial, 2 * channels, |run, out| {
-        let x = &x[run * RUN * channels..rows.min((run + 1) * RUN) * channels];
         let (mean, spread) = out.split_at_mut(channels);
-        mean.fill(0.0);
-        spread.fill(0.0);
-        for row in x.chunks_exact(channels) {
-            mean.iter_mut().zip(row).for_each(|(m, x)| *m += x);
-        }
-        let scale = 1.0 / (x.len() / channels) as f32;
-        mean.iter_mut().for_each(|m| *m *= scale);
-        for row in x.chunks_exact(channels) {
-            for ((s, m), x) in spread.iter_mut().zip(mean.iter()).zip(row) {
-                *s += (x - m) * (x - m);
-            }
-        }
+        run_statistics(cpu.isa, &x[run * RUN * channels..rows.min((run + 1) * RUN) * channels], mean, spread);
     });
     for j in 0..channels {
         let (mut count, mut total_mean, mut total_spread) = (0.0f64, 0.0f64, 0.0f64);
@@ -57,17 +46,42 @@ pub fn statistics(
     }
 }
 
+vectorised! {
+    /// The mean of each column of some rows, and its squared differences from that.
+    fn run_statistics(x: &[f32], mean: &mut [f32], spread: &mut [f32]) {
+        let channels = mean.len();
+        mean.fill(0.0);
+        spread.fill(0.0);
+        for row in x.chunks_exact(channels) {
+            mean.iter_mut().zip(row).for_each(|(m, x)| *m += x);
+        }
+        let scale = 1.0 / (x.len() / channels) as f32;
+        mean.iter_mut().for_each(|m| *m *= scale);
+        for row in x.chunks_exact(channels) {
+            for ((s, m), x) in spread.iter_mut().zip(mean.iter()).zip(row) {
+                *s += (x - m) * (x - m);
+            }
+        }
+    }
+}
+
 /// y = x · scale + shift, column by column.
 pub fn affine(cpu: &Cpu, rows: usize, channels: usize, x: &[f32], scale: &[f32], shift: &[f32], y: &mut [f32]) {
     let (scale, shift) = (&scale[..channels], &shift[..channels]);
     cpu.each_chunk(&mut y[..rows * channels], RUN * channels, |run, y| {
-        let x = &x[run * RUN * channels..][..y.len()];
+        run_affine(cpu.isa, &x[run * RUN * channels..][..y.len()], scale, shift, y);
+    });
+}
+
+vectorised! {
+    fn run_affine(x: &[f32], scale: &[f32], shift: &[f32], y: &mut [f32]) {
+        let channels = scale.len();
         for (y, x) in y.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
             for (((y, x), s), t) in y.iter_mut().zip(x).zip(scale).zip(shift) {
                 *y = x * s + t;
             }
         }
-    });
+    }
 }
 
 /// Batches of at most this many rows go through [`backward_small`].
@@ -159,19 +173,26 @@ fn backward_sums(
     cpu.each_chunk(partial, 2 * channels, |run, out| {
         let part = run * RUN * channels..rows.min((run + 1) * RUN) * channels;
         let (sums, products) = out.split_at_mut(channels);
-        sums.fill(0.0);
-        products.fill(0.0);
-        for (x, dy) in x[part.clone()].chunks_exact(channels).zip(dy[part].chunks_exact(channels)) {
-            for ((((s, p), m), x), dy) in sums.iter_mut().zip(products.iter_mut()).zip(mean).zip(x).zip(dy) {
-                *s += dy;
-                *p += dy * (x - m);
-            }
-        }
+        run_sums(cpu.isa, &x[part.clone()], &dy[part], mean, sums, products);
     });
     for j in 0..channels {
         let total = |offset: usize| partial.chunks_exact(2 * channels).map(|p| f64::from(p[offset + j])).sum::<f64>();
         d_beta[j] = total(0) as f32;
         d_gamma[j] = (total(channels) * f64::from(inverse_deviation[j])) as f32;
+    }
+}
+
+vectorised! {
+    fn run_sums(x: &[f32], dy: &[f32], mean: &[f32], sums: &mut [f32], products: &mut [f32]) {
+        let channels = sums.len();
+        sums.fill(0.0);
+        products.fill(0.0);
+        for (x, dy) in x.chunks_exact(channels).zip(dy.chunks_exact(channels)) {
+            for ((((s, p), m), x), dy) in sums.iter_mut().zip(products.iter_mut()).zip(mean).zip(x).zip(dy) {
+                *s += dy;
+                *p += dy * (x - m);
+            }
+        }
     }
 }
 
@@ -208,12 +229,20 @@ fn backward_input(
         let len = rows.min((run + 1) * RUN) * channels - start;
         // SAFETY: the runs of different tasks do not overlap.
         let dy = unsafe { dy.slice(start, len) };
-        for (dy, x) in dy.chunks_exact_mut(channels).zip(x[start..start + len].chunks_exact(channels)) {
+        run_input(cpu.isa, &x[start..start + len], dy, [mean_dy, pull, scale, mean]);
+    });
+}
+
+vectorised! {
+    fn run_input(x: &[f32], dy: &mut [f32], columns: [&[f32]; 4]) {
+        let [mean_dy, pull, scale, mean] = columns;
+        let channels = mean_dy.len();
+        for (dy, x) in dy.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
             for (((((dy, x), m), p), s), mean) in dy.iter_mut().zip(x).zip(mean_dy).zip(pull).zip(scale).zip(mean) {
                 *dy = ((*dy - m) - (x - mean) * p) * s;
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]

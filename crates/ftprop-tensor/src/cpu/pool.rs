@@ -1,71 +1,127 @@
 //! Max and average pooling of NHWC images.
 //!
-//! Tasks are images: within one, a scatter in a fixed order is deterministic even where windows overlap.
+//! Tasks are images: within one, a sum in a fixed order is deterministic even where windows overlap. Nothing is
+//! remembered: on the way back the largest value is looked for again, which costs less than keeping where it was.
 
+use super::simd::vectorised;
 use super::{Cpu, Shared};
 use crate::geometry::PoolGeometry;
 
-/// y = the largest value of each window. `choice` remembers where it was, as an index into the window
-/// (row by row), one byte an output: that is all the backward pass needs.
-pub fn max_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32], choice: &mut [u8]) {
-    let c = g.channels;
-    let (y, choice) = (Shared::new(&mut y[..n * g.out_len()]), Shared::new(&mut choice[..n * g.out_len()]));
+/// y = the largest value of each window.
+pub fn max_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
     let x = &x[..n * g.in_len()];
-    cpu.each(n, |image| {
-        let x = &x[image * g.in_len()..][..g.in_len()];
-        // SAFETY: each image belongs to one task.
-        let (y, choice) =
-            unsafe { (y.slice(image * g.out_len(), g.out_len()), choice.slice(image * g.out_len(), g.out_len())) };
-        each_window(g, |pixel, rows, cols, top, left| {
-            let y = &mut y[pixel * c..][..c];
-            let choice = &mut choice[pixel * c..][..c];
-            let mut first = true;
-            for r in rows {
-                for s in cols.clone() {
-                    let x = &x[((top + r - g.pad) * g.width + left + s - g.pad) * c..][..c];
-                    let here = (r * g.kernel + s) as u8;
-                    if first {
-                        y.copy_from_slice(x);
-                        choice.fill(here);
-                        first = false;
-                    } else {
-                        for ((y, choice), &x) in y.iter_mut().zip(choice.iter_mut()).zip(x) {
-                            // The first of equals wins. A NaN wins too, so that it is seen and not hidden.
-                            let wins = x > *y || x.is_nan();
-                            *y = if wins { x } else { *y };
-                            *choice = if wins { here } else { *choice };
-                        }
-                    }
-                }
-            }
-        });
+    cpu.each_chunk(&mut y[..n * g.out_len()], g.out_len(), |image, y| {
+        max_forward_image(cpu.isa, g, &x[image * g.in_len()..][..g.in_len()], y);
     });
 }
 
-/// dx = dy where the largest value was, zero elsewhere.
-pub fn max_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, dy: &[f32], choice: &[u8], dx: &mut [f32]) {
-    let c = g.channels;
-    let dy = &dy[..n * g.out_len()];
-    cpu.each_chunk(&mut dx[..n * g.in_len()], g.in_len(), |image, dx| {
-        dx.fill(0.0);
-        let dy = &dy[image * g.out_len()..][..g.out_len()];
-        let choice = &choice[image * g.out_len()..][..g.out_len()];
-        each_window(g, |pixel, _, _, top, left| {
-            for i in 0..c {
-                let at = usize::from(choice[pixel * c + i]);
-                let (y, x) = (top + at / g.kernel - g.pad, left + at % g.kernel - g.pad);
-                dx[(y * g.width + x) * c + i] += dy[pixel * c + i];
-            }
-        });
+/// dx = dy where the largest value was (the first of equals), zero elsewhere.
+pub fn max_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    let (x, dy) = (&x[..n * g.in_len()], &dy[..n * g.out_len()]);
+    let dx = Shared::new(&mut dx[..n * g.in_len()]);
+    cpu.each(n, |image| {
+        // SAFETY: each image belongs to one task.
+        let dx = unsafe { dx.slice(image * g.in_len(), g.in_len()) };
+        let (x, dy) = (&x[image * g.in_len()..][..g.in_len()], &dy[image * g.out_len()..][..g.out_len()]);
+        max_backward_image(cpu.isa, g, x, dy, dx);
     });
 }
 
 /// y = the mean of each window; padding counts as zeros, as in PyTorch.
 pub fn average_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
-    let c = g.channels;
-    let scale = 1.0 / (g.kernel * g.kernel) as f32;
     cpu.each_chunk(&mut y[..n * g.out_len()], g.out_len(), |image, y| {
-        let x = &x[image * g.in_len()..][..g.in_len()];
+        average_forward_image(cpu.isa, g, &x[image * g.in_len()..][..g.in_len()], y);
+    });
+}
+
+/// dx = each window's share of dy.
+pub fn average_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, dy: &[f32], dx: &mut [f32]) {
+    cpu.each_chunk(&mut dx[..n * g.in_len()], g.in_len(), |image, dx| {
+        average_backward_image(cpu.isa, g, &dy[image * g.out_len()..][..g.out_len()], dx);
+    });
+}
+
+/// Channels that are handled together: their running largest values stay in registers.
+const LANES: usize = 16;
+
+/// The larger of two; a NaN wins, so that it is seen and not hidden.
+#[inline(always)]
+fn larger(x: f32, y: f32) -> f32 {
+    if x > y || x.is_nan() { x } else { y }
+}
+
+vectorised! {
+    fn max_forward_image(g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
+        let c = g.channels;
+        for oy in 0..g.out_height() {
+            let rows = g.window(oy, g.height);
+            for ox in 0..g.out_width() {
+                let cols = g.window(ox, g.width);
+                let y = &mut y[(oy * g.out_width() + ox) * c..][..c];
+                let pixel = |r: usize, s: usize| {
+                    &x[((oy * g.stride + r - g.pad) * g.width + ox * g.stride + s - g.pad) * c..][..c]
+                };
+                y.copy_from_slice(pixel(rows.start, cols.start));
+                for r in rows.clone() {
+                    for s in cols.clone() {
+                        for (y, &x) in y.iter_mut().zip(pixel(r, s)) {
+                            *y = larger(x, *y);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+vectorised! {
+    fn max_backward_image(g: &PoolGeometry, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+        let c = g.channels;
+        dx.fill(0.0);
+        for oy in 0..g.out_height() {
+            let rows = g.window(oy, g.height);
+            for ox in 0..g.out_width() {
+                let cols = g.window(ox, g.width);
+                let dy = &dy[(oy * g.out_width() + ox) * c..][..c];
+                let at = |r: usize, s: usize| {
+                    ((oy * g.stride + r - g.pad) * g.width + ox * g.stride + s - g.pad) * c
+                };
+                for first in (0..c).step_by(LANES) {
+                    let wide = LANES.min(c - first);
+                    // Past the last channel the lanes hold zeros and are not written.
+                    let (mut most, mut left) = ([0.0f32; LANES], [0.0f32; LANES]);
+                    most[..wide].copy_from_slice(&x[at(rows.start, cols.start) + first..][..wide]);
+                    left[..wide].copy_from_slice(&dy[first..first + wide]);
+                    for r in rows.clone() {
+                        for s in cols.clone() {
+                            let x = &x[at(r, s) + first..][..wide];
+                            for (most, &x) in most.iter_mut().zip(x) {
+                                *most = larger(x, *most);
+                            }
+                        }
+                    }
+                    for r in rows.clone() {
+                        for s in cols.clone() {
+                            let x = &x[at(r, s) + first..][..wide];
+                            let dx = &mut dx[at(r, s) + first..][..wide];
+                            for (((dx, &x), left), &most) in dx.iter_mut().zip(x).zip(left.iter_mut()).zip(&most) {
+                                // Whoever comes first takes all that is left.
+                                let here = if x == most { *left } else { 0.0 };
+                                *dx += here;
+                                *left = if x == most { 0.0 } else { *left };
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+vectorised! {
+    fn average_forward_image(g: &PoolGeometry, x: &[f32], y: &mut [f32]) {
+        let c = g.channels;
+        let scale = 1.0 / (g.kernel * g.kernel) as f32;
         each_window(g, |pixel, rows, cols, top, left| {
             let y = &mut y[pixel * c..][..c];
             y.fill(0.0);
@@ -77,16 +133,14 @@ pub fn average_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut
             }
             y.iter_mut().for_each(|y| *y *= scale);
         });
-    });
+    }
 }
 
-/// dx = each window's share of dy.
-pub fn average_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, dy: &[f32], dx: &mut [f32]) {
-    let c = g.channels;
-    let scale = 1.0 / (g.kernel * g.kernel) as f32;
-    cpu.each_chunk(&mut dx[..n * g.in_len()], g.in_len(), |image, dx| {
+vectorised! {
+    fn average_backward_image(g: &PoolGeometry, dy: &[f32], dx: &mut [f32]) {
+        let c = g.channels;
+        let scale = 1.0 / (g.kernel * g.kernel) as f32;
         dx.fill(0.0);
-        let dy = &dy[image * g.out_len()..][..g.out_len()];
         each_window(g, |pixel, rows, cols, top, left| {
             let dy = &dy[pixel * c..][..c];
             for r in rows {
@@ -96,7 +150,7 @@ pub fn average_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, dy: &[f32], dx: &
                 }
             }
         });
-    });
+    }
 }
 
 /// Calls `f(output pixel, rows on the image, columns on the image, window's top, window's left)`, the last
@@ -152,7 +206,7 @@ mod tests {
             let g = PoolGeometry {
                 height: 1 + s.below(0, 8) as usize,
                 width: 1 + s.below(1, 8) as usize,
-                channels: 1 + s.below(2, 5) as usize,
+                channels: 1 + s.below(2, 40) as usize,
                 kernel: 1 + s.below(3, 4) as usize,
                 stride: 1 + s.below(4, 3) as usize,
                 pad: s.below(5, 3) as usize,
@@ -172,11 +226,11 @@ mod tests {
                 most[o] = most[o].max(x[i]);
                 sums[o] += x[i] / (g.kernel * g.kernel) as f32;
             }
-            let (mut y, mut choice) = (vec![f32::NAN; n * g.out_len()], vec![255; n * g.out_len()]);
-            max_forward(&cpu, &g, n, &x, &mut y, &mut choice);
+            let mut y = vec![f32::NAN; n * g.out_len()];
+            max_forward(&cpu, &g, n, &x, &mut y);
             assert_eq!(y, most, "{g:?}");
             let mut dx = vec![f32::NAN; n * g.in_len()];
-            max_backward(&cpu, &g, n, &dy, &choice, &mut dx);
+            max_backward(&cpu, &g, n, &x, &dy, &mut dx);
             let mut expected = vec![0.0f32; n * g.in_len()];
             pairs.iter().filter(|&&(i, o)| x[i] == most[o]).for_each(|&(i, o)| expected[i] += dy[o]);
             dx.iter().zip(&expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-6, "{g:?}"));
@@ -195,10 +249,11 @@ mod tests {
     fn the_first_of_equal_values_is_chosen_and_a_nan_is_not_hidden() {
         let cpu = Cpu::new(1).unwrap();
         let g = PoolGeometry { height: 2, width: 2, channels: 1, kernel: 2, stride: 2, pad: 0 };
-        let (mut y, mut choice) = ([0.0], [9]);
-        max_forward(&cpu, &g, 1, &[3.0, 3.0, 1.0, 3.0], &mut y, &mut choice);
-        assert_eq!((y, choice), ([3.0], [0]));
-        max_forward(&cpu, &g, 1, &[3.0, f32::NAN, 1.0, 3.0], &mut y, &mut choice);
+        let (mut y, mut dx) = ([0.0], [9.0; 4]);
+        max_forward(&cpu, &g, 1, &[3.0, 3.0, 1.0, 3.0], &mut y);
+        max_backward(&cpu, &g, 1, &[3.0, 3.0, 1.0, 3.0], &[7.0], &mut dx);
+        assert_eq!((y, dx), ([3.0], [7.0, 0.0, 0.0, 0.0]));
+        max_forward(&cpu, &g, 1, &[3.0, f32::NAN, 1.0, 3.0], &mut y);
         assert!(y[0].is_nan());
     }
 }

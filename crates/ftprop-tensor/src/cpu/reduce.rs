@@ -1,5 +1,6 @@
 //! Sums in a fixed order.
 
+use super::simd::vectorised;
 use super::{Cpu, Shared};
 
 /// Rows that are summed in f32 before f64 takes over.
@@ -16,13 +17,19 @@ pub fn column_sums(cpu: &Cpu, rows: usize, cols: usize, x: &[f32], out: &mut [f3
     let runs = rows.div_ceil(RUN);
     let partial = &mut scratch[..runs * cols];
     cpu.each_chunk(partial, cols, |run, sums| {
-        sums.fill(0.0);
-        for row in x[run * RUN * cols..rows.min((run + 1) * RUN) * cols].chunks_exact(cols) {
-            sums.iter_mut().zip(row).for_each(|(s, x)| *s += x);
-        }
+        run_sums(cpu.isa, &x[run * RUN * cols..rows.min((run + 1) * RUN) * cols], sums);
     });
     for (j, out) in out[..cols].iter_mut().enumerate() {
         *out = partial.chunks_exact(cols).map(|sums| f64::from(sums[j])).sum::<f64>() as f32;
+    }
+}
+
+vectorised! {
+    fn run_sums(x: &[f32], sums: &mut [f32]) {
+        sums.fill(0.0);
+        for row in x.chunks_exact(sums.len()) {
+            sums.iter_mut().zip(row).for_each(|(s, x)| *s += x);
+        }
     }
 }
 

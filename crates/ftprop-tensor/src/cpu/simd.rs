@@ -29,6 +29,7 @@ impl Isa {
                 Isa::Avx2.available()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
             }
             #[cfg(not(target_arch = "x86_64"))]
@@ -100,6 +101,46 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
         _ => unreachable!("`Cpu` holds only instruction sets that the machine has"),
     }
 }
+
+/// Defines a function of plain loops that is compiled for each instruction set: its first argument picks one.
+///
+/// The compiler's own vectors do the rest. It never fuses a product and a sum by itself, so all of them give the
+/// same bits.
+macro_rules! vectorised {
+    ($(#[$doc:meta])* $visible:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
+        $(#[$doc])*
+        $visible fn $name(isa: $crate::cpu::Isa, $($arg: $type),*) {
+            #[inline(always)]
+            fn plain($($arg: $type),*) $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $type),*) {
+                plain($($arg),*);
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")]
+            fn avx512($($arg: $type),*) {
+                plain($($arg),*);
+            }
+
+            match isa {
+                $crate::cpu::Isa::Portable => plain($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: `Cpu` holds only instruction sets that the machine has.
+                $crate::cpu::Isa::Avx2 => unsafe { avx2($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                $crate::cpu::Isa::Avx512 => unsafe { avx512($($arg),*) },
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => unreachable!("`Cpu` holds only instruction sets that the machine has"),
+            }
+        }
+    };
+}
+
+pub(crate) use vectorised;
 
 /// Four lanes of plain arithmetic, which the compiler turns into SSE or NEON.
 #[derive(Clone, Copy)]
