@@ -34,6 +34,9 @@ pub struct Cpu {
     isa: Isa,
 }
 
+/// More workers than any machine has cores for; asking for them is a slip.
+const MOST_THREADS: usize = 1024;
+
 impl Cpu {
     /// A CPU with so many worker threads; 0 takes one for each core.
     pub fn new(threads: usize) -> Result<Self, TensorError> {
@@ -47,6 +50,9 @@ impl Cpu {
     pub fn with_isa(threads: usize, isa: Isa) -> Result<Self, TensorError> {
         assert!(isa.available(), "this machine has no {isa:?}");
         let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { threads };
+        if threads > MOST_THREADS {
+            return Err(TensorError::Threads { threads, reason: format!("at most {MOST_THREADS}") });
+        }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("ftprop-{i}"))
