@@ -3,16 +3,17 @@
 //!     cargo run --release -p ftprop-search --example growth > growth.csv
 //!
 //! Random normal points with random labels of two classes; the optimum of the zero-one loss is proved by exhaustive
-//! search. Each line is the median of three problems; a line ends when one takes longer than the limit.
+//! search on one thread. Each line is the median of three problems, in seconds of one core; the next larger size is
+//! left out where one took longer than the limit.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ftprop_search::{
     Budget, Control, Exhaustive, Labelled, LinearProgram, Loss, Points, Rng, Search, SearchError, Setup, dichotomies,
 };
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn problem(instances: usize, inputs: usize, seed: u64) -> Result<Labelled, SearchError> {
     let mut rng = Rng::new(seed);
@@ -21,19 +22,34 @@ fn problem(instances: usize, inputs: usize, seed: u64) -> Result<Labelled, Searc
     Labelled::new(points, labels, vec!["0".into(), "1".into()])
 }
 
+/// How long this thread has had a core so far, where Linux says so.
+fn core_seconds() -> Option<f64> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split_whitespace().next()?.parse::<f64>().ok().map(|nanoseconds| nanoseconds / 1e9)
+}
+
+/// Seconds of one core: what other programs took meanwhile does not count. The system counts in ticks, so short times
+/// are those of the clock.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let (start, before) = (Instant::now(), core_seconds());
+    let result = work();
+    let elapsed = start.elapsed().as_secs_f64();
+    let on_core = core_seconds().zip(before).map(|(after, before)| after - before);
+    (result, if elapsed < 0.05 { elapsed } else { on_core.unwrap_or(elapsed) })
+}
+
 /// Dichotomies, nodes, errors and seconds; none if it took too long.
 fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<Option<[f64; 4]>, SearchError> {
     let data = problem(instances, inputs, seed)?;
     let interrupt = AtomicBool::new(false);
     let budget = Budget { time: Some(LIMIT), nodes: None };
     let learner = LinearProgram::default();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let setup = Setup { data: &data, hidden: &[hidden], loss: Loss::ZeroOne, learner: &learner, seed: 1, threads };
+    let setup = Setup { data: &data, hidden: &[hidden], loss: Loss::ZeroOne, learner: &learner, seed: 1, threads: 1 };
     let control = Control::new(budget, &interrupt, &|_| {});
-    let found = Exhaustive.run(&setup, &control)?;
-    let seconds = control.elapsed().as_secs_f64();
+    let (found, seconds) = timed(|| Exhaustive.run(&setup, &control));
+    let found = found?;
     let again = Control::new(budget, &interrupt, &|_| {});
-    let listed = dichotomies(&data.points, threads, &again)?.map_or(0, |listed| listed.len());
+    let listed = dichotomies(&data.points, 1, &again)?.map_or(0, |listed| listed.len());
     Ok(found.proved.then_some([listed as f64, control.nodes() as f64, found.loss, seconds]))
 }
 
