@@ -111,51 +111,68 @@ unsafe fn dot_block<const WORDS: bool, const B: usize, const P: usize>(
 unsafe fn reals_avx512(tile: Reals<'_>) {
     let width = tile.blocks * BLOCK;
     let block_weights = tile.steps() * BLOCK;
-    for block in 0..tile.blocks {
+    let (inputs, runs) = (tile.inputs.as_ptr(), tile.runs);
+    let mut block = 0;
+    while block < tile.blocks {
+        let two = block + 2 <= tile.blocks;
+        let mut positions = tile.positions;
         // SAFETY: `Tile::check`.
         unsafe {
             let weights = tile.weights.as_ptr().add(block * block_weights);
             let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
-            let mut positions = tile.positions;
-            while let Some((twelve, rest)) = positions.split_first_chunk::<12>() {
-                reals_block(tile.inputs.as_ptr(), twelve, tile.runs, weights, sums, width);
-                sums = sums.add(12 * width);
-                positions = rest;
+            macro_rules! pass {
+                ($together:literal) => {
+                    while let Some((now, rest)) = positions.split_first_chunk::<$together>() {
+                        if two {
+                            reals_block::<2, $together>(inputs, now, runs, weights, block_weights, sums, width);
+                        } else {
+                            reals_block::<1, $together>(inputs, now, runs, weights, block_weights, sums, width);
+                        }
+                        sums = sums.add($together * width);
+                        positions = rest;
+                    }
+                };
             }
-            while let Some((one, rest)) = positions.split_first_chunk::<1>() {
-                reals_block(tile.inputs.as_ptr(), one, tile.runs, weights, sums, width);
-                sums = sums.add(width);
-                positions = rest;
-            }
+            pass!(12);
+            pass!(4);
+            pass!(1);
         }
+        block += if two { 2 } else { 1 };
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn reals_block<const P: usize>(
+unsafe fn reals_block<const B: usize, const P: usize>(
     inputs: *const f32,
     positions: &[u32; P],
     runs: &[Run],
     mut weights: *const f32,
+    block_weights: usize,
     sums: *mut f32,
     width: usize,
 ) {
-    let mut total = [_mm512_setzero_ps(); P];
+    let mut total = [[_mm512_setzero_ps(); B]; P];
     // SAFETY: the caller's runs, weights and sums are in bounds.
     unsafe {
         for run in runs {
             let from: [*const f32; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize + run.offset));
             for step in 0..run.steps {
-                let row = _mm512_loadu_ps(weights);
-                weights = weights.add(16);
+                let rows: [__m512; B] =
+                    std::array::from_fn(|block| _mm512_loadu_ps(weights.add(block * block_weights)));
+                weights = weights.add(BLOCK);
                 for p in 0..P {
-                    total[p] = _mm512_fmadd_ps(_mm512_set1_ps(*from[p].add(step)), row, total[p]);
+                    let input = _mm512_set1_ps(*from[p].add(step));
+                    for block in 0..B {
+                        total[p][block] = _mm512_fmadd_ps(input, rows[block], total[p][block]);
+                    }
                 }
             }
         }
-        for (p, &total) in total.iter().enumerate() {
-            _mm512_storeu_ps(sums.add(p * width), total);
+        for (p, total) in total.iter().enumerate() {
+            for (block, &total) in total.iter().enumerate() {
+                _mm512_storeu_ps(sums.add(p * width + block * BLOCK), total);
+            }
         }
     }
 }

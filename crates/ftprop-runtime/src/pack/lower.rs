@@ -242,17 +242,17 @@ impl Walk<'_> {
         if let (Some(activation), Some(codec)) = (activation.filter(|hard| hard.steps().is_some()), whole) {
             return self.finish_hard(linear, activation, codec);
         }
-        let lines: Vec<Line> = match linear.pool {
-            None => linear.before.iter().zip(&linear.after).map(|(before, &after)| before.then(after)).collect(),
-            Some(_) => linear.before.clone(),
+        // Every activation rises, so without a norm between them it may change places with the pool.
+        let together = linear.pool.is_none() || linear.after.iter().all(|&line| line == Line::IDENTITY);
+        let lines: Vec<Line> = match together {
+            true => linear.before.iter().zip(&linear.after).map(|(before, &after)| before.then(after)).collect(),
+            false => linear.before.clone(),
         };
-        let value = self.finish_real(&linear, &lines, activation.filter(|_| linear.pool.is_none()))?;
-        let Some(window) = linear.pool else { return Ok(value) };
-        let pooled = self.max_pool(value, window, Vec::new())?;
-        if activation.is_none() && linear.after.iter().all(|&line| line == Line::IDENTITY) {
-            return Ok(pooled);
+        let mut value = self.finish_real(&linear, &lines, activation.filter(|_| together))?;
+        if let Some(window) = linear.pool {
+            value = self.max_pool(value, window, Vec::new())?;
         }
-        self.map(pooled, &linear.after, activation)
+        if together { Ok(value) } else { self.map(value, &linear.after, activation) }
     }
 
     /// Thresholds on integer sums, then a pool of levels. Where the map after the pool falls, the largest value has
