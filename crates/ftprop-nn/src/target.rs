@@ -36,16 +36,8 @@ impl TargetRule {
     #[inline(always)]
     pub fn target(self, g: f32) -> f32 {
         match self {
-            TargetRule::GradientSign => {
-                if g < 0.0 {
-                    1.0
-                } else if g > 0.0 {
-                    -1.0
-                } else {
-                    // Also for NaN, kept so that it shows.
-                    g * 0.0
-                }
-            }
+            // Without a branch, so that it becomes vector code.
+            TargetRule::GradientSign => f32::from(g < 0.0) - f32::from(g > 0.0),
         }
     }
 }
@@ -115,8 +107,15 @@ crate::names::serde_by_name!(QreluForm);
 pub enum Weighting {
     /// |g|, how much the unit matters.
     Gradient,
-    /// The same for every unit that has a target: one over the batch size.
-    Uniform { batch: usize },
+    /// The same for every unit that has a target.
+    Uniform { share: f32 },
+}
+
+impl Weighting {
+    /// |g|, or one over the batch size for every unit alike.
+    pub fn new(weighted: bool, batch: usize) -> Self {
+        if weighted { Weighting::Gradient } else { Weighting::Uniform { share: 1.0 / batch as f32 } }
+    }
 }
 
 /// A hard unit of one layer: everything that decides its slope.
@@ -168,10 +167,11 @@ impl HardUnit {
             type Output = ();
             fn visit<L: MarginLoss>(self, loss: L) {
                 let All(unit, cpu, g, z) = self;
+                let unit = *unit;
                 match unit.reach() {
-                    Reach::Threshold(reach) => elementwise::update(cpu, g, z, |g, z| unit.slope_of(loss, reach, g, z)),
-                    Reach::Single(reach) => elementwise::update(cpu, g, z, |g, z| unit.slope_of(loss, reach, g, z)),
-                    Reach::PerStep(reach) => elementwise::update(cpu, g, z, |g, z| unit.slope_of(loss, reach, g, z)),
+                    Reach::Threshold(reach) => elementwise::update(cpu, g, z, SlopeOf { unit, loss, reach }),
+                    Reach::Single(reach) => elementwise::update(cpu, g, z, SlopeOf { unit, loss, reach }),
+                    Reach::PerStep(reach) => elementwise::update(cpu, g, z, SlopeOf { unit, loss, reach }),
                 }
             }
         }
@@ -184,7 +184,7 @@ impl HardUnit {
         let t = self.rule.target(g);
         let weight = match self.weighting {
             Weighting::Gradient => g.abs(),
-            Weighting::Uniform { batch } => t.abs() / batch as f32,
+            Weighting::Uniform { share } => share,
         };
         -t * (reach.phi(loss, t, z) * weight)
     }
@@ -197,6 +197,20 @@ impl HardUnit {
             (Activation::Qrelu { k }, QreluForm::PerStep) => Reach::PerStep(PerStep { k }),
             _ => Reach::Threshold(Threshold { scale: 1.0 }),
         }
+    }
+}
+
+/// [`HardUnit::slope_of`] as a function of g and z.
+struct SlopeOf<L, R> {
+    unit: HardUnit,
+    loss: L,
+    reach: R,
+}
+
+impl<L: MarginLoss, R: PhiOf> elementwise::Binary for SlopeOf<L, R> {
+    #[inline(always)]
+    fn apply(&self, g: f32, z: f32) -> f32 {
+        self.unit.slope_of(self.loss, self.reach, g, z)
     }
 }
 
@@ -327,7 +341,7 @@ mod tests {
                 [Activation::Sign, Activation::Step, Activation::Qrelu { k: 3 }, Activation::Qrelu { k: 5 }]
             {
                 for form in [QreluForm::Single, QreluForm::PerStep] {
-                    for weighting in [Weighting::Gradient, Weighting::Uniform { batch: 64 }] {
+                    for weighting in [Weighting::Gradient, Weighting::new(false, 64)] {
                         let unit = HardUnit { form, weighting, progress: 0.6, ..HardUnit::new(activation, loss) };
                         let fast = slopes(unit);
                         for i in 0..g.len() {
@@ -350,13 +364,7 @@ mod tests {
                             };
                             let weight = match weighting {
                                 Weighting::Gradient => g[i].abs(),
-                                Weighting::Uniform { batch } => {
-                                    if t == 0.0 {
-                                        0.0
-                                    } else {
-                                        1.0 / batch as f32
-                                    }
-                                }
+                                Weighting::Uniform { share } => share,
                             };
                             let expected = -t * shaped * weight;
                             let close = (fast[i] - expected).abs() <= 1e-6 * expected.abs();
@@ -377,7 +385,7 @@ mod tests {
         assert_eq!(TargetRule::GradientSign.target(0.0), 0.0);
         assert_eq!(TargetRule::GradientSign.target(-0.0), 0.0);
         for loss in LayerLoss::ALL {
-            for weighting in [Weighting::Gradient, Weighting::Uniform { batch: 4 }] {
+            for weighting in [Weighting::Gradient, Weighting::new(false, 4)] {
                 let unit = HardUnit { weighting, ..HardUnit::new(Activation::Sign, loss) };
                 assert_eq!(unit.slope(0.0, 0.3), 0.0, "{loss}");
             }

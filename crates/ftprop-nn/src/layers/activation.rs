@@ -32,7 +32,7 @@ impl Layer for HardLayer {
     }
 
     fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool) {
-        let weighting = if self.weighted { Weighting::Gradient } else { Weighting::Uniform { batch: pass.n } };
+        let weighting = Weighting::new(self.weighted, pass.n);
         let unit = HardUnit { progress: pass.progress, weighting, ..self.unit };
         let len = pass.n * self.len;
         unit.slopes(pass.cpu, &mut slopes.current()[..len], &z[..len]);

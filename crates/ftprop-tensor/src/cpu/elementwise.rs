@@ -28,14 +28,62 @@ impl<F: Fn(f32) -> f32> Kernel for Map<'_, F> {
     type Output = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        for (out, &x) in self.out.iter_mut().zip(self.x) {
-            *out = (self.f)(x);
-        }
+        map_loop(self.out, self.x, self.f);
+    }
+}
+
+// The loops are functions of their own because only as arguments are buffers known not to overlap, without which the
+// compiler would not use vectors.
+
+#[inline(always)]
+fn map_loop(out: &mut [f32], x: &[f32], f: &impl Fn(f32) -> f32) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = f(x);
+    }
+}
+
+#[inline(always)]
+fn update_loop(out: &mut [f32], x: &[f32], f: &impl Binary) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = f.apply(*out, x);
+    }
+}
+
+#[inline(always)]
+fn update2_loop(a: &mut [f32], b: &mut [f32], x: &[f32], f: &impl Fn(f32, f32, f32) -> (f32, f32)) {
+    for ((a, b), &x) in a.iter_mut().zip(b).zip(x) {
+        (*a, *b) = f(*a, *b, x);
+    }
+}
+
+#[inline(always)]
+fn update3_loop(
+    a: &mut [f32],
+    b: &mut [f32],
+    c: &mut [f32],
+    x: &[f32],
+    f: &impl Fn(f32, f32, f32, f32) -> (f32, f32, f32),
+) {
+    for (((a, b), c), &x) in a.iter_mut().zip(b).zip(c).zip(x) {
+        (*a, *b, *c) = f(*a, *b, *c, x);
+    }
+}
+
+/// A function of two numbers. A closure is one; a type whose `apply` is `#[inline(always)]` is certain to be compiled
+/// into the loop, which of a large closure the compiler may think too much.
+pub trait Binary: Sync {
+    fn apply(&self, a: f32, b: f32) -> f32;
+}
+
+impl<F: Fn(f32, f32) -> f32 + Sync> Binary for F {
+    #[inline(always)]
+    fn apply(&self, a: f32, b: f32) -> f32 {
+        self(a, b)
     }
 }
 
 /// out[i] = f(out[i], x[i])
-pub fn update(cpu: &Cpu, out: &mut [f32], x: &[f32], f: impl Fn(f32, f32) -> f32 + Sync + Send) {
+pub fn update(cpu: &Cpu, out: &mut [f32], x: &[f32], f: impl Binary) {
     assert_eq!(x.len(), out.len());
     cpu.each_chunk(out, RUN, |i, out| {
         let x = &x[i * RUN..][..out.len()];
@@ -49,13 +97,11 @@ struct Update<'a, F> {
     f: &'a F,
 }
 
-impl<F: Fn(f32, f32) -> f32> Kernel for Update<'_, F> {
+impl<F: Binary> Kernel for Update<'_, F> {
     type Output = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        for (out, &x) in self.out.iter_mut().zip(self.x) {
-            *out = (self.f)(*out, x);
-        }
+        update_loop(self.out, self.x, self.f);
     }
 }
 
@@ -81,9 +127,7 @@ impl<F: Fn(f32, f32, f32) -> (f32, f32)> Kernel for Update2<'_, F> {
     type Output = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        for ((a, b), &x) in self.a.iter_mut().zip(self.b).zip(self.x) {
-            (*a, *b) = (self.f)(*a, *b, x);
-        }
+        update2_loop(self.a, self.b, self.x, self.f);
     }
 }
 
@@ -115,9 +159,7 @@ impl<F: Fn(f32, f32, f32, f32) -> (f32, f32, f32)> Kernel for Update3<'_, F> {
     type Output = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        for (((a, b), c), &x) in self.a.iter_mut().zip(self.b).zip(self.c).zip(self.x) {
-            (*a, *b, *c) = (self.f)(*a, *b, *c, x);
-        }
+        update3_loop(self.a, self.b, self.c, self.x, self.f);
     }
 }
 
