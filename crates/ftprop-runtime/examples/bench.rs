@@ -3,10 +3,10 @@
 //! ```text
 //! cargo run --release -p ftprop-runtime --example bench -- \
 //!     [networks=convnet4,convnet8] [acts=sign,qrelu3] [batches=1,64] [threads=1,2] [kernels=avx2] [tables=on|off]
-//!     [weights=int8|int4|f32] [together=16] [seconds=1] [profile=yes]
+//!     [weights=int8|int4|f32] [together=16] [seconds=1] [profile=yes] [save=FOLDER]
 //! ```
 //!
-//! A line of JSON for each combination: the median of all calls that fit the time.
+//! A line of JSON for each combination: the median of all calls that fit the time. `save` also writes the models.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -33,6 +33,7 @@ fn main() -> Anything<()> {
             ("together", "16"),
             ("seconds", "1"),
             ("profile", "no"),
+            ("save", ""),
         ]
         .map(|(key, value)| (key.to_string(), value.to_string())),
     );
@@ -52,6 +53,9 @@ fn main() -> Anything<()> {
     for network in list("networks") {
         for act in list("acts") {
             let file = pack(&named(&network, activation(&act)?)?, &PackOptions { weights })?.to_bytes()?;
+            if !settings["save"].is_empty() {
+                std::fs::write(format!("{}/{network}-{act}.ftp", settings["save"]), &file)?;
+            }
             for threads in list("threads") {
                 let options = EngineOptions {
                     threads: threads.parse()?,

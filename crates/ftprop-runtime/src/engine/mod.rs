@@ -8,6 +8,7 @@ mod aligned;
 mod buffer;
 mod finish;
 mod fold;
+mod packing;
 mod plan;
 mod pool;
 mod real;

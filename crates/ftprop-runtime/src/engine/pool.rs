@@ -107,8 +107,8 @@ impl MaxPool {
             let (rows, columns) = (span(0, y, from.shape.height), span(1, x, from.shape.width));
             if rows.len() == 2 && columns.len() == 2 {
                 // The usual window, in one pass.
-                let [a, b, c, d] = [(0, 0), (0, 1), (1, 0), (1, 1)]
-                    .map(|(y, x)| &input[from.at(image, rows.start + y, columns.start + x)..][..to.pixel]);
+                let tap = |y: usize, x: usize| &input[from.at(image, rows.start + y, columns.start + x)..][..to.pixel];
+                let (a, b, c, d) = (tap(0, 0), tap(0, 1), tap(1, 0), tap(1, 1));
                 for ((((most, &a), &b), &c), &d) in most.iter_mut().zip(a).zip(b).zip(c).zip(d) {
                     *most = larger(larger(a, b), larger(c, d));
                 }

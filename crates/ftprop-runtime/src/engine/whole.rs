@@ -3,20 +3,21 @@
 use super::aligned::Aligned;
 use super::buffer::{Buffer, Format, Layout};
 use super::fold::{Classes, Folded};
+use super::packing::{Packed, Packing};
 use super::team::Claims;
 use super::{Budget, Context, Scratch, finish};
 use crate::error::Result;
-use crate::kernels::{BLOCK, Counts, NARROW_BITS, PANEL, PATTERNS, Run, Tile, narrow_bytes};
-use crate::model::{Conv, Scale, Stage};
+use crate::kernels::{BLOCK, Counts, NARROW_BITS, PANEL, Run, Tile, narrow_bytes};
+use crate::model::{Conv, Scale};
 
 /// Output channels that are computed together, all of one group.
 pub(super) struct Panel {
-    group: usize,
+    pub(super) group: usize,
     pub(super) first: usize,
     pub(super) outputs: usize,
     blocks: usize,
     /// Where its weights and its thresholds (or offsets) start.
-    weights: usize,
+    pub(super) weights: usize,
     pub(super) folded: usize,
 }
 
@@ -25,18 +26,6 @@ impl Panel {
     pub(super) fn width(&self) -> usize {
         self.blocks * BLOCK
     }
-}
-
-enum Packed {
-    Bytes(Aligned<i8>),
-    Words(Aligned<i16>),
-    Bits(Aligned<i16>),
-}
-
-/// Inputs that lie side by side, of which the last step may not need all.
-struct Stretch {
-    offset: usize,
-    elements: usize,
 }
 
 pub(super) struct Whole {
@@ -57,15 +46,6 @@ pub(super) struct Whole {
     tile: usize,
 }
 
-/// Inputs, stored elements and, for each output channel, stored weights of a kernel's step.
-fn step_of(format: Format) -> (usize, usize, usize) {
-    match format {
-        Format::Bits => (4, 1, PATTERNS),
-        Format::Words => (2, 2, 2),
-        Format::Levels | Format::Reals => (4, 4, 4),
-    }
-}
-
 impl Whole {
     /// Packs a layer's weights for the kernel that reads the input's format.
     pub(super) fn new(
@@ -77,13 +57,8 @@ impl Whole {
         budget: &mut Budget,
     ) -> Result<Self> {
         let from = &layouts[input];
-        let (_, elements_a_step, weights_a_step) = step_of(from.format);
-        let inner = from.shape.channels / conv.groups;
-        let stretches: Vec<Vec<Stretch>> =
-            (0..conv.groups).map(|group| stretches(conv, from, group * inner, inner)).collect();
-        let run = |stretch: &Stretch| Run { offset: stretch.offset, steps: stretch.elements.div_ceil(elements_a_step) };
-        let runs: Vec<Vec<Run>> = stretches.iter().map(|group| group.iter().map(run).collect()).collect();
-        let steps: usize = runs[0].iter().map(|run| run.steps).sum();
+        let packing = Packing::new(conv, from);
+        let steps = packing.steps();
         let classes = Classes::new(conv, scale, size, from.shape);
 
         let outputs = conv.outputs / conv.groups;
@@ -103,31 +78,14 @@ impl Whole {
                     weights: weights as usize,
                     folded: folded as usize,
                 });
-                weights += (steps * weights_a_step) as u128 * (blocks * BLOCK) as u128;
+                weights += (steps * packing.weights_a_step()) as u128 * (blocks * BLOCK) as u128;
                 folded += folded_a_channel * (blocks * BLOCK) as u128;
             }
         }
-        let shifts = if from.format == Format::Bits { shifts(conv, from.shape.channels) } else { None };
         let weight_size = if from.format == Format::Levels { 1 } else { 2 };
         budget.take(weights * weight_size + folded * 4 + Aligned::<i8>::EXTRA as u128)?;
-        let mut packed = match from.format {
-            Format::Words => Packed::Words(Aligned::new(weights as usize)),
-            Format::Bits => Packed::Bits(Aligned::new(weights as usize)),
-            Format::Levels | Format::Reals => Packed::Bytes(Aligned::new(weights as usize)),
-        };
-        for panel in &panels {
-            for lane in 0..panel.outputs {
-                let row: Vec<i32> =
-                    conv.weights.integers(panel.first + lane, conv.inputs(from.shape.channels)).collect();
-                packed.fill(conv, from, inner, panel, lane, steps, &stretches[panel.group], &row);
-                if let (Packed::Bits(tables), Some(shifts)) = (&mut packed, &shifts) {
-                    // Exactly one row of the first step's table is added.
-                    let width = panel.width();
-                    let first = tables[panel.weights..].chunks_exact_mut(width).take(PATTERNS);
-                    first.for_each(|row| row[lane] += shifts[panel.first + lane] as i16);
-                }
-            }
-        }
+        let shifts = packing.shifts();
+        let packed = packing.pack(&panels, weights as usize, shifts.as_deref());
         let folded =
             Folded::new(conv, scale, &classes, &panels, folded as usize, from.shape.channels, shifts.as_deref());
         let narrow = match from.format {
@@ -143,7 +101,7 @@ impl Whole {
             pad: conv.window.pad,
             size,
             narrow,
-            runs,
+            runs: packing.runs(),
             panels,
             weights: packed,
             classes,
@@ -294,97 +252,4 @@ impl Whole {
             _ => unreachable!("the plan gives each value the buffer of its kind"),
         }
     }
-}
-
-impl Packed {
-    /// Puts the weights of one output channel in their places; what is not a tap of the layer stays zero.
-    fn fill(
-        &mut self,
-        conv: &Conv<'_>,
-        from: &Layout,
-        inner: usize,
-        panel: &Panel,
-        lane: usize,
-        steps: usize,
-        stretches: &[Stretch],
-        row: &[i32],
-    ) {
-        let [rows, columns] = conv.window.kernel;
-        let (_, elements_a_step, _) = step_of(from.format);
-        let per_element = if from.format == Format::Bits { 4 } else { 1 };
-        let mut step = 0;
-        for stretch in stretches {
-            for start in (0..stretch.elements).step_by(elements_a_step) {
-                let mut taken = [0i32; 4];
-                for element in start..(start + elements_a_step).min(stretch.elements) {
-                    let place = stretch.offset + element;
-                    let (y, x) = (place / from.row, place % from.row / from.pixel);
-                    for bit in 0..per_element {
-                        let channel = (place % from.pixel * per_element + bit).wrapping_sub(panel.group * inner);
-                        if y < rows && x < columns && channel < inner {
-                            taken[(element - start) * per_element + bit] = row[(y * columns + x) * inner + channel];
-                        }
-                    }
-                }
-                let dense = ((lane / BLOCK * steps + step) * BLOCK + lane % BLOCK) * elements_a_step;
-                match self {
-                    Packed::Bytes(bytes) => {
-                        let to = &mut bytes[panel.weights + dense..][..4];
-                        to.iter_mut().zip(taken).for_each(|(to, q)| *to = q as i8);
-                    }
-                    Packed::Words(words) => {
-                        let to = &mut words[panel.weights + dense..][..2];
-                        to.iter_mut().zip(taken).for_each(|(to, q)| *to = q as i16);
-                    }
-                    Packed::Bits(tables) => {
-                        for pattern in 0..PATTERNS {
-                            let sum: i32 = (0..4).filter(|bit| pattern >> bit & 1 == 1).map(|bit| taken[bit]).sum();
-                            tables[panel.weights + (step * PATTERNS + pattern) * panel.width() + lane] = sum as i16;
-                        }
-                    }
-                }
-                step += 1;
-            }
-        }
-    }
-}
-
-/// What to add to each channel's sum of weights of set bits so that it fits 16 bits; none if one cannot.
-fn shifts(conv: &Conv<'_>, channels: usize) -> Option<Vec<i32>> {
-    if !matches!(conv.stage, Stage::Thresholds { .. }) {
-        return None;
-    }
-    let shift = |output: usize| {
-        let (mut least, mut most) = (0, 0);
-        for q in conv.weights.integers(output, conv.inputs(channels)) {
-            least += q.min(0);
-            most += q.max(0);
-        }
-        let shift = -(least + most) / 2;
-        // A row of a table, at most 4 · 127, must still fit with the shift added.
-        let fits = shift.abs() < i16::MAX as i32 - 4 * 127
-            && least + shift >= i16::MIN as i32
-            && most + shift <= i16::MAX as i32;
-        fits.then_some(shift)
-    };
-    (0..conv.outputs).map(shift).collect()
-}
-
-/// The stretches that a group's channels make: a kernel row each, or a tap each where other groups lie between; those
-/// that touch become one.
-fn stretches(conv: &Conv<'_>, from: &Layout, first: usize, inner: usize) -> Vec<Stretch> {
-    let [rows, columns] = conv.window.kernel;
-    let mut stretches: Vec<Stretch> = Vec::new();
-    let mut push = |offset: usize, elements: usize| match stretches.last_mut() {
-        Some(last) if last.offset + last.elements == offset => last.elements += elements,
-        _ => stretches.push(Stretch { offset, elements }),
-    };
-    for y in 0..rows {
-        if conv.groups == 1 {
-            push(y * from.row, columns * from.pixel);
-        } else {
-            (0..columns).for_each(|x| push(y * from.row + x * from.pixel + first, inner));
-        }
-    }
-    stretches
 }
