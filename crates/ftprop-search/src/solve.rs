@@ -94,8 +94,8 @@ pub struct Solution {
     pub hidden: Vec<usize>,
     /// The search's name.
     pub search: String,
-    /// The learner's name.
-    pub learner: String,
+    /// The learner's name, if the search uses one.
+    pub learner: Option<String>,
     /// What was minimised.
     pub loss: Loss,
     /// Its value on the training instances.
@@ -164,7 +164,7 @@ pub fn solve(
         problem: problem.name.clone(),
         hidden: config.hidden.clone(),
         search: search.name().to_string(),
-        learner: learner.to_string(),
+        learner: search.uses_learner().then(|| learner.to_string()),
         loss: config.loss,
         loss_value,
         status,
@@ -269,7 +269,8 @@ impl fmt::Display for Solution {
             Status::Budget => "budget ended, not proved optimal",
         };
         writeln!(f, "status    {status}: {}", self.stop)?;
-        write!(f, "search    {} with {}, {} nodes, {:.3} s", self.search, self.learner, self.nodes, self.seconds)
+        let learner = self.learner.as_ref().map_or(String::new(), |learner| format!(" with {learner}"));
+        write!(f, "search    {}{learner}, {} nodes, {:.3} s", self.search, self.nodes, self.seconds)
     }
 }
 

@@ -30,6 +30,10 @@ impl Search for Madaline {
         "madaline"
     }
 
+    fn uses_learner(&self) -> bool {
+        false
+    }
+
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let rng = Rng::new(setup.seed);
         let mut best: Option<(f64, Network)> = None;

@@ -159,6 +159,11 @@ pub trait Search: fmt::Debug {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
+    /// Whether units are trained by the learner; some searches adapt weights in a way of their own.
+    fn uses_learner(&self) -> bool {
+        true
+    }
+
     /// Looks until it is done or `control` says to stop, and returns the best network found.
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError>;
 }

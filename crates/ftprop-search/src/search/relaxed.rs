@@ -43,6 +43,10 @@ impl Search for Relaxed {
         "relaxed"
     }
 
+    fn uses_learner(&self) -> bool {
+        false
+    }
+
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let frame = Frame::new(&setup.data.points);
         let mut rng = Rng::new(setup.seed);
