@@ -2,8 +2,8 @@
 
 use crate::NnError;
 use crate::network::Network;
-use ftprop_tensor::Buffer;
 use ftprop_tensor::cpu::{elementwise, reduce};
+use ftprop_tensor::{Buffer, Cpu};
 use serde::{Deserialize, Serialize};
 
 /// An optimizer as a recipe writes it.
@@ -146,8 +146,19 @@ impl Optimizer {
     /// One step along the network's gradients, the learning rate scaled by `lr_factor`. `clip` is the
     /// largest norm that the whole gradient may have. Gives the gradient's norm back where it was needed.
     pub fn step(&mut self, network: &mut Network, lr_factor: f64, clip: Option<f64>) -> Option<f64> {
-        self.steps += 1;
         let (cpu, values, grads) = network.values_and_grads();
+        self.apply(cpu, values, grads, lr_factor, clip)
+    }
+
+    fn apply(
+        &mut self,
+        cpu: &Cpu,
+        values: &mut [f32],
+        grads: &[f32],
+        lr_factor: f64,
+        clip: Option<f64>,
+    ) -> Option<f64> {
+        self.steps += 1;
         let norm = clip.map(|_| reduce::square_sum(cpu, grads).sqrt());
         let scale = match (clip, norm) {
             (Some(most), Some(norm)) if norm > most => (most / norm) as f32,
@@ -228,5 +239,88 @@ impl Optimizer {
         self.steps = steps;
         self.moments.iter_mut().zip(moments).for_each(|(m, saved)| m.copy_from_slice(saved));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three steps from [0.5, −1.25, 2] along these gradients.
+    const GRADS: [[f32; 3]; 3] = [[0.1, -0.2, 0.3], [-0.4, 0.05, 0.6], [0.7, 0.8, -0.9]];
+
+    fn after_three_steps(spec: OptimizerSpec, clip: Option<f64>) -> [f32; 3] {
+        let cpu = Cpu::new(1).unwrap();
+        let mut values = [0.5, -1.25, 2.0];
+        let mut optimizer = Optimizer::new(&spec, 3).unwrap();
+        for grads in GRADS {
+            optimizer.apply(&cpu, &mut values, &grads, 1.0, clip);
+        }
+        values
+    }
+
+    #[test]
+    fn three_steps_end_where_pytorch_ends() {
+        // torch.optim in float64, lr = 0.1, p.grad set by hand: SGD(weight_decay=0.01), the same with momentum=0.9,
+        // with nesterov=True; Adam(betas=(0.8, 0.95), eps=1e-6, weight_decay=0.01); AdamW(weight_decay=0.05);
+        // RMSprop(alpha=0.9, weight_decay=0.01); RMSprop(alpha=0.9, momentum=0.5, eps=1e-7).
+        let sgd = |momentum, nesterov| OptimizerSpec::Sgd { lr: 0.1, momentum, nesterov, weight_decay: 0.01 };
+        let rms =
+            |momentum, eps, weight_decay| OptimizerSpec::Rmsprop { lr: 0.1, alpha: 0.9, momentum, eps, weight_decay };
+        let cases = [
+            (sgd(0.0, false), [0.458_481_49, -1.311_288_7, 1.994_126]),
+            (sgd(0.9, false), [0.476_095_4, -1.278_364_5, 1.883_663_6]),
+            (sgd(0.9, true), [0.436_950_96, -1.336_913_9, 1.889_685_1]),
+            (
+                OptimizerSpec::Adam { lr: 0.1, beta1: 0.8, beta2: 0.95, eps: 1e-6, weight_decay: 0.01 },
+                [0.420_276_56, -1.159_630_7, 1.813_404_6],
+            ),
+            (
+                OptimizerSpec::Adamw { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.05 },
+                [0.416_096_74, -1.138_445_5, 1.781_771_5],
+            ),
+            (rms(0.0, 1e-8, 0.01), [0.213_739_55, -1.303_301_9, 1.654_711_7]),
+            (rms(0.5, 1e-7, 0.0), [0.131_894_93, -1.125_475_4, 1.277_094_6]),
+        ];
+        for (spec, expected) in cases {
+            let got = after_three_steps(spec, None);
+            for (x, e) in got.iter().zip(expected) {
+                assert!((x - e).abs() < 2e-6, "{spec:?}: {got:?} for {expected:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn clipping_scales_the_whole_gradient() {
+        // The same with torch.nn.utils.clip_grad_norm_([p], 0.5) before SGD(lr=0.1).
+        let spec = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+        let got = after_three_steps(spec, Some(0.5));
+        for (x, e) in got.iter().zip([0.492_540_02, -1.262_176_9, 1.960_805_3]) {
+            assert!((x - e).abs() < 2e-6, "{got:?}");
+        }
+    }
+
+    #[test]
+    fn a_restored_optimizer_goes_on_as_if_nothing_had_happened() {
+        let cpu = Cpu::new(1).unwrap();
+        let spec = OptimizerSpec::adam(0.1);
+        let (mut one, mut values) = (Optimizer::new(&spec, 3).unwrap(), [0.5, -1.25, 2.0]);
+        one.apply(&cpu, &mut values, &GRADS[0], 1.0, None);
+        let mut two = Optimizer::new(&spec, 3).unwrap();
+        let (steps, moments) = one.state();
+        two.restore(steps, &moments.collect::<Vec<_>>()).unwrap();
+        let mut other = values;
+        one.apply(&cpu, &mut values, &GRADS[1], 1.0, None);
+        two.apply(&cpu, &mut other, &GRADS[1], 1.0, None);
+        assert_eq!(values, other);
+        assert!(two.restore(1, &[&[0.0; 3]]).is_err());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let sgd = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: true, weight_decay: 0.0 };
+        for spec in [sgd, OptimizerSpec::adam(-1.0), OptimizerSpec::adam(f64::NAN)] {
+            assert!(Optimizer::new(&spec, 1).is_err(), "{spec:?}");
+        }
     }
 }
