@@ -218,8 +218,17 @@ impl Layers {
         let slot = match here {
             Value::Table(table) => {
                 if self.kinds.contains(&full.as_str()) && table.get(*last) != Some(&value) {
-                    table.clear();
-                    forget_below(&path, &mut self.origins);
+                    // What other arguments say stays: they know of this one, whatever their order.
+                    let argued = |key: &str| matches!(self.origins.get(key), Some(Origin::Set(_) | Origin::Flag(_)));
+                    let (kept, gone): (Table, Table) =
+                        std::mem::take(table).into_iter().partition(|(name, _)| argued(&join(&path, name)));
+                    *table = kept;
+                    for name in gone.keys() {
+                        let key = join(&path, name);
+                        self.origins.remove(&key);
+                        forget_below(&key, &mut self.origins);
+                    }
+                    self.origins.insert(path.clone(), origin.clone());
                 }
                 table.entry(*last).or_insert_with(|| Value::Table(Table::new()))
             }
@@ -274,7 +283,8 @@ impl Layers {
         // The right name in the wrong table is a commoner slip than a far-fetched misspelling.
         let elsewhere = self.origins.iter().find_map(|(path, origin)| {
             let same_name = path.rsplit('.').next() == Some(name);
-            (same_name && *origin == Origin::Defaults && path != key).then_some(path)
+            let known = matches!(origin, Origin::Defaults | Origin::File { .. });
+            (same_name && known && path != key).then_some(path)
         });
         match elsewhere {
             Some(path) if nearest(name, known).is_none() => format!("; did you mean `{path}`?"),
@@ -330,6 +340,7 @@ fn merge_value(
             if into.keys().any(|name| changes(name) && kinds.contains(&join(path, name).as_str())) {
                 into.clear();
                 forget_below(path, origins);
+                origins.insert(path.to_owned(), origin(path));
             }
             origins.entry(path.to_owned()).or_insert_with(|| origin(path));
             merge_table(into, from, path, kinds, origins, origin);

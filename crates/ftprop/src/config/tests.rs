@@ -109,6 +109,10 @@ fn another_kind_replaces_its_table() {
     assert_eq!(build(kinds().text("r.toml", file).unwrap()).schedule, cosine);
     let set = kinds().set("schedule.name=cosine").unwrap().set("schedule.warm_up=5").unwrap();
     assert_eq!(build(set).schedule, cosine);
+    let other_order = kinds().set("schedule.warm_up=5").unwrap().set("schedule.name=cosine").unwrap();
+    assert_eq!(build(other_order).schedule, cosine);
+    let incomplete = kinds().set("schedule.name=cosine");
+    assert_eq!(message(incomplete), "--set schedule.name=cosine: the key `schedule.warm_up` is missing");
     let same_kind = kinds().text("r.toml", "schedule = { name = 'step', factor = 0.5 }").unwrap();
     assert_eq!(build(same_kind).schedule, Schedule::Step { decay_at: vec![10], factor: 0.5 });
 }
