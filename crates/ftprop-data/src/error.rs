@@ -9,7 +9,7 @@ pub enum DataError {
     #[error("unknown data set `{name}`; known: {known}")]
     UnknownSource { name: String, known: String },
 
-    #[error("{dataset} needs a path: say where its files are")]
+    #[error("{dataset} needs a path: say where its files are, with --data PATH or data.path in the recipe")]
     PathNeeded { dataset: &'static str },
 
     #[error("{dataset} not found: looked for {wanted} in {}", list(.places))]

@@ -120,7 +120,8 @@ impl Epoch {
             pool,
             epoch,
             next,
-            delivered: false,
+            // What an interrupted epoch delivered counts.
+            delivered: next > 0,
             current,
             maker,
             waited: Duration::ZERO,

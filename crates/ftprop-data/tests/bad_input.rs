@@ -207,9 +207,14 @@ fn an_epoch_of_nothing_but_bad_pictures_is_an_error() {
     }
     let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
     let config = LoaderConfig { bad_image: BadImage::Skip, ..LoaderConfig::evaluation(1, photos.normalize.clone()) };
-    let mut epoch = Loader::new(&photos.train, config).unwrap().epoch(0, 0);
+    let loader = Loader::new(&photos.train, config).unwrap();
+    let mut epoch = loader.epoch(0, 0);
     says(&epoch.next_batch().unwrap_err(), &["2 images", "1.png"]);
     assert!(epoch.next_batch().unwrap().is_none());
+    // An epoch that is taken up again may have had its good ones before.
+    let mut resumed = loader.epoch(0, 1);
+    assert!(resumed.next_batch().unwrap().is_none());
+    assert_eq!(resumed.skipped(), 1);
 }
 
 #[test]
