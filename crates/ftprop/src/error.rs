@@ -30,8 +30,10 @@ pub enum Error {
     NotACheckpoint { path: PathBuf, why: String },
     #[error("{path} is of another network: {difference}")]
     OtherNetwork { path: PathBuf, difference: String },
-    #[error("{path} is not a run folder: it has no {missing}")]
-    NotARun { path: PathBuf, missing: &'static str },
+    #[error("{path} is not a run folder: {why}")]
+    NotARun { path: PathBuf, why: &'static str },
+    #[error("{path} has no finished epoch yet; go on with it by ftprop train --resume {path}")]
+    NoEpoch { path: PathBuf },
     #[error("{path} already holds a run; go on with it by --resume {path}, or choose another --out")]
     RunExists { path: PathBuf },
     #[error(

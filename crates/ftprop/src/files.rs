@@ -57,6 +57,8 @@ fn explain(error: &io::Error) -> String {
         ErrorKind::ReadOnlyFilesystem => "the disk is read-only; choose another place",
         ErrorKind::NotFound => "no such file or folder; check the path",
         ErrorKind::IsADirectory => "this is a folder, a file was expected",
+        ErrorKind::AlreadyExists => "there is a file of this name; choose another place",
+        ErrorKind::FileTooLarge => "larger than files may become here; see ulimit -f, or choose another place",
         ErrorKind::NotADirectory => "a part of this path is a file, a folder was expected",
         ErrorKind::UnexpectedEof => "the file ends too early; it may be truncated, fetch or make it again",
         ErrorKind::InvalidData => return format!("the content is not valid: {}", one_line(error)),

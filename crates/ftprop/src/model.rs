@@ -32,7 +32,7 @@ impl Model {
             let folder = RunFolder::open(path)?;
             let file = if which == Which::Best { folder.best() } else { folder.checkpoint() };
             if !file.exists() {
-                return Err(Error::NotARun { path: path.to_path_buf(), missing: "finished epoch yet" });
+                return Err(Error::NoEpoch { path: path.to_path_buf() });
             }
             // The folder's recipe knows where the data is; the checkpoint's does not.
             (file, Some(folder.recipe()?))

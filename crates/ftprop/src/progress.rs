@@ -210,6 +210,12 @@ fn bar(steps: usize) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─"))
 }
 
+/// Says something on standard error, for good. A failed write is ignored: a full disk under a log file is no
+/// reason to end what works.
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// A duration in words that fit its size: `8.2 s`, `48 s`, `12 min 30 s`, `3 h 05 min`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;

@@ -83,24 +83,32 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes a new run folder and writes the recipe into it.
-    pub fn create(path: &Path, recipe: &Recipe) -> Result<Self, Error> {
-        if path.join("recipe.toml").exists() {
+    /// The folder of a run that has yet to be made: nothing is written, but what is there must not be a run.
+    pub fn planned(path: &Path) -> Result<Self, Error> {
+        if ["recipe.toml", "checkpoint.safetensors", "metrics.jsonl"].iter().any(|file| path.join(file).exists()) {
             return Err(Error::RunExists { path: path.to_path_buf() });
         }
-        files::create_folder(path)?;
-        files::write(&path.join("recipe.toml"), recipe.to_toml()?.as_bytes())?;
         Ok(RunFolder { path: path.to_path_buf() })
+    }
+
+    /// Makes a new run folder and writes the recipe into it.
+    pub fn create(path: &Path, recipe: &Recipe) -> Result<Self, Error> {
+        let folder = RunFolder::planned(path)?;
+        folder.write_recipe(recipe)?;
+        Ok(folder)
     }
 
     /// An existing run folder.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        if path.is_file() {
+            return Err(Error::NotARun { path: path.to_path_buf(), why: "it is a file" });
+        }
         if !path.is_dir() {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(files::FileError::new("open", path, source).into());
         }
         if !path.join("recipe.toml").exists() {
-            return Err(Error::NotARun { path: path.to_path_buf(), missing: "recipe.toml" });
+            return Err(Error::NotARun { path: path.to_path_buf(), why: "it has no recipe.toml" });
         }
         Ok(RunFolder { path: path.to_path_buf() })
     }
@@ -131,7 +139,9 @@ impl RunFolder {
         Recipe::from_toml(&path.display().to_string(), &files::read_text(&path)?)
     }
 
+    /// Writes the recipe, into a folder that is made if need be.
     pub fn write_recipe(&self, recipe: &Recipe) -> Result<(), Error> {
+        files::create_folder(&self.path)?;
         Ok(files::write(&self.path.join("recipe.toml"), recipe.to_toml()?.as_bytes())?)
     }
 

@@ -55,12 +55,14 @@ impl Trainer {
             bad_image: recipe.data.bad_image(),
             ..LoaderConfig::training(recipe.train.batch, recipe.train.seed, dataset.normalize.clone())
         };
+        // Before the network, whose buffers grow with the batch.
+        let train = Loader::new(&train, config)?;
         let network = build_network(&recipe, dataset, cpu, recipe.train.batch)?;
         let optimizer = Optimizer::new(&recipe.optimizer, network.values().len())?;
         let evaluation = |split: &Split| evaluation_loader(split, &recipe, dataset, network.batch());
         let mut trainer = Trainer {
             criterion: recipe.criterion()?,
-            train: Loader::new(&train, config)?,
+            train,
             validation: validation.as_ref().map(evaluation).transpose()?,
             test: evaluation(&dataset.test)?,
             model: ModelInfo::of(dataset),
@@ -74,6 +76,10 @@ impl Trainer {
         if trainer.folder.checkpoint().exists() {
             let saved = Checkpoint::read(&trainer.folder.checkpoint())?;
             saved.restore(&mut trainer.network, Some(&mut trainer.optimizer))?;
+            if saved.header.model.classes != trainer.model.classes {
+                let (path, difference) = (trainer.folder.checkpoint(), "its classes are not those of the data".into());
+                return Err(Error::OtherNetwork { path, difference });
+            }
             trainer.state = saved.header.state;
         } else {
             trainer.network.initialise(trainer.recipe.train.seed);
@@ -160,7 +166,7 @@ impl Trainer {
             };
             let seen = self.network.learn(batch.images, batch.labels, &self.criterion, &step);
             if !seen.loss_sum.is_finite() {
-                return Err(self.diverged(batch.index));
+                return Err(self.diverged(batch.index + 1));
             }
             self.optimizer.step(&mut self.network, factor, self.recipe.train.clip);
             tally.add(&seen);
@@ -211,6 +217,7 @@ impl Trainer {
             waited: times.waited,
             seconds: started.elapsed().as_secs_f64(),
         };
+        self.ensure_finite(test.loss() + validation.map_or(0.0, |v| v.loss()))?;
         self.folder.append_metrics(&metrics)?;
         self.metrics.push(metrics);
         self.state =
@@ -226,10 +233,21 @@ impl Trainer {
     }
 
     fn save_checkpoint(&self) -> Result<(), Error> {
+        self.ensure_finite(0.0)?;
         let path = self.folder.checkpoint();
         checkpoint::save(&path, &self.recipe, &self.model, &self.state, &self.network, Some(&self.optimizer))
     }
 
+    /// Keeps what blew up out of the run folder: a step can spoil the network although its own loss was fine.
+    fn ensure_finite(&self, loss: f64) -> Result<(), Error> {
+        let sound = |values: &[f32]| values.iter().all(|v| v.is_finite());
+        if loss.is_finite() && sound(self.network.values()) && sound(self.network.stats()) {
+            return Ok(());
+        }
+        Err(self.diverged(self.state.batch))
+    }
+
+    /// `step` is counted from 1.
     fn diverged(&self, step: usize) -> Error {
         let path = self.folder.checkpoint();
         let saved = if path.exists() {
@@ -238,7 +256,7 @@ impl Trainer {
             "there was no checkpoint yet".into()
         };
         let culprit = self.network.first_non_finite().unwrap_or_else(|| "the loss".into());
-        Error::Diverged { epoch: self.state.epoch, step: step + 1, culprit, saved }
+        Error::Diverged { epoch: self.state.epoch, step, culprit, saved }
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) struct Eval {
     /// Examples a batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
+    /// cpu or auto
     #[arg(long, default_value = "auto")]
     device: String,
     /// Worker threads, 0 for one a core

@@ -32,7 +32,7 @@ impl Plot {
             let folder = RunFolder::open(path)?;
             let metrics = folder.metrics()?;
             if metrics.is_empty() {
-                return Err(Error::NotARun { path: path.clone(), missing: "finished epoch yet" });
+                return Err(Error::NoEpoch { path: path.clone() });
             }
             runs.push((name(path), metrics));
         }

@@ -4,6 +4,7 @@ use super::eval::WhichArg;
 use super::{device, say, say_json};
 use crate::error::Error;
 use crate::model::{Model, ranked};
+use crate::progress::tell;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ pub(super) struct Predict {
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
+    /// cpu or auto
     #[arg(long, default_value = "auto")]
     device: String,
     /// Worker threads, 0 for one a core
@@ -66,7 +68,7 @@ impl Predict {
             let image = match ftprop_data::load_image(path, &preprocess) {
                 Ok(image) => image,
                 Err(e) => {
-                    eprintln!("ftprop: {e}");
+                    tell(&format!("ftprop: {e}"));
                     failed += 1;
                     continue;
                 }

@@ -22,6 +22,7 @@ pub(super) struct Selftest {
     /// A folder of cases to run instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     golden: Option<PathBuf>,
+    /// cpu or auto
     #[arg(long, default_value = "auto")]
     device: String,
     /// Worker threads, 0 for one a core

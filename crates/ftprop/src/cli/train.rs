@@ -2,7 +2,7 @@
 
 use super::{device, say, say_json};
 use crate::error::Error;
-use crate::progress::duration;
+use crate::progress::{duration, tell};
 use crate::recipe::{DIGITS, Recipe, absolute};
 use crate::run::{RunFolder, Summary};
 use crate::train::{Ending, Trainer};
@@ -72,24 +72,18 @@ impl Train {
             None => (self.resolve()?, None),
         };
         recipe.check()?;
-        let cpu = device(&recipe.train.device, recipe.train.threads)?;
-        // Everything that can be wrong with the data or the network is found before a folder is made.
-        let dataset = recipe.data.open()?;
-        crate::train::build_network(&recipe, &dataset, cpu.clone(), 1)?;
         let folder = match folder {
-            Some(folder) => {
-                folder.write_recipe(&recipe)?;
-                folder
-            }
-            None => {
-                let out = self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name));
-                RunFolder::create(&out, &recipe)?
-            }
+            Some(folder) => folder,
+            None => RunFolder::planned(&self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name)))?,
         };
+        let cpu = device(&recipe.train.device, recipe.train.threads)?;
+        let dataset = recipe.data.open()?;
+        let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, cpu.clone())?;
+        // Everything that can be wrong with the data or the network was found before anything is written.
+        folder.write_recipe(&recipe)?;
         let place = folder.path().display().to_string();
-        let mut trainer = Trainer::new(recipe.clone(), folder, &dataset, cpu.clone())?;
         if !self.quiet {
-            eprintln!(
+            tell(&format!(
                 "{}: {} training and {} test examples, {} classes; {} parameters; {} {}, {} threads ({:?})",
                 recipe.name,
                 trainer.train_examples(),
@@ -100,10 +94,14 @@ impl Train {
                 if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
                 cpu.threads(),
                 cpu.isa()
-            );
+            ));
             if resumed {
                 let state = trainer.state();
-                eprintln!("going on with {place} in epoch {}, step {}", state.epoch, state.batch + 1);
+                tell(&if state.epoch > recipe.train.epochs {
+                    format!("{place} has all its {} epochs; add some with --epochs", recipe.train.epochs)
+                } else {
+                    format!("going on with {place} in epoch {}, step {}", state.epoch, state.batch + 1)
+                });
             }
         }
         let stop = stop_on_ctrl_c();
@@ -117,9 +115,9 @@ impl Train {
                 Ok(ExitCode::SUCCESS)
             }
             Ending::Interrupted { epoch, step } => {
-                eprintln!(
+                tell(&format!(
                     "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {place}"
-                );
+                ));
                 Ok(ExitCode::from(130))
             }
         }
@@ -141,6 +139,7 @@ impl Train {
         let mut recipe: Recipe = layers.build()?;
         self.overrule(&mut recipe);
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
+        recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
         Ok(recipe)
     }
 
@@ -170,7 +169,7 @@ fn stop_on_ctrl_c() -> Arc<AtomicBool> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nstopping after this step; press Ctrl-C again to end at once");
+        tell("\nstopping after this step; press Ctrl-C again to end at once");
     });
     stop
 }

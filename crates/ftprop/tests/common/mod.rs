@@ -2,6 +2,7 @@
 // Every test file uses some of it.
 #![allow(dead_code)]
 
+use ftprop_tensor::random::Stream;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -123,6 +124,47 @@ impl Temp {
         serde_json::from_slice(&self.read(name)).unwrap()
     }
 
+    /// A small MNIST of noise in a folder: pictures of 6×5 pixels whose first row shows the label.
+    pub(crate) fn mnist(&self, folder: &str, train: usize, test: usize) {
+        for (part, count) in [("train", train), ("t10k", test)] {
+            let labels: Vec<u8> = (0..count).map(|i| (i % 10) as u8).collect();
+            let picture = |&label: &u8| {
+                let mut pixels = noise(u64::from(label), 30);
+                pixels[..5].fill(25 * label);
+                pixels
+            };
+            let pixels: Vec<u8> = labels.iter().flat_map(picture).collect();
+            let count = (count as u32).to_be_bytes();
+            let head = [&[0, 0, 8, 3][..], &count, &[0, 0, 0, 6, 0, 0, 0, 5]].concat();
+            self.write(&format!("{folder}/{part}-images-idx3-ubyte"), [head, pixels].concat());
+            let head = [&[0, 0, 8, 1][..], &count].concat();
+            self.write(&format!("{folder}/{part}-labels-idx1-ubyte"), [head, labels].concat());
+        }
+    }
+
+    /// A small CIFAR-10 of noise in a folder, 8 pictures a file.
+    pub(crate) fn cifar10(&self, folder: &str) {
+        for file in 0..6u8 {
+            let name = if file == 5 { "test_batch.bin".to_owned() } else { format!("data_batch_{}.bin", file + 1) };
+            let record = |i: u8| [vec![(file + i) % 10], noise(u64::from(8 * file + i), 3072)].concat();
+            self.write(&format!("{folder}/{name}"), (0..8).flat_map(record).collect::<Vec<u8>>());
+        }
+    }
+
+    /// Pictures of two classes that anyone can tell apart, in ImageNet's layout.
+    pub(crate) fn photos(&self, folder: &str) {
+        for (class, base) in [("bright", 200), ("dark", 20)] {
+            for (part, count) in [("train", 8), ("val", 4)] {
+                let place = self.path(&format!("{folder}/{part}/{class}"));
+                fs::create_dir_all(&place).unwrap();
+                for i in 0..count {
+                    let pixels = noise(i, 3 * 12 * 10).into_iter().map(|v| base + v / 8).collect();
+                    image::RgbImage::from_raw(12, 10, pixels).unwrap().save(place.join(format!("{i}.png"))).unwrap();
+                }
+            }
+        }
+    }
+
     /// The program in this folder, its arguments divided by spaces.
     pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ftprop"));
@@ -175,6 +217,12 @@ impl Drop for Temp {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Bytes that look random, the same for the same number.
+pub(crate) fn noise(number: u64, count: usize) -> Vec<u8> {
+    let stream = Stream::numbered(number);
+    (0..count).map(|i| stream.below(i as u64, 256) as u8).collect()
 }
 
 /// How the program ended and what it said.

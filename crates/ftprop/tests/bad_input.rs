@@ -1,0 +1,336 @@
+//! Bad input gets one clear line, the right exit code, and loses nothing.
+
+mod common;
+
+use common::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+const TRAIN: &str = "train --recipe small.toml --quiet --out new";
+
+/// A finished run as `run`, beside the recipes.
+fn with_run() -> Temp {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out run").ok();
+    temp
+}
+
+/// Each is refused before anything is written: exit code, arguments after those of [`TRAIN`], words of the line.
+#[test]
+fn recipes_that_cannot_be() {
+    let temp = Temp::with_recipes();
+    #[rustfmt::skip]
+    let table: &[(i32, &str, &[&str])] = &[
+        (2, "--set train.epoch=3", &["--set train.epoch=3", "`train.epoch`", "`train.epochs`"]),
+        (2, "--set trian.epochs=3", &["`trian`", "`train`"]),
+        (2, "--set epochs=3", &["`epochs`", "`train.epochs`"]),
+        (2, "--set optimizer.learning_rate=3", &["`optimizer.learning_rate`"]),
+        (2, "--set train.epochs=many", &["`train.epochs`", "whole number"]),
+        (2, "--set train.epochs=-1", &["`train.epochs`"]),
+        (2, "--set weighted=3", &["`weighted`", "true or false"]),
+        (2, "--set train.epochs", &["KEY=VALUE"]),
+        (2, "--set network.widths=[1", &["TOML"]),
+        (2, "--set activation=sgn", &["`activation`", "sgn", "known are sign"]),
+        (2, "--set activation=qrelu:1", &["qrelu:1", "from 2"]),
+        (2, "--set layer_loss=softhinge", &["softhinge", "soft_hinge"]),
+        (2, "--set train.loss=mse", &["mse", "cross_entropy"]),
+        (2, "--set optimizer.name=adm", &["adm", "adam"]),
+        (2, "--set optimizer.name=sgd", &["--set optimizer.name=sgd", "`optimizer.lr` is missing"]),
+        (2, "--set schedule.kind=cos", &["cos", "cosine"]),
+        (2, "--seed=-3", &["--seed", "not negative"]),
+        (1, "--set network.preset=convnet9", &["convnet9", "convnet4, convnet8"]),
+        (1, "--set network.preset=convnet4", &["convnet4", "32×32", "8×8"]),
+        (1, "--set network.widths=[0]", &["layer 0 (fc)", "at least 1"]),
+        (1, "--set data.source=cifar", &["`cifar`", "cifar10"]),
+        (1, "--set data.source=cifar10", &["cifar10", "--data"]),
+        (1, "--set data.source=cifar10 --data nowhere", &["CIFAR-10", "data_batch_1.bin", "nowhere"]),
+        (1, "--set train.batch=0", &["train.batch"]),
+        (1, "--set train.batch=1439", &["1439", "1438 examples"]),
+        (1, "--set train.batch=100000000000", &["100000000000", "1438 examples"]),
+        (1, "--epochs 0", &["train.epochs"]),
+        (1, "--set train.clip=-2", &["train.clip"]),
+        (1, "--set train.label_smoothing=2", &["label smoothing"]),
+        (1, "--set train.threads=100000", &["100000", "--threads"]),
+        (1, "--set optimizer.lr=-1", &["optimizer.lr"]),
+        (1, "--set data.validation=5000", &["hold out", "5000", "1438"]),
+        (1, "--set data.validation=-1", &["data.validation"]),
+        (1, "--set data.crop=9", &["9", "8"]),
+        (1, "--set data.resize=9", &["resize", "digits"]),
+        (1, "--device tpu", &["'tpu'", "cpu"]),
+        (1, "--out small.toml", &["small.toml", "file"]),
+        (1, "--out small.toml/inner", &["small.toml", "file"]),
+    ];
+    for (code, arguments, words) in table {
+        // The last --out would not win: clap takes one.
+        let train = if arguments.contains("--out") { TRAIN.replace(" --out new", "") } else { TRAIN.to_owned() };
+        temp.run(&format!("{train} {arguments}")).refused(*code, words);
+        assert!(!temp.path("new").exists(), "{arguments}: a folder was made");
+    }
+    assert_eq!(temp.text("small.toml"), SMALL);
+}
+
+#[test]
+fn recipe_files_name_the_line() {
+    let temp = Temp::new();
+    temp.write("typo.toml", "name = \"x\"\n[train]\nepoch = 3\n");
+    temp.run("train --quiet --recipe typo.toml").refused(1, &["typo.toml:3", "`train.epochs`"]);
+    temp.write("syntax.toml", "name = \n");
+    temp.run("train --quiet --recipe syntax.toml").refused(1, &["syntax.toml:1"]);
+    temp.write("binary.toml", [0xff, 0xfe, 0]);
+    temp.run("train --quiet --recipe binary.toml").refused(1, &["binary.toml", "not valid"]);
+    temp.write("kind.toml", "[[network.layers]]\nkind = \"convolution\"\n");
+    temp.run("train --quiet --recipe kind.toml").refused(1, &["kind.toml:", "convolution", "conv"]);
+    temp.write("both.toml", "[network]\npreset = \"mlp\"\n[[network.layers]]\nkind = \"fc\"\n");
+    temp.run("train --quiet --recipe both.toml").refused(1, &["network.preset", "network.layers"]);
+    temp.write("none.toml", "name = \"x\"\n");
+    temp.run("train --quiet --recipe none.toml").refused(1, &["no layers", "preset"]);
+    temp.run("train --quiet --recipe nowhere.toml").refused(1, &["nowhere.toml", "no such file"]);
+    assert!(!temp.path("runs").exists());
+}
+
+/// A layer that does not fit is named, with the shapes.
+#[test]
+fn shapes_that_cannot_fit() {
+    let temp = Temp::new();
+    let layer = |fields: &str| format!("{{ {fields} }}");
+    let conv = |fields: &str| layer(&format!("kind = \"conv\", {fields}"));
+    let fc = layer("kind = \"fc\"");
+    let residual = format!(
+        "{{ kind = \"residual\", main = [{}], shortcut = [{}] }}",
+        conv("out = 4, kernel = 3, pad = 1, stride = 2"),
+        conv("out = 4, kernel = 1")
+    );
+    let table: &[(Vec<String>, &[&str])] = &[
+        (vec![conv("out = 4, kernel = 9"), fc.clone()], &["layer 0 (conv)", "9×9", "8×8"]),
+        (vec![conv("out = 4, kernel = 3, groups = 2"), fc.clone()], &["layer 0 (conv)", "2 groups", "1×8×8"]),
+        (vec![conv("out = 4, kernel = 3, stride = 0"), fc.clone()], &["layer 0 (conv)", "stride"]),
+        (
+            vec![conv("out = 4, kernel = 3"), layer("kind = \"max_pool\", kernel = 7"), fc.clone()],
+            &["layer 1 (max_pool)", "7×7", "4×6×6"],
+        ),
+        (vec![layer("kind = \"fc\", out = 11")], &["layer 0 (fc)", "11", "10 classes"]),
+        (vec![residual, fc.clone()], &["layer 0 (residual)", "4×4×4", "4×8×8"]),
+        (vec![layer("kind = \"dropout\", p = 1.5"), fc.clone()], &["layer 0 (dropout)", "1.5"]),
+    ];
+    for (layers, words) in table {
+        temp.write("net.toml", format!("[network]\nlayers = [{}]\n", layers.join(", ")));
+        temp.run("train --recipe net.toml --quiet --out new").refused(1, words);
+        temp.run("summary net.toml").refused(1, words);
+        assert!(!temp.path("new").exists());
+    }
+}
+
+#[test]
+fn folders_and_files_that_are_not_what_they_should_be() {
+    let temp = with_run();
+    fs::create_dir(temp.path("empty")).unwrap();
+    temp.write("noise.safetensors", [7; 1000]);
+    let before = temp.snapshot("run");
+    #[rustfmt::skip]
+    let table: &[(i32, &str, &[&str])] = &[
+        (1, "train --recipe small.toml --quiet --out run", &["run already holds a run", "--resume run"]),
+        (1, "train --quiet --resume nowhere", &["nowhere", "no such"]),
+        (1, "train --quiet --resume empty", &["empty is not a run folder", "recipe.toml"]),
+        (1, "train --quiet --resume small.toml", &["small.toml is not a run folder"]),
+        (1, "train --quiet --resume run --epochs 0", &["train.epochs"]),
+        (1, "eval empty", &["not a run folder"]),
+        (1, "eval nowhere", &["nowhere", "no such"]),
+        (1, "eval small.toml", &["small.toml", "not a checkpoint"]),
+        (1, "eval noise.safetensors", &["noise.safetensors", "not a checkpoint"]),
+        (1, "eval run --split validation", &["no validation part"]),
+        (1, "eval run --device tpu", &["tpu"]),
+        (1, "predict run small.toml", &["small.toml", "neither JPEG nor PNG"]),
+        (1, "predict run nowhere.png", &["nowhere.png"]),
+        (1, "plot run empty", &["not a run folder"]),
+        (1, "plot nowhere", &["nowhere"]),
+        (1, "plot run --out nowhere/plot", &["nowhere", "no such"]),
+        (1, "summary nowhere", &["nowhere"]),
+        (1, "summary small.toml --input 3x0x1", &["input"]),
+        (1, "selftest --golden empty", &["empty", "no golden case"]),
+        (1, "selftest --golden nowhere", &["nowhere"]),
+        (2, "eval run --batch 0", &["--batch"]),
+        (2, "predict run x.png --top 0", &["--top"]),
+    ];
+    for (code, arguments, words) in table {
+        temp.run(arguments).refused(*code, words);
+    }
+    assert!(temp.snapshot("run") == before, "the run is as it was");
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    let temp = Temp::with_recipes();
+    for arguments in [
+        "",
+        "trian",
+        "train --bogus",
+        "train --epochs many",
+        "train extra",
+        "train --resume run --seed 3",
+        "train --resume run --set train.epochs=3",
+        "eval",
+        "eval run --split half",
+        "predict run",
+        "plot",
+        "summary x.toml --input 3x4",
+    ] {
+        let outcome = temp.run(arguments);
+        assert_eq!(outcome.code, Some(2), "{outcome:#?}");
+        assert!(!outcome.err.is_empty() && outcome.out.is_empty(), "{outcome:#?}");
+    }
+    assert!(!temp.path("runs").exists());
+}
+
+#[test]
+fn checkpoints_that_do_not_belong() {
+    let temp = with_run();
+    temp.run("train --recipe small.toml --quiet --out wide --set network.widths=[17]").ok();
+    temp.run("train --recipe thorough.toml --quiet --out thorough --epochs 1").ok();
+    let own = temp.read("run/checkpoint.safetensors");
+    let recipe = temp.text("run/recipe.toml");
+    let refuse = |content: &[u8], words: &[&str]| {
+        temp.write("run/checkpoint.safetensors", content);
+        let before = temp.snapshot("run");
+        temp.run("train --quiet --resume run --epochs 3").refused(1, words);
+        assert!(temp.snapshot("run") == before, "something was changed");
+        assert_eq!(temp.text("run/recipe.toml"), recipe);
+    };
+    let other = "checkpoint.safetensors is of another network";
+    refuse(&temp.read("wide/checkpoint.safetensors"), &[other, "0.weight", "[17, 64]", "[16, 64]"]);
+    refuse(&temp.read("thorough/checkpoint.safetensors"), &[other]);
+    refuse(&temp.read("run/best.safetensors"), &["without the optimizer"]);
+    refuse(SMALL.as_bytes(), &["checkpoint.safetensors", "not a checkpoint"]);
+    refuse(b"", &["not a checkpoint"]);
+    refuse(&own[..own.len() / 2], &["not a checkpoint, or a damaged one"]);
+    refuse(&[&own[..], b"more"].concat(), &["damaged"]);
+    let plain = safetensors::serialize::<&str, safetensors::tensor::TensorView<'_>, _>([], None).unwrap();
+    refuse(&plain, &["not one that ftprop train wrote"]);
+    temp.write("run/checkpoint.safetensors", &own);
+    temp.run("train --quiet --resume run --epochs 3").ok();
+}
+
+/// What blew up is named and never saved: not when the loss shows it at once, nor when only the weights do.
+#[test]
+fn a_loss_that_is_no_number() {
+    let temp = Temp::with_recipes();
+    // The second epoch's rate is far too large.
+    let explodes = "--set schedule.kind=step --set schedule.decay_at=[2] --set schedule.factor=1e45";
+    for (run, more) in [("soon", "--set train.checkpoint_seconds=0"), ("late", ""), ("one", "--set train.batch=1438")] {
+        let train = format!("train --recipe small.toml --quiet --epochs 3 --out {run} {explodes} {more}");
+        let outcome = temp.run(&train);
+        outcome.refused(1, &["no longer a number", "epoch 2", "0", "blew up first", "optimizer.lr"]);
+        outcome.refused(1, &["last good checkpoint is kept in", run]);
+        assert_eq!(temp.timeless_metrics(run).len(), 1, "the first epoch stays");
+        let evaluated = temp.run(&format!("eval {run} --checkpoint last --json")).json();
+        assert!(evaluated["loss"].as_f64().is_some_and(f64::is_finite), "{evaluated}");
+    }
+    let train = "train --recipe small.toml --quiet --out first --set optimizer.lr=1e39 --set activation=relu";
+    temp.run(train).refused(1, &["epoch 1", "layer 0 (fc)", "no checkpoint yet"]);
+    temp.run("eval first").refused(1, &["first has no finished epoch yet", "--resume first"]);
+    temp.run("plot first").refused(1, &["first has no finished epoch yet"]);
+}
+
+/// A file that cannot be written: the device that is always full stands in for a full disk.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let temp = with_run();
+    for file in ["checkpoint.safetensors", "best.safetensors", "recipe.toml", "summary.json", "curves.png"] {
+        fs::create_dir(temp.path("full")).unwrap();
+        let blocked = temp.path(&format!("full/.{file}.part"));
+        symlink("/dev/full", &blocked).unwrap();
+        let train = "train --recipe small.toml --quiet --out full";
+        temp.run(train).refused(1, &[&format!("full/{file}"), "the disk is full", "free some space"]);
+        // Once there is room again it goes on as if nothing had been.
+        let begun = temp.path("full/recipe.toml").exists();
+        temp.run(if begun { "train --resume full --quiet" } else { train }).ok();
+        temp.assert_same_result("full", "run");
+        fs::remove_dir_all(temp.path("full")).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_on_files_in_the_middle_of_a_run() {
+    let temp = with_run();
+    let limited = |arguments: &str| {
+        let program = env!("CARGO_BIN_EXE_ftprop");
+        let mut command = Command::new("sh");
+        let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} {arguments}");
+        command.current_dir(temp.path("")).args(["-c", &script]);
+        Outcome::of(arguments, command)
+    };
+    let outcome = limited("train --quiet --resume run --epochs 4");
+    outcome.refused(1, &["cannot write run/", ".safetensors", "ulimit"]);
+    temp.run("eval run --checkpoint last").ok();
+    temp.run("train --recipe small.toml --quiet --out whole --epochs 4").ok();
+    temp.run("train --quiet --resume run --epochs 4").ok();
+    assert_eq!(temp.timeless_metrics("run"), temp.timeless_metrics("whole"));
+}
+
+/// Where nobody can be told, the work goes on.
+#[test]
+fn a_full_disk_under_the_log_is_no_reason_to_stop() {
+    let temp = Temp::with_recipes();
+    let mut command = temp.command("train --recipe small.toml --out run");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = command.stderr(full()).stdout(full()).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(temp.path("run/summary.json").exists());
+}
+
+/// Data files: the reader's own tests go through every format; here the way to the user is tested.
+#[test]
+fn data_that_is_damaged() {
+    let temp = Temp::with_recipes();
+    temp.mnist("mnist", 40, 20);
+    let train = "train --recipe small.toml --quiet --out new --set data.source=mnist --data mnist";
+    let images = temp.read("mnist/train-images-idx3-ubyte");
+    let labels = temp.read("mnist/train-labels-idx1-ubyte");
+    temp.write("mnist/train-images-idx3-ubyte", &images[..images.len() - 1]);
+    temp.run(train).refused(1, &["train-images-idx3-ubyte", "truncated"]);
+    temp.write("mnist/train-images-idx3-ubyte", &images);
+    let mut wrong = labels.clone();
+    *wrong.last_mut().unwrap() = 10;
+    temp.write("mnist/train-labels-idx1-ubyte", &wrong);
+    temp.run(train).refused(1, &["train-labels-idx1-ubyte", "example 39", "label 10", "10 classes"]);
+    fs::remove_file(temp.path("mnist/train-labels-idx1-ubyte")).unwrap();
+    temp.run(train).refused(1, &["train-labels-idx1-ubyte", "not found"]);
+    assert!(!temp.path("new").exists());
+    temp.write("mnist/train-labels-idx1-ubyte", &labels);
+    temp.run(train).ok();
+    temp.run("eval new --data nowhere").refused(1, &["MNIST", "nowhere"]);
+
+    temp.cifar10("cifar");
+    let batch = temp.read("cifar/data_batch_3.bin");
+    temp.write("cifar/data_batch_3.bin", &batch[..batch.len() - 7]);
+    let train = "train --recipe small.toml --quiet --out other --set data.source=cifar10 --data cifar";
+    temp.run(train).refused(1, &["data_batch_3.bin", "truncated"]);
+
+    temp.write("table.csv", "a,b,label\n1,2,x\n3,oops,y\n");
+    let train = "train --recipe small.toml --quiet --out other --set data.source=csv --data table.csv";
+    temp.run(train).refused(1, &["table.csv, line 3", "oops"]);
+    assert!(!temp.path("other").exists());
+}
+
+#[test]
+fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
+    let temp = Temp::with_recipes();
+    temp.photos("photos");
+    temp.write("photos/train/dark/bad.png", "not a picture");
+    let png = temp.read("photos/train/bright/0.png");
+    temp.write("photos/train/bright/cut.png", &png[..png.len() / 2]);
+    let train = "train --recipe small.toml --set data.source=folder --set data.crop=8 --set data.resize=8 \
+                 --set train.batch=4 --data photos";
+    let stopped = temp.run(&format!("{train} --quiet --out stop"));
+    stopped.refused(1, &["cannot decode image", "photos/train/"]);
+    let skipped = temp.run(&format!("{train} --out skip --set data.bad_images=skip")).ok();
+    assert!(skipped.err.contains("2 pictures were skipped; the first: cannot decode image"), "{skipped:?}");
+    // Also where the bad ones are all that an interrupted epoch had left.
+    for split in ["train/dark", "train/bright", "val/dark", "val/bright"] {
+        for entry in fs::read_dir(temp.path(&format!("photos/{split}"))).unwrap() {
+            fs::write(entry.unwrap().path(), "not a picture").unwrap();
+        }
+    }
+    let none = temp.run(&format!("{train} --quiet --out none --set data.bad_images=skip"));
+    none.refused(1, &["none of the", "images could be used"]);
+}
