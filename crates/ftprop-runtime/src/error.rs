@@ -66,6 +66,12 @@ pub enum Error {
         /// The length, or the unit of length, that fits.
         expected: usize,
     },
+    /// The system gives the engine no more threads.
+    #[error("cannot start {wanted} threads; ask for fewer")]
+    Threads {
+        /// How many were asked for.
+        wanted: usize,
+    },
     /// The kernels asked for do not exist or do not run on this machine.
     #[error("kernels `{name}` are not available on this machine; choose one of: {available}")]
     Kernels {

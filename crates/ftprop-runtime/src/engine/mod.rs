@@ -174,7 +174,7 @@ impl Engine {
             claims: (0..=plan.steps.len()).map(|_| Claims::default()).collect(),
         };
         let lanes = (0..threads).map(|_| lane()).collect();
-        let team = Team::new(threads).map_err(|_| Error::Memory { needed: u64::MAX, limit })?;
+        let team = Team::new(threads).map_err(|_| Error::Threads { wanted: threads })?;
         let (names, name) = (model.classes.clone(), model.name.clone());
         Ok(Engine { plan, kernels, lanes, team, together, batch: Claims::default(), names, name })
     }
