@@ -1,4 +1,5 @@
 //! Bad input gets one clear line, the right exit code, and loses nothing.
+#![cfg(unix)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! A run that was ended at any moment and resumed comes to the same bytes as one left alone.
+#![cfg(unix)]
 
 mod common;
 
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 const TRAIN: &str = "train --recipe thorough.toml --quiet --set train.checkpoint_seconds=0.02 --out run";
 const RESUME: &str = "train --resume run --quiet";
 
-/// A folder with the run that nothing disturbed, as `whole`.
-fn with_whole_run() -> Temp {
-    let temp = Temp::with_recipes();
+/// A folder with the run that nothing disturbed, as `whole`, and how long it took.
+fn with_whole_run() -> (Temp, Duration) {
+    let (temp, started) = (Temp::with_recipes(), Instant::now());
     temp.run("train --recipe thorough.toml --quiet --out whole").ok();
-    temp
+    (temp, started.elapsed())
 }
 
 /// Starts the run, or goes on with it if it got as far as being one.
@@ -46,17 +47,25 @@ fn kill_when(mut child: Child, moment: impl Fn() -> bool) -> bool {
     }
 }
 
+fn wait_until(moment: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !moment() {
+        assert!(Instant::now() < deadline, "the moment never came");
+        sleep(Duration::from_millis(1));
+    }
+}
+
 fn lines(path: &Path) -> usize {
     fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&b| b == b'\n').count())
 }
 
 #[test]
 fn killed_at_random_moments() {
-    let temp = with_whole_run();
+    let (temp, whole) = with_whole_run();
     let random = Stream::numbered(2018);
     let mut kills = 0;
     for i in 0..12 {
-        let (started, wait) = (Instant::now(), Duration::from_millis(random.below(i, 300)));
+        let (started, wait) = (Instant::now(), whole.mul_f32(0.4 * random.uniform(i)));
         kills += usize::from(kill_when(start(&temp), || started.elapsed() >= wait));
     }
     assert!(kills >= 3, "only {kills} of the kills came in time");
@@ -66,28 +75,29 @@ fn killed_at_random_moments() {
 
 #[test]
 fn killed_within_epochs_and_while_files_are_written() {
-    let temp = with_whole_run();
+    let (temp, _) = with_whole_run();
     let (run, checkpoint) = (temp.path("run"), temp.path("run/checkpoint.safetensors"));
     let part = temp.path("run/.checkpoint.safetensors.part");
     // Within the first epoch, before there is any checkpoint.
     assert!(kill_when(start(&temp), || run.join("recipe.toml").exists()));
     assert!(kill_when(start(&temp), || checkpoint.exists()));
+    // While a checkpoint is written, which a fast disk may hide.
     for _ in 0..4 {
-        assert!(kill_when(start(&temp), || part.exists()));
+        kill_when(start(&temp), || part.exists());
     }
     // When an epoch has just been recorded, but perhaps not saved.
-    for epochs in 1..=4 {
+    for epochs in 1..=6 {
         kill_when(start(&temp), || lines(&run.join("metrics.jsonl")) >= epochs);
     }
     temp.run(RESUME).ok();
     temp.assert_same_result("run", "whole");
     assert!(!part.exists(), "nothing half written is left");
-    assert_eq!(temp.json("run/summary.json")["epochs"], 4);
+    assert_eq!(temp.json("run/summary.json")["epochs"], 6);
 }
 
 #[test]
 fn what_a_killed_process_can_leave_behind_does_no_harm() {
-    let temp = with_whole_run();
+    let (temp, _) = with_whole_run();
     temp.run(&TRAIN.replace("--out", "--epochs 2 --out")).ok();
     // An epoch that was recorded but not saved, then half a line; and files that were never renamed.
     let metrics = temp.text("run/metrics.jsonl");
@@ -107,12 +117,10 @@ fn what_a_killed_process_can_leave_behind_does_no_harm() {
 
 #[test]
 fn ctrl_c_saves_and_says_how_to_go_on() {
-    let temp = with_whole_run();
+    let (temp, _) = with_whole_run();
     let checkpoint = temp.path("run/checkpoint.safetensors");
     let child = start(&temp);
-    while !checkpoint.exists() {
-        sleep(Duration::from_millis(1));
-    }
+    wait_until(|| checkpoint.exists());
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -129,9 +137,7 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
 fn ctrl_c_ends_a_run_whose_epochs_are_one_step() {
     let temp = Temp::with_recipes();
     let child = temp.start("train --recipe small.toml --quiet --set train.batch=1438 --epochs 1000000 --out run");
-    while lines(&temp.path("run/metrics.jsonl")) < 2 {
-        sleep(Duration::from_millis(1));
-    }
+    wait_until(|| lines(&temp.path("run/metrics.jsonl")) >= 2);
     interrupt(&child);
     let asked = Instant::now();
     assert!(!kill_when(child, || asked.elapsed() > Duration::from_secs(5)), "it went on for seconds");
@@ -139,7 +145,7 @@ fn ctrl_c_ends_a_run_whose_epochs_are_one_step() {
 }
 
 fn interrupt(child: &Child) {
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap().success());
 }
 
 #[test]

@@ -65,7 +65,7 @@ p = 0.1
 kind = "fc"
 
 [train]
-epochs = 4
+epochs = 6
 batch = 16
 label_smoothing = 0.05
 clip = 5.0
