@@ -21,10 +21,15 @@ const WORK: usize = 20_000_000;
 pub(super) fn decide(points: &Points, targets: &[bool], cone: &Cone, mut part: Vec<usize>) -> Verdict {
     let mut work = WORK;
     loop {
+        // A tableau that could not be pivoted a few times is not worth making.
+        let height = points.inputs() + 3;
+        if height * (part.len() + 2 * height) > WORK / 20 {
+            return too_large();
+        }
         let rows: Vec<(Vec<BigInt>, i32)> = part.iter().map(|&i| whole_row(points, targets, i)).collect();
         let columns: Vec<&[BigInt]> = rows.iter().map(|(row, _)| row.as_slice()).collect();
         let Some(answer) = Tableau::new(&columns).solve(&mut work) else {
-            return Verdict::Unknown { why: "the exact linear program grew too large".into() };
+            return too_large();
         };
         match answer {
             Answer::Vanishing(shares) => {
@@ -45,6 +50,11 @@ pub(super) fn decide(points: &Points, targets: &[bool], cone: &Cone, mut part: V
             }
         }
     }
+}
+
+fn too_large() -> Verdict {
+    let why = "the classes touch, or nearly so, and the exact linear program is too large to tell";
+    Verdict::Unknown { why: why.into() }
 }
 
 /// The instance outside the part that lies furthest on the wrong side.
