@@ -3,7 +3,7 @@
 use super::aligned::Aligned;
 use super::buffer::{Format, Layout};
 use super::whole::Panel;
-use crate::kernels::{BLOCK, PATTERNS, Run};
+use crate::kernels::{BLOCK, Offsets, PATTERNS, Run};
 use crate::model::{Conv, Stage};
 
 /// Weights for one of the integer kernels.
@@ -45,6 +45,15 @@ impl<'a> Packing<'a> {
     pub(super) fn runs(&self) -> Vec<Vec<Run>> {
         let run = |stretch: &Stretch| Run { offset: stretch.offset, steps: stretch.elements.div_ceil(self.elements) };
         self.stretches.iter().map(|group| group.iter().map(run).collect()).collect()
+    }
+
+    /// Each step of those by itself.
+    pub(super) fn offsets(&self) -> Vec<Offsets> {
+        let offsets = |run: &Run| {
+            let (offset, steps) = (run.offset, run.steps);
+            (0..steps).map(move |step| (offset + step * self.elements) as u32)
+        };
+        self.runs().iter().map(|group| Offsets::new(group.iter().flat_map(offsets).collect())).collect()
     }
 
     /// Steps of a group; all have as many.

@@ -156,7 +156,7 @@ impl Real {
         context.kernels.reals(Tile {
             inputs: &scratch.taps,
             positions: &scratch.positions[..count],
-            runs: &[Run { offset: 0, steps: self.inputs }],
+            path: &[Run { offset: 0, steps: self.inputs }],
             weights,
             blocks,
             narrow: 0,

@@ -7,7 +7,7 @@ use super::packing::{Packed, Packing};
 use super::team::Claims;
 use super::{Budget, Context, Scratch, finish};
 use crate::error::Result;
-use crate::kernels::{BLOCK, Counts, NARROW_BITS, PANEL, Run, Tile, narrow_bytes};
+use crate::kernels::{BLOCK, Counts, NARROW_BITS, Offsets, PANEL, Run, Tile, narrow_bytes};
 use crate::model::{Conv, Scale};
 
 /// Output channels that are computed together, all of one group.
@@ -37,8 +37,9 @@ pub(super) struct Whole {
     size: [usize; 2],
     /// See [`Tile::narrow`].
     narrow: usize,
-    /// For each group.
+    /// For each group, as runs and step by step.
     runs: Vec<Vec<Run>>,
+    offsets: Vec<Offsets>,
     panels: Vec<Panel>,
     weights: Packed,
     classes: Classes,
@@ -83,7 +84,9 @@ impl Whole {
             }
         }
         let weight_size = if from.format == Format::Levels { 1 } else { 2 };
-        budget.take(weights * weight_size + folded * 4 + Aligned::<i8>::EXTRA as u128)?;
+        budget.take(
+            weights * weight_size + folded * 4 + (conv.groups * steps) as u128 * 4 + Aligned::<i8>::EXTRA as u128,
+        )?;
         let shifts = packing.shifts();
         let packed = packing.pack(&panels, weights as usize, shifts.as_deref());
         let folded =
@@ -102,6 +105,7 @@ impl Whole {
             size,
             narrow,
             runs: packing.runs(),
+            offsets: packing.offsets(),
             panels,
             weights: packed,
             classes,
@@ -173,22 +177,22 @@ impl Whole {
 
     unsafe fn sum(&self, context: &Context<'_>, panel: &Panel, count: usize, scratch: &mut Scratch) {
         let positions = &scratch.positions[..count];
-        let runs = &self.runs[panel.group][..];
+        let (runs, path) = (&self.runs[panel.group][..], &self.offsets[panel.group]);
         let (blocks, narrow, sums) = (panel.blocks, self.narrow, &mut scratch.sums[..count * panel.width()]);
         // SAFETY: nobody writes the input, says the caller.
         unsafe {
             match (&self.weights, &context.buffers[self.input]) {
                 (Packed::Bytes(weights), Buffer::Bytes(inputs)) => {
                     let (inputs, weights) = (inputs.all(), &weights[panel.weights..]);
-                    context.kernels.bytes(Tile { inputs, positions, runs, weights, blocks, narrow, sums });
+                    context.kernels.bytes(Tile { inputs, positions, path, weights, blocks, narrow, sums });
                 }
                 (Packed::Bits(weights), Buffer::Bytes(inputs)) => {
                     let (inputs, weights) = (inputs.all(), &weights[panel.weights..]);
-                    context.kernels.bits(Tile { inputs, positions, runs, weights, blocks, narrow, sums });
+                    context.kernels.bits(Tile { inputs, positions, path: runs, weights, blocks, narrow, sums });
                 }
                 (Packed::Words(weights), Buffer::Words(inputs)) => {
                     let (inputs, weights) = (inputs.all(), &weights[panel.weights..]);
-                    context.kernels.words(Tile { inputs, positions, runs, weights, blocks, narrow, sums });
+                    context.kernels.words(Tile { inputs, positions, path, weights, blocks, narrow, sums });
                 }
                 _ => unreachable!("weights are packed for the input's format"),
             }

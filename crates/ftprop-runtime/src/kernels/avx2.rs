@@ -60,17 +60,17 @@ unsafe fn bytes_avx2(tile: Bytes<'_>) {
             let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
             let mut positions = tile.positions;
             while let Some((four, rest)) = positions.split_first_chunk::<4>() {
-                bytes_block(tile.inputs.as_ptr(), four, tile.runs, weights, together, sums, width);
+                bytes_block(tile.inputs.as_ptr(), four, &tile.path.offsets, weights, together, sums, width);
                 sums = sums.add(4 * width);
                 positions = rest;
             }
             if let Some((two, rest)) = positions.split_first_chunk::<2>() {
-                bytes_block(tile.inputs.as_ptr(), two, tile.runs, weights, together, sums, width);
+                bytes_block(tile.inputs.as_ptr(), two, &tile.path.offsets, weights, together, sums, width);
                 sums = sums.add(2 * width);
                 positions = rest;
             }
             if let Some((one, _)) = positions.split_first_chunk::<1>() {
-                bytes_block(tile.inputs.as_ptr(), one, tile.runs, weights, together, sums, width);
+                bytes_block(tile.inputs.as_ptr(), one, &tile.path.offsets, weights, together, sums, width);
             }
         }
     }
@@ -81,7 +81,7 @@ unsafe fn bytes_avx2(tile: Bytes<'_>) {
 unsafe fn bytes_block<const P: usize>(
     inputs: *const u8,
     positions: &[u32; P],
-    runs: &[Run],
+    path: &[u32],
     mut weights: *const i8,
     together: usize,
     sums: *mut i32,
@@ -90,36 +90,22 @@ unsafe fn bytes_block<const P: usize>(
     let mut wide = [[_mm256_setzero_si256(); 2]; P];
     let mut narrow = [[_mm256_setzero_si256(); 2]; P];
     let ones = _mm256_set1_epi16(1);
-    let mut room = together;
-    // SAFETY: the caller's runs, weights and sums are in bounds.
+    // SAFETY: the caller's path, weights and sums are in bounds.
     unsafe {
-        for run in runs {
-            let mut from: [*const u8; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize + run.offset));
-            let mut left = run.steps;
-            while left > 0 {
-                let now = left.min(room);
-                for step in 0..now {
-                    let low = _mm256_loadu_si256(weights as *const __m256i);
-                    let high = _mm256_loadu_si256(weights.add(32) as *const __m256i);
-                    weights = weights.add(64);
-                    for p in 0..P {
-                        let input = _mm256_set1_epi32((from[p].add(step * 4) as *const i32).read_unaligned());
-                        narrow[p][0] = _mm256_add_epi16(narrow[p][0], _mm256_maddubs_epi16(input, low));
-                        narrow[p][1] = _mm256_add_epi16(narrow[p][1], _mm256_maddubs_epi16(input, high));
-                    }
-                }
-                for from in &mut from {
-                    *from = from.add(now * 4);
-                }
-                left -= now;
-                room -= now;
-                if room == 0 {
-                    widen(&mut wide, &mut narrow, ones);
-                    room = together;
+        let from: [*const u8; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize));
+        for path in path.chunks(together) {
+            for &offset in path {
+                let low = _mm256_loadu_si256(weights as *const __m256i);
+                let high = _mm256_loadu_si256(weights.add(32) as *const __m256i);
+                weights = weights.add(64);
+                for p in 0..P {
+                    let input = _mm256_set1_epi32((from[p].add(offset as usize) as *const i32).read_unaligned());
+                    narrow[p][0] = _mm256_add_epi16(narrow[p][0], _mm256_maddubs_epi16(input, low));
+                    narrow[p][1] = _mm256_add_epi16(narrow[p][1], _mm256_maddubs_epi16(input, high));
                 }
             }
+            widen(&mut wide, &mut narrow, ones);
         }
-        widen(&mut wide, &mut narrow, ones);
         for (p, wide) in wide.iter().enumerate() {
             let to = sums.add(p * width) as *mut __m256i;
             _mm256_storeu_si256(to, wide[0]);
@@ -150,17 +136,17 @@ unsafe fn words_avx2(tile: Words<'_>) {
             let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
             let mut positions = tile.positions;
             while let Some((six, rest)) = positions.split_first_chunk::<6>() {
-                words_block(tile.inputs.as_ptr(), six, tile.runs, weights, sums, width);
+                words_block(tile.inputs.as_ptr(), six, &tile.path.offsets, weights, sums, width);
                 sums = sums.add(6 * width);
                 positions = rest;
             }
             while let Some((two, rest)) = positions.split_first_chunk::<2>() {
-                words_block(tile.inputs.as_ptr(), two, tile.runs, weights, sums, width);
+                words_block(tile.inputs.as_ptr(), two, &tile.path.offsets, weights, sums, width);
                 sums = sums.add(2 * width);
                 positions = rest;
             }
             if let Some((one, _)) = positions.split_first_chunk::<1>() {
-                words_block(tile.inputs.as_ptr(), one, tile.runs, weights, sums, width);
+                words_block(tile.inputs.as_ptr(), one, &tile.path.offsets, weights, sums, width);
             }
         }
     }
@@ -171,7 +157,7 @@ unsafe fn words_avx2(tile: Words<'_>) {
 unsafe fn words_block<const P: usize>(
     inputs: *const i16,
     positions: &[u32; P],
-    runs: &[Run],
+    path: &[u32],
     mut weights: *const i16,
     sums: *mut i32,
     width: usize,
@@ -179,17 +165,15 @@ unsafe fn words_block<const P: usize>(
     let mut total = [[_mm256_setzero_si256(); 2]; P];
     // SAFETY: the caller's runs, weights and sums are in bounds.
     unsafe {
-        for run in runs {
-            let from: [*const i16; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize + run.offset));
-            for step in 0..run.steps {
-                let low = _mm256_loadu_si256(weights as *const __m256i);
-                let high = _mm256_loadu_si256(weights.add(16) as *const __m256i);
-                weights = weights.add(32);
-                for p in 0..P {
-                    let input = _mm256_set1_epi32((from[p].add(step * 2) as *const i32).read_unaligned());
-                    total[p][0] = _mm256_add_epi32(total[p][0], _mm256_madd_epi16(input, low));
-                    total[p][1] = _mm256_add_epi32(total[p][1], _mm256_madd_epi16(input, high));
-                }
+        let from: [*const i16; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize));
+        for &offset in path {
+            let low = _mm256_loadu_si256(weights as *const __m256i);
+            let high = _mm256_loadu_si256(weights.add(16) as *const __m256i);
+            weights = weights.add(32);
+            for p in 0..P {
+                let input = _mm256_set1_epi32((from[p].add(offset as usize) as *const i32).read_unaligned());
+                total[p][0] = _mm256_add_epi32(total[p][0], _mm256_madd_epi16(input, low));
+                total[p][1] = _mm256_add_epi32(total[p][1], _mm256_madd_epi16(input, high));
             }
         }
         for (p, total) in total.iter().enumerate() {
@@ -243,7 +227,7 @@ unsafe fn bits_avx2<const B: usize>(tile: Bits<'_>) {
     let mut narrow = [const { MaybeUninit::<[__m256i; B]>::uninit() }; SHARED];
     for (positions, sums) in tile.positions.chunks(SHARED).zip(tile.sums.chunks_mut(SHARED * width)) {
         let mut tables = tile.weights.as_ptr() as *const u8;
-        for piece in pieces(tile.runs, most, tile.narrow) {
+        for piece in pieces(tile.path, most, tile.narrow) {
             // SAFETY: `Tile::check` for inputs, tables and sums; the pieces come in order.
             unsafe {
                 let mut i = 0;
@@ -352,12 +336,12 @@ unsafe fn reals_avx2(tile: Reals<'_>) {
             let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
             let mut positions = tile.positions;
             while let Some((six, rest)) = positions.split_first_chunk::<6>() {
-                reals_block(tile.inputs.as_ptr(), six, tile.runs, weights, sums, width);
+                reals_block(tile.inputs.as_ptr(), six, tile.path, weights, sums, width);
                 sums = sums.add(6 * width);
                 positions = rest;
             }
             while let Some((one, rest)) = positions.split_first_chunk::<1>() {
-                reals_block(tile.inputs.as_ptr(), one, tile.runs, weights, sums, width);
+                reals_block(tile.inputs.as_ptr(), one, tile.path, weights, sums, width);
                 sums = sums.add(width);
                 positions = rest;
             }

@@ -14,7 +14,7 @@ pub(crate) fn bytes(tile: Bytes<'_>) {
     // SAFETY: the check above covers every access, and these kernels are only chosen where AVX-512 VNNI is present.
     unsafe {
         let (inputs, weights) = (tile.inputs.as_ptr(), tile.weights.as_ptr() as *const u8);
-        dot::<false>(inputs, tile.positions, tile.runs, weights, tile.blocks, tile.sums.as_mut_ptr());
+        dot::<false>(inputs, tile.positions, &tile.path.offsets, weights, tile.blocks, tile.sums.as_mut_ptr());
     }
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn words(tile: Words<'_>) {
     // SAFETY: as for `bytes`.
     unsafe {
         let (inputs, weights) = (tile.inputs.as_ptr() as *const u8, tile.weights.as_ptr() as *const u8);
-        dot::<true>(inputs, tile.positions, tile.runs, weights, tile.blocks, tile.sums.as_mut_ptr());
+        dot::<true>(inputs, tile.positions, &tile.path.offsets, weights, tile.blocks, tile.sums.as_mut_ptr());
     }
 }
 
@@ -38,18 +38,18 @@ pub(crate) fn reals(tile: Reals<'_>) {
 unsafe fn dot<const WORDS: bool>(
     inputs: *const u8,
     mut positions: &[u32],
-    runs: &[Run],
+    path: &[u32],
     weights: *const u8,
     blocks: usize,
     mut sums: *mut i32,
 ) {
-    // SAFETY: the caller has checked runs, weights and sums.
+    // SAFETY: the caller has checked path, weights and sums.
     unsafe {
         // As many positions at once as sums fit the registers beside the weights of a step.
         macro_rules! pass {
             ($blocks:literal, $($together:literal),+) => {{$(
                 while let Some((now, rest)) = positions.split_first_chunk::<$together>() {
-                    dot_block::<WORDS, $blocks, $together>(inputs, now, runs, weights, sums);
+                    dot_block::<WORDS, $blocks, $together>(inputs, now, path, weights, sums);
                     sums = sums.add($together * $blocks * BLOCK);
                     positions = rest;
                 }
@@ -69,34 +69,28 @@ unsafe fn dot<const WORDS: bool>(
 unsafe fn dot_block<const WORDS: bool, const B: usize, const P: usize>(
     inputs: *const u8,
     positions: &[u32; P],
-    runs: &[Run],
+    path: &[u32],
     weights: *const u8,
     sums: *mut i32,
 ) {
     let size = if WORDS { 2 } else { 1 };
-    let steps: usize = runs.iter().map(|run| run.steps).sum();
     let mut total = [[_mm512_setzero_si512(); B]; P];
-    // SAFETY: the caller's runs, weights and sums are in bounds.
+    // SAFETY: the caller's path, weights and sums are in bounds.
     unsafe {
-        let mut from_weights: [*const u8; B] = std::array::from_fn(|block| weights.add(block * steps * 64));
-        for run in runs {
-            let from: [*const u8; P] = std::array::from_fn(|p| inputs.add((positions[p] as usize + run.offset) * size));
-            for step in 0..run.steps {
-                let weights: [__m512i; B] = std::array::from_fn(|block| {
-                    _mm512_loadu_si512(from_weights[block].add(step * 64) as *const __m512i)
-                });
-                for p in 0..P {
-                    let input = _mm512_set1_epi32((from[p].add(step * 4) as *const i32).read_unaligned());
-                    for block in 0..B {
-                        total[p][block] = match WORDS {
-                            true => _mm512_dpwssd_epi32(total[p][block], input, weights[block]),
-                            false => _mm512_dpbusd_epi32(total[p][block], input, weights[block]),
-                        };
-                    }
+        let from_weights: [*const u8; B] = std::array::from_fn(|block| weights.add(block * path.len() * 64));
+        let from: [*const u8; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize * size));
+        for (step, &offset) in path.iter().enumerate() {
+            let weights: [__m512i; B] =
+                std::array::from_fn(|block| _mm512_loadu_si512(from_weights[block].add(step * 64) as *const __m512i));
+            for p in 0..P {
+                let input = (from[p].add(offset as usize * size) as *const i32).read_unaligned();
+                let input = _mm512_set1_epi32(input);
+                for block in 0..B {
+                    total[p][block] = match WORDS {
+                        true => _mm512_dpwssd_epi32(total[p][block], input, weights[block]),
+                        false => _mm512_dpbusd_epi32(total[p][block], input, weights[block]),
+                    };
                 }
-            }
-            for from in &mut from_weights {
-                *from = from.add(run.steps * 64);
             }
         }
         for (p, total) in total.iter().enumerate() {
@@ -111,7 +105,7 @@ unsafe fn dot_block<const WORDS: bool, const B: usize, const P: usize>(
 unsafe fn reals_avx512(tile: Reals<'_>) {
     let width = tile.blocks * BLOCK;
     let block_weights = tile.steps() * BLOCK;
-    let (inputs, runs) = (tile.inputs.as_ptr(), tile.runs);
+    let (inputs, runs) = (tile.inputs.as_ptr(), tile.path);
     let mut block = 0;
     while block < tile.blocks {
         let two = block + 2 <= tile.blocks;

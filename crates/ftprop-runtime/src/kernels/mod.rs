@@ -23,41 +23,84 @@ pub(crate) const PANEL: usize = 4;
 /// Lookup tables have one row for each pattern of four bits.
 pub(crate) const PATTERNS: usize = 16;
 
+/// Where a kernel finds inputs, in elements after a position's own offset: runs of steps, or each step by itself.
+pub(crate) trait Path {
+    /// Steps it takes; a step is four bytes, two words, four bits or one real, by the kernel.
+    fn steps(&self) -> usize;
+
+    /// Where it ends, if a step has so many elements.
+    fn end(&self, elements: usize) -> usize;
+}
+
 /// A stretch of inputs that lie side by side for every output position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Where it starts, in elements after the position's own offset.
     pub(crate) offset: usize,
-    /// How many steps it takes; a step is four bytes, two words, four bits or one real, by the kernel.
     pub(crate) steps: usize,
+}
+
+impl Path for [Run] {
+    fn steps(&self) -> usize {
+        self.iter().map(|run| run.steps).sum()
+    }
+
+    fn end(&self, elements: usize) -> usize {
+        self.iter().map(|run| run.offset + run.steps * elements).max().unwrap_or(0)
+    }
+}
+
+/// Each step by itself. Kernels that multiply have one loop over all steps, as runs may be short and ending a loop
+/// costs.
+#[derive(Clone, Debug)]
+pub(crate) struct Offsets {
+    offsets: Vec<u32>,
+    /// The largest, so that a kernel need not look for it.
+    last: u32,
+}
+
+impl Offsets {
+    pub(crate) fn new(offsets: Vec<u32>) -> Self {
+        let last = offsets.iter().copied().max().unwrap_or(0);
+        Offsets { offsets, last }
+    }
+}
+
+impl Path for Offsets {
+    fn steps(&self) -> usize {
+        self.offsets.len()
+    }
+
+    fn end(&self, elements: usize) -> usize {
+        self.last as usize + elements
+    }
 }
 
 /// What a kernel reads and writes: `positions.len()` × `blocks · BLOCK` sums.
 ///
 /// Weights of a block follow each other step by step, for each step channel by channel, for each channel input by
-/// input. The engine has checked that every position's runs lie inside `inputs` and that the rest has the right size.
-pub(crate) struct Tile<'a, I, W, O> {
+/// input. The engine has checked that every position's path lies inside `inputs` and that the rest has the right size.
+pub(crate) struct Tile<'a, I, W, O, P: ?Sized> {
     pub(crate) inputs: &'a [I],
     pub(crate) positions: &'a [u32],
-    pub(crate) runs: &'a [Run],
+    pub(crate) path: &'a P,
     pub(crate) weights: &'a [W],
     pub(crate) blocks: usize,
-    /// Steps whose sum fits 16 bits whatever the weights; for tables, all steps if no sum of a whole run of them
-    /// leaves 16 bits in the end, for what overflows on the way comes back.
+    /// Steps whose sum fits 16 bits whatever the weights; for tables, all steps if no sum of a whole path leaves
+    /// 16 bits in the end, for what overflows on the way comes back.
     pub(crate) narrow: usize,
     pub(crate) sums: &'a mut [O],
 }
 
-impl<I, W, O> Tile<'_, I, W, O> {
-    /// Steps of all runs.
+impl<I, W, O, P: Path + ?Sized> Tile<'_, I, W, O, P> {
+    /// Steps of the whole path.
     fn steps(&self) -> usize {
-        self.runs.iter().map(|run| run.steps).sum()
+        self.path.steps()
     }
 
     /// Panics unless every element that a kernel will touch is there; the unsafe kernels call this first.
     fn check(&self, inputs_a_step: usize, weights_a_step: usize) {
         let width = self.blocks * BLOCK;
-        let furthest = self.runs.iter().map(|run| run.offset + run.steps * inputs_a_step).max().unwrap_or(0);
+        let furthest = self.path.end(inputs_a_step);
         let last = self.positions.iter().max().map_or(0, |&at| at as usize);
         assert!(self.blocks <= PANEL && self.sums.len() >= self.positions.len() * width);
         assert!(self.inputs.len() >= last + furthest);
@@ -74,14 +117,14 @@ pub(crate) fn narrow_bytes(largest: usize) -> usize {
 pub(crate) const NARROW_BITS: usize = i16::MAX as usize / (4 * 127);
 
 /// Small unsigned inputs (at most 127), 8-bit weights, four inputs a step.
-pub(crate) type Bytes<'a> = Tile<'a, u8, i8, i32>;
+pub(crate) type Bytes<'a> = Tile<'a, u8, i8, i32, Offsets>;
 /// 16-bit inputs and weights, two inputs a step.
-pub(crate) type Words<'a> = Tile<'a, i16, i16, i32>;
+pub(crate) type Words<'a> = Tile<'a, i16, i16, i32, Offsets>;
 /// Real inputs and weights, one input a step.
-pub(crate) type Reals<'a> = Tile<'a, f32, f32, f32>;
+pub(crate) type Reals<'a> = Tile<'a, f32, f32, f32, [Run]>;
 /// Four bits an input byte, and tables of the sums of their weights: for each step a row of `blocks · BLOCK` sums for
 /// each of the [`PATTERNS`], all blocks of the panel side by side.
-pub(crate) type Bits<'a> = Tile<'a, u8, i16, i32>;
+pub(crate) type Bits<'a> = Tile<'a, u8, i16, i32, [Run]>;
 
 /// Sums to levels: each becomes the number of thresholds that it exceeds.
 pub(crate) struct Counts<'a> {

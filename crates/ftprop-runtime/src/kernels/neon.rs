@@ -13,29 +13,26 @@ pub(crate) fn bytes(tile: Bytes<'_>) {
             unsafe {
                 let weights = tile.weights.as_ptr().add(block * block_weights);
                 let sums = tile.sums.as_mut_ptr().add(p * width + block * BLOCK);
-                bytes_block(tile.inputs.as_ptr().add(at as usize), tile.runs, weights, sums);
+                bytes_block(tile.inputs.as_ptr().add(at as usize), &tile.path.offsets, weights, sums);
             }
         }
     }
 }
 
 #[target_feature(enable = "neon")]
-unsafe fn bytes_block(inputs: *const u8, runs: &[Run], mut weights: *const i8, sums: *mut i32) {
+unsafe fn bytes_block(inputs: *const u8, path: &[u32], mut weights: *const i8, sums: *mut i32) {
     // A step's 16 channels × 4 inputs are 8 vectors of 2 channels; pairwise sums keep two partial sums a channel.
     let mut total = [vdupq_n_s32(0); 8];
     // SAFETY: the caller has checked runs, weights and sums.
     unsafe {
-        for run in runs {
-            let from = inputs.add(run.offset);
-            for step in 0..run.steps {
-                let four = (from.add(step * 4) as *const u32).read_unaligned();
-                // Levels are at most 127, so they are the same as signed bytes.
-                let input = vreinterpret_s8_u32(vdup_n_u32(four));
-                for (i, total) in total.iter_mut().enumerate() {
-                    *total = vpadalq_s16(*total, vmull_s8(input, vld1_s8(weights.add(i * 8))));
-                }
-                weights = weights.add(64);
+        for &offset in path {
+            let four = (inputs.add(offset as usize) as *const u32).read_unaligned();
+            // Levels are at most 127, so they are the same as signed bytes.
+            let input = vreinterpret_s8_u32(vdup_n_u32(four));
+            for (i, total) in total.iter_mut().enumerate() {
+                *total = vpadalq_s16(*total, vmull_s8(input, vld1_s8(weights.add(i * 8))));
             }
+            weights = weights.add(64);
         }
         for i in 0..4 {
             vst1q_s32(sums.add(i * 4), vpaddq_s32(total[2 * i], total[2 * i + 1]));
@@ -52,28 +49,25 @@ pub(crate) fn words(tile: Words<'_>) {
             unsafe {
                 let weights = tile.weights.as_ptr().add(block * block_weights);
                 let sums = tile.sums.as_mut_ptr().add(p * width + block * BLOCK);
-                words_block(tile.inputs.as_ptr().add(at as usize), tile.runs, weights, sums);
+                words_block(tile.inputs.as_ptr().add(at as usize), &tile.path.offsets, weights, sums);
             }
         }
     }
 }
 
 #[target_feature(enable = "neon")]
-unsafe fn words_block(inputs: *const i16, runs: &[Run], mut weights: *const i16, sums: *mut i32) {
+unsafe fn words_block(inputs: *const i16, path: &[u32], mut weights: *const i16, sums: *mut i32) {
     // Two partial sums a channel, one for each input of a step.
     let mut total = [vdupq_n_s32(0); 8];
     // SAFETY: the caller has checked runs, weights and sums.
     unsafe {
-        for run in runs {
-            let from = inputs.add(run.offset);
-            for step in 0..run.steps {
-                let pair = (from.add(step * 2) as *const u32).read_unaligned();
-                let input = vreinterpret_s16_u32(vdup_n_u32(pair));
-                for (i, total) in total.iter_mut().enumerate() {
-                    *total = vmlal_s16(*total, input, vld1_s16(weights.add(i * 4)));
-                }
-                weights = weights.add(32);
+        for &offset in path {
+            let pair = (inputs.add(offset as usize) as *const u32).read_unaligned();
+            let input = vreinterpret_s16_u32(vdup_n_u32(pair));
+            for (i, total) in total.iter_mut().enumerate() {
+                *total = vmlal_s16(*total, input, vld1_s16(weights.add(i * 4)));
             }
+            weights = weights.add(32);
         }
         for i in 0..4 {
             vst1q_s32(sums.add(i * 4), vpaddq_s32(total[2 * i], total[2 * i + 1]));
@@ -90,7 +84,7 @@ pub(crate) fn bits(tile: Bits<'_>) {
             unsafe {
                 let tables = tile.weights.as_ptr().add(block * BLOCK);
                 let sums = sums.as_mut_ptr().add(block * BLOCK);
-                bits_block(tile.inputs.as_ptr().add(at as usize), tile.runs, tables, tile.narrow, width, sums);
+                bits_block(tile.inputs.as_ptr().add(at as usize), tile.path, tables, tile.narrow, width, sums);
             }
         }
     }
@@ -149,7 +143,7 @@ pub(crate) fn reals(tile: Reals<'_>) {
             unsafe {
                 let weights = tile.weights.as_ptr().add(block * block_weights);
                 let sums = tile.sums.as_mut_ptr().add(p * width + block * BLOCK);
-                reals_block(tile.inputs.as_ptr().add(at as usize), tile.runs, weights, sums);
+                reals_block(tile.inputs.as_ptr().add(at as usize), tile.path, weights, sums);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The slow, obvious kernels.
 
-use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Words};
+use super::{BLOCK, Bits, Bytes, Counts, Offsets, PANEL, PATTERNS, Reals, Words};
 
 /// Σ input · weight, four inputs a step.
 pub(crate) fn bytes(tile: Bytes<'_>) {
@@ -12,7 +12,10 @@ pub(crate) fn words(tile: Words<'_>) {
     dot::<2, _, _>(tile, |input, weight| input as i32 * weight as i32);
 }
 
-fn dot<const INPUTS: usize, I: Copy, W: Copy>(tile: super::Tile<'_, I, W, i32>, product: impl Fn(I, W) -> i32) {
+fn dot<const INPUTS: usize, I: Copy, W: Copy>(
+    tile: super::Tile<'_, I, W, i32, Offsets>,
+    product: impl Fn(I, W) -> i32,
+) {
     let width = tile.blocks * BLOCK;
     let block_weights = tile.steps() * BLOCK * INPUTS;
     for (&at, sums) in tile.positions.iter().zip(tile.sums.chunks_exact_mut(width)) {
@@ -20,13 +23,11 @@ fn dot<const INPUTS: usize, I: Copy, W: Copy>(tile: super::Tile<'_, I, W, i32>, 
             let (block, lane) = (channel / BLOCK, channel % BLOCK);
             let mut weights = tile.weights[block * block_weights..].chunks_exact(BLOCK * INPUTS);
             *sum = 0;
-            for run in tile.runs {
-                let start = at as usize + run.offset;
-                for inputs in tile.inputs[start..start + run.steps * INPUTS].chunks_exact(INPUTS) {
-                    let Some(step) = weights.next() else { return };
-                    for (&input, &weight) in inputs.iter().zip(&step[lane * INPUTS..]) {
-                        *sum += product(input, weight);
-                    }
+            for &offset in &tile.path.offsets {
+                let start = at as usize + offset as usize;
+                let Some(step) = weights.next() else { return };
+                for (&input, &weight) in tile.inputs[start..start + INPUTS].iter().zip(&step[lane * INPUTS..]) {
+                    *sum += product(input, weight);
                 }
             }
         }
@@ -39,7 +40,7 @@ pub(crate) fn bits(tile: Bits<'_>) {
     for (&at, sums) in tile.positions.iter().zip(tile.sums.chunks_exact_mut(width)) {
         sums.fill(0);
         let mut tables = tile.weights.chunks_exact(PATTERNS * width);
-        for run in tile.runs {
+        for run in tile.path {
             let start = at as usize + run.offset;
             for &pattern in &tile.inputs[start..start + run.steps] {
                 let Some(table) = tables.next() else { return };
@@ -60,7 +61,7 @@ pub(crate) fn reals(tile: Reals<'_>) {
             let (block, lane) = (channel / BLOCK, channel % BLOCK);
             let mut weights = tile.weights[block * block_weights..].chunks_exact(BLOCK);
             *sum = 0.0;
-            for run in tile.runs {
+            for run in tile.path {
                 let start = at as usize + run.offset;
                 for &input in &tile.inputs[start..start + run.steps] {
                     let Some(step) = weights.next() else { return };

@@ -26,6 +26,14 @@ struct Case {
     blocks: usize,
 }
 
+impl Case {
+    /// Each step of the runs by itself.
+    fn offsets(&self, a_step: usize) -> Offsets {
+        let steps = |run: &Run| (run.offset..).step_by(a_step).take(run.steps).map(|at| at as u32).collect::<Vec<_>>();
+        Offsets::new(self.runs.iter().flat_map(steps).collect())
+    }
+}
+
 /// Runs of odd lengths at odd places, for a kernel that takes `a_step` inputs a step.
 fn case(numbers: &mut Numbers, a_step: usize) -> Case {
     let long = if numbers.below(4) == 0 { 300 } else { 30 };
@@ -42,17 +50,18 @@ fn others() -> Vec<Kernels> {
 }
 
 /// Runs `kernel` for the scalar reference and for every other set, and compares the bits.
-fn compare<I, W, O: Copy + Default + PartialEq + std::fmt::Debug>(
+fn compare<I, W, O: Copy + Default + PartialEq + std::fmt::Debug, P: Path + ?Sized>(
     case: &Case,
+    path: &P,
     narrow: usize,
     inputs: &[I],
     weights: &[W],
-    kernel: impl Fn(Kernels, Tile<'_, I, W, O>),
+    kernel: impl Fn(Kernels, Tile<'_, I, W, O, P>),
 ) {
     let run = |kernels| {
         let mut sums = vec![O::default(); case.positions.len() * case.blocks * BLOCK];
-        let (positions, runs, blocks) = (&case.positions, &case.runs, case.blocks);
-        kernel(kernels, Tile { inputs, positions, runs, weights, blocks, narrow, sums: &mut sums });
+        let (positions, blocks) = (&case.positions, case.blocks);
+        kernel(kernels, Tile { inputs, positions, path, weights, blocks, narrow, sums: &mut sums });
         sums
     };
     let expected = run(Kernels::Scalar);
@@ -72,7 +81,7 @@ fn bytes_agree_at_the_extremes_and_between() {
         let weight = |n: &mut Numbers| if extreme { -127 } else { (n.below(255) as i32 - 127) as i8 };
         let inputs: Vec<u8> = (0..case.inputs).map(|_| input(&mut numbers)).collect();
         let weights: Vec<i8> = (0..case.steps * 4 * BLOCK * case.blocks).map(|_| weight(&mut numbers)).collect();
-        compare(&case, narrow_bytes(largest), &inputs, &weights, |kernels, tile| kernels.bytes(tile));
+        compare(&case, &case.offsets(4), narrow_bytes(largest), &inputs, &weights, |kernels, tile| kernels.bytes(tile));
     }
 }
 
@@ -85,7 +94,7 @@ fn words_agree() {
         let most = (i32::MAX as usize / (255 * 2 * case.steps.max(1))).min(32767);
         let weight = |n: &mut Numbers| (n.below(2 * most + 1) as i64 - most as i64) as i16;
         let weights: Vec<i16> = (0..case.steps * 2 * BLOCK * case.blocks).map(|_| weight(&mut numbers)).collect();
-        compare(&case, 0, &inputs, &weights, |kernels, tile| kernels.words(tile));
+        compare(&case, &case.offsets(2), 0, &inputs, &weights, |kernels, tile| kernels.words(tile));
     }
 }
 
@@ -118,13 +127,13 @@ fn bits_agree_and_equal_products() {
             }
         }
         let mut sums = vec![0; products.len()];
-        let (positions, runs, blocks) = (&case.positions, &case.runs, case.blocks);
-        scalar::bits(Tile { inputs: &inputs, positions, runs, weights: &tables, blocks, narrow: 1, sums: &mut sums });
+        let (positions, path, blocks) = (&case.positions, &case.runs[..], case.blocks);
+        scalar::bits(Tile { inputs: &inputs, positions, path, weights: &tables, blocks, narrow: 1, sums: &mut sums });
         assert_eq!(sums, products);
-        compare(&case, NARROW_BITS, &inputs, &tables, |kernels, tile| kernels.bits(tile));
+        compare(&case, &case.runs[..], NARROW_BITS, &inputs, &tables, |kernels, tile| kernels.bits(tile));
         if products.iter().all(|&sum| i16::try_from(sum).is_ok()) {
             whole += 1;
-            compare(&case, usize::MAX, &inputs, &tables, |kernels, tile| kernels.bits(tile));
+            compare(&case, &case.runs[..], usize::MAX, &inputs, &tables, |kernels, tile| kernels.bits(tile));
         }
     }
     assert!(whole > 10, "too few cases whose sums stay within 16 bits");
@@ -138,7 +147,7 @@ fn reals_agree_to_the_bit() {
         let real = |n: &mut Numbers| n.below(1 << 20) as f32 / 1e5 - 5.0;
         let inputs: Vec<f32> = (0..case.inputs).map(|_| real(&mut numbers)).collect();
         let weights: Vec<f32> = (0..case.steps * BLOCK * case.blocks).map(|_| real(&mut numbers)).collect();
-        compare(&case, 0, &inputs, &weights, |kernels, tile| kernels.reals(tile));
+        compare(&case, &case.runs[..], 0, &inputs, &weights, |kernels, tile| kernels.reals(tile));
     }
 }
 
