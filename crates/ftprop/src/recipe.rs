@@ -207,6 +207,9 @@ impl Recipe {
         if self.train.batch == 0 {
             return bad("train.batch must be at least 1");
         }
+        if self.train.checkpoint_seconds.is_nan() || self.train.checkpoint_seconds < 0.0 {
+            return bad("train.checkpoint_seconds must be 0 or more");
+        }
         if self.train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return bad("train.clip must be a positive number");
         }

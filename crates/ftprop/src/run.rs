@@ -117,7 +117,8 @@ impl RunFolder {
     pub fn unused(name: &str) -> PathBuf {
         let safe: String =
             name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-        let base = Path::new("runs").join(safe.trim_matches('.'));
+        let safe = Some(safe.trim_matches('.')).filter(|name| !name.is_empty()).unwrap_or("run");
+        let base = Path::new("runs").join(safe);
         let numbered = (2..).map(|i| PathBuf::from(format!("{}-{i}", base.display())));
         std::iter::once(base.clone()).chain(numbered).find(|p| !p.exists()).expect("there is always a next number")
     }

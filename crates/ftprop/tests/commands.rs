@@ -97,6 +97,9 @@ fn without_out_runs_are_numbered() {
         temp.run("train --recipe small.toml --quiet --epochs 1").ok();
     }
     temp.assert_same_result("runs/small", "runs/small-2");
+    // A name that is no name for a folder stays within the folder of runs.
+    temp.run("train --recipe small.toml --quiet --epochs 1 --set name=..").ok();
+    assert!(temp.path("runs/run/summary.json").exists());
 }
 
 #[test]
@@ -153,6 +156,12 @@ fn a_table_is_learnt_and_cannot_be_shown_pictures() {
     assert_eq!(temp.run("eval run --json").json()["examples"], 75);
     temp.write("x.png", "");
     temp.run("predict run x.png").refused(1, &["table"]);
+    temp.write(
+        "table.toml",
+        "data = { source = \"csv\", path = \"table.csv\", csv.label = \"kind\" }\nnetwork.preset = \"mlp\"\n",
+    );
+    let shown = summary(&temp, "table.toml --classes 7");
+    assert_eq!((&shown["input"], &shown["classes"]), (&"3".into(), &7.into()));
     // A test file of its own, found again from another folder.
     temp.write("test.csv", "id,kind,a,b\n0,more,200,10\n1,less,10,200\n2,less,0,90\n");
     let train = train.replace("--set data.csv.test_fraction=0.25", "--set data.csv.test_file=test.csv");

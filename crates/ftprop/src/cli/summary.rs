@@ -106,7 +106,8 @@ impl Summary {
             }
             _ => {
                 let dataset = recipe.data.open()?;
-                Ok((crate::recipe::input_shape(dataset.shape), dataset.classes.len()))
+                let input = self.input.unwrap_or_else(|| crate::recipe::input_shape(dataset.shape));
+                Ok((input, self.classes.unwrap_or(dataset.classes.len())))
             }
         }
     }
