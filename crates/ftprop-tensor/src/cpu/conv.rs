@@ -4,9 +4,17 @@
 //! input's gradient is a convolution again: for stride s the input's pixels fall into s·s phases, each of
 //! which sees its own part of the kernel, so that nothing is scattered and nothing is summed twice.
 
+mod padded;
+mod phases;
+mod positions;
+pub mod reference;
+
 use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product, products};
 use super::{Cpu, linear};
 use crate::geometry::ConvGeometry;
+use padded::{Extent, Padded};
+use phases::Phases;
+use positions::{Taps, mostly_border, position_product};
 
 /// Rows of output pixels that one task computes.
 const TASK_ROWS: usize = 192;
@@ -254,215 +262,6 @@ fn is_linear(g: &ConvGeometry) -> bool {
     g.pad == 0 && g.groups == 1 && (g.kernel_h, g.kernel_w) == (g.height, g.width)
 }
 
-/// Whether so much of the work would fall on padding that it pays to leave it out, position by position, with the
-/// images of a batch as rows. That wants a batch that fills tiles and images that fit the cache together.
-fn mostly_border(g: &ConvGeometry, n: usize) -> bool {
-    let pairs = |size: usize, out: usize, kernel: usize| -> usize {
-        (0..out).map(|o| Taps::of_output(o, size, kernel, g).count).sum()
-    };
-    let needed = pairs(g.height, g.out_height(), g.kernel_h) * pairs(g.width, g.out_width(), g.kernel_w);
-    // The forward pass goes over output positions, the input's gradient over input positions.
-    let swept = g.kernel_h * g.kernel_w * (g.height * g.width).max(g.out_height() * g.out_width());
-    // With so much padding an output may see nothing else.
-    let all_see = g.pad < g.kernel_h && g.pad < g.kernel_w;
-    let fits = n * g.in_len().max(g.out_len()) <= 1 << 20;
-    g.stride == 1 && g.groups == 1 && n >= 12 && all_see && fits && 5 * swept > 6 * needed
-}
-
-/// Along one axis: the places of an image that one position of the other side touches, and the kernel's part in it.
-#[derive(Clone, Copy)]
-struct Taps {
-    first: usize,
-    count: usize,
-    kernel_first: usize,
-}
-
-impl Taps {
-    /// The inputs that output `o` looks at (stride 1).
-    fn of_output(o: usize, size: usize, kernel: usize, g: &ConvGeometry) -> Self {
-        let kernel_first = g.pad.saturating_sub(o);
-        let end = kernel.min((size + g.pad).saturating_sub(o));
-        Taps {
-            first: o + kernel_first - g.pad.min(o + kernel_first),
-            count: end.saturating_sub(kernel_first),
-            kernel_first,
-        }
-    }
-
-    /// The outputs that look at input `i` (stride 1); the kernel is turned around.
-    fn of_input(i: usize, out: usize, kernel: usize, g: &ConvGeometry) -> Self {
-        let last = (i + g.pad).min(out - 1);
-        let first = (i + g.pad + 1).saturating_sub(kernel);
-        let kernel_first = first + kernel - 1 - (i + g.pad).min(first + kernel - 1);
-        Taps { first, count: (last + 1).saturating_sub(first), kernel_first }
-    }
-}
-
-/// The product of all images at one position: a row an image, the sum over the taps that lie on it.
-fn position_product<'a>(
-    n: usize,
-    x: &'a [f32],
-    image: Extent,
-    v: Taps,
-    h: Taps,
-    kernel_w: usize,
-    b: Right<'a>,
-    cols: usize,
-    pixel: usize,
-    out_len: usize,
-    start: Start<'a>,
-) -> Product<'a> {
-    let c = image.channels;
-    let rows = |base: usize, stride: usize| Grid { base, ..Grid::rows(stride) };
-    Product {
-        rows: n,
-        cols,
-        a: x,
-        a_rows: rows((v.first * image.width + h.first) * c, image.height * image.width * c),
-        nest: Nest { counts: [1, v.count, h.count * c], strides: [0, image.width * c, 1], b_rows: [0, kernel_w * c] },
-        b,
-        b_first: (v.kernel_first * kernel_w + h.kernel_first) * c,
-        c_rows: rows(pixel * cols, out_len),
-        start,
-        task_rows: n,
-        block_depth: BLOCK_DEPTH,
-    }
-}
-
-/// The height, width and channels of images.
-#[derive(Clone, Copy)]
-struct Extent {
-    height: usize,
-    width: usize,
-    channels: usize,
-}
-
-/// Images with their padding in memory.
-struct Padded<'a> {
-    data: &'a [f32],
-    height: usize,
-    width: usize,
-    channels: usize,
-}
-
-impl<'a> Padded<'a> {
-    fn row_stride(&self) -> usize {
-        self.width * self.channels
-    }
-
-    fn image_stride(&self) -> usize {
-        self.height * self.row_stride()
-    }
-
-    /// One group's channels of a convolution's input; without padding and groups that is the input itself.
-    fn input(cpu: &Cpu, g: &ConvGeometry, n: usize, x: &'a [f32], group: usize, scratch: &'a mut [f32]) -> Self {
-        let from = Extent { height: g.height, width: g.width, channels: g.in_channels };
-        if g.pad == 0 && g.groups == 1 {
-            return Padded { data: x, height: g.height, width: g.width, channels: g.in_channels };
-        }
-        let ci = g.in_channels / g.groups;
-        let to = (g.height + 2 * g.pad, g.width + 2 * g.pad);
-        Padded::copy(cpu, n, x, from, group * ci..(group + 1) * ci, (g.pad, g.pad), to, scratch)
-    }
-
-    /// Copies some channels of `x` into a larger frame of zeros, `margin` from its top and left.
-    fn copy(
-        cpu: &Cpu,
-        n: usize,
-        x: &[f32],
-        from: Extent,
-        channels: std::ops::Range<usize>,
-        margin: (usize, usize),
-        (height, width): (usize, usize),
-        scratch: &'a mut [f32],
-    ) -> Self {
-        let wide = channels.len();
-        let row_len = width * wide;
-        let scratch = &mut scratch[..n * height * row_len];
-        // Rows and columns past the frame are never read: a stride may leave the last ones out.
-        let copied_w = from.width.min(width - margin.1);
-        let copied_h = from.height.min(height - margin.0);
-        cpu.each_chunk(scratch, height * row_len, |image, frame| {
-            let x = &x[image * from.height * from.width * from.channels..];
-            for (row, line) in frame.chunks_exact_mut(row_len).enumerate() {
-                if row < margin.0 || row >= margin.0 + copied_h {
-                    line.fill(0.0);
-                    continue;
-                }
-                let (left, rest) = line.split_at_mut(margin.1 * wide);
-                let (middle, right) = rest.split_at_mut(copied_w * wide);
-                left.fill(0.0);
-                right.fill(0.0);
-                let x = &x[(row - margin.0) * from.width * from.channels..];
-                if wide == from.channels {
-                    middle.copy_from_slice(&x[..copied_w * wide]);
-                } else {
-                    for (pixel, to) in middle.chunks_exact_mut(wide).enumerate() {
-                        to.copy_from_slice(&x[pixel * from.channels + channels.start..][..wide]);
-                    }
-                }
-            }
-        });
-        Padded { data: scratch, height, width, channels: wide }
-    }
-}
-
-/// Along one axis, the input positions `first, first + stride, …` (`count` of them), which see the kernel
-/// positions `phase, phase + stride, …` (`taps` of them); the last of these belongs to output `first_output`
-/// for the first input, and to one output further for each next.
-#[derive(Clone, Copy)]
-struct Phase {
-    phase: usize,
-    taps: usize,
-    first: usize,
-    first_output: usize,
-    count: usize,
-}
-
-/// How a convolution's input falls into phases, and the frame of output slopes that all of them read.
-struct Phases {
-    taps_h: usize,
-    taps_w: usize,
-    padded_h: usize,
-    padded_w: usize,
-}
-
-impl Phases {
-    fn new(g: &ConvGeometry) -> Self {
-        let taps_h = g.kernel_h.div_ceil(g.stride);
-        let taps_w = g.kernel_w.div_ceil(g.stride);
-        Phases {
-            taps_h,
-            taps_w,
-            padded_h: taps_h + (g.height - 1 + g.pad) / g.stride,
-            padded_w: taps_w + (g.width - 1 + g.pad) / g.stride,
-        }
-    }
-
-    fn padded_len(&self, g: &ConvGeometry, n: usize) -> usize {
-        n * self.padded_h * self.padded_w * (g.out_channels / g.groups)
-    }
-
-    fn pairs(&self, g: &ConvGeometry) -> impl Iterator<Item = (Phase, Phase)> {
-        let (stride, pad) = (g.stride, g.pad);
-        let axis = move |phase: usize, size: usize, kernel: usize| {
-            // The first input position p with (p + pad) ≡ phase.
-            let first = (phase + stride - pad % stride) % stride;
-            (first < size).then(|| Phase {
-                phase,
-                taps: kernel.saturating_sub(phase).div_ceil(stride),
-                first,
-                first_output: (first + pad) / stride,
-                count: (size - first).div_ceil(stride),
-            })
-        };
-        let g = *g;
-        (0..stride).filter_map(move |phase| axis(phase, g.height, g.kernel_h)).flat_map(move |v| {
-            (0..stride).filter_map(move |phase| axis(phase, g.width, g.kernel_w)).map(move |h| (v, h))
-        })
-    }
-}
-
 fn clear(n: usize, rows: &Grid, cols: usize, out: &mut [f32]) {
     for image in 0..n {
         for y in 0..rows.height {
@@ -471,57 +270,6 @@ fn clear(n: usize, rows: &Grid, cols: usize, out: &mut [f32]) {
                 out[at..at + cols].fill(0.0);
             }
         }
-    }
-}
-
-/// The three passes as their definition reads, one number at a time: what the fast ones must equal.
-pub mod reference {
-    use crate::geometry::ConvGeometry;
-
-    /// Calls `f(input index, weight index, output index)` for every product in the convolution.
-    fn each_product(g: &ConvGeometry, n: usize, mut f: impl FnMut(usize, usize, usize)) {
-        let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
-        for image in 0..n {
-            for oy in 0..g.out_height() {
-                for ox in 0..g.out_width() {
-                    for o in 0..g.out_channels {
-                        let out = ((image * g.out_height() + oy) * g.out_width() + ox) * g.out_channels + o;
-                        for r in 0..g.kernel_h {
-                            for s in 0..g.kernel_w {
-                                let (y, x) = (oy * g.stride + r, ox * g.stride + s);
-                                if y < g.pad || y >= g.height + g.pad || x < g.pad || x >= g.width + g.pad {
-                                    continue;
-                                }
-                                for c in 0..ci {
-                                    let pixel = (image * g.height + y - g.pad) * g.width + x - g.pad;
-                                    let input = pixel * g.in_channels + o / co * ci + c;
-                                    f(input, ((o * g.kernel_h + r) * g.kernel_w + s) * ci + c, out);
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    pub fn forward(g: &ConvGeometry, n: usize, x: &[f32], w: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
-        let mut y: Vec<f64> =
-            (0..n * g.out_len()).map(|i| bias.map_or(0.0, |b| f64::from(b[i % g.out_channels]))).collect();
-        each_product(g, n, |i, k, o| y[o] += f64::from(x[i]) * f64::from(w[k]));
-        y.into_iter().map(|v| v as f32).collect()
-    }
-
-    pub fn backward_input(g: &ConvGeometry, n: usize, dy: &[f32], w: &[f32]) -> Vec<f32> {
-        let mut dx = vec![0.0; n * g.in_len()];
-        each_product(g, n, |i, k, o| dx[i] += f64::from(dy[o]) * f64::from(w[k]));
-        dx.into_iter().map(|v| v as f32).collect()
-    }
-
-    pub fn backward_weights(g: &ConvGeometry, n: usize, x: &[f32], dy: &[f32]) -> Vec<f32> {
-        let mut dw = vec![0.0; g.weight_len()];
-        each_product(g, n, |i, k, o| dw[k] += f64::from(x[i]) * f64::from(dy[o]));
-        dw.into_iter().map(|v| v as f32).collect()
     }
 }
 
