@@ -1,7 +1,9 @@
 //! Checks and times a GPU: `gpu_check selftest`, `gpu_check golden FOLDER`, `gpu_check bench [FILTER]`,
 //! `gpu_check cifar FOLDER EPOCHS`, any of them one after another.
 
-use ftprop_cuda::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Stretch, bench, selftest};
+use ftprop_cuda::{
+    CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Stretch, bench, profile, selftest,
+};
 use ftprop_data::{Augment, Options, Source, open};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::parameter::ParameterKind;
@@ -28,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "selftest" => good &= run_selftest(&device)?,
             "golden" => good &= run_goldens(&device, Path::new(&args.next().ok_or("golden needs a folder")?))?,
             "bench" => run_bench(&device, &args.next().unwrap_or_default())?,
+            "profile" => run_profile(&device, &args.next().ok_or("profile needs net:batch:precision")?)?,
             "cifar" => {
                 let folder = PathBuf::from(args.next().ok_or("cifar needs a folder")?);
                 run_cifar(&device, &folder, args.next().ok_or("cifar needs a number of epochs")?.parse()?)?;
@@ -242,6 +245,18 @@ fn run_bench(device: &Device, filter: &str) -> Result<(), Box<dyn Error>> {
                 Err(error) => println!("{name}: {error}"),
             }
         }
+    }
+    Ok(())
+}
+
+/// Where the time of a step goes: `net:batch:precision`.
+fn run_profile(device: &Device, name: &str) -> Result<(), Box<dyn Error>> {
+    let parts: Vec<&str> = name.split(':').collect();
+    let [net, batch, precision] = parts[..] else { return Err("profile takes net:batch:precision".into()) };
+    let pieces = profile(device, config(net, batch.parse()?, precision.parse()?)?)?;
+    println!("{name}: {:.0} us in all", pieces.iter().map(|p| p.1).sum::<f64>());
+    for (piece, us) in pieces {
+        println!("{us:9.1} us  {piece}");
     }
     Ok(())
 }

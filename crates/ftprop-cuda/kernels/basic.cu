@@ -6,7 +6,7 @@
 extern "C" __global__ void __launch_bounds__(256)
 gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, const u32* __restrict__ numbers, const float* __restrict__ tables,
              act_t* __restrict__ images, u32* __restrict__ labels, const Step* __restrict__ step, u32 examples, u32 batch, int height, int width,
-             int channels, int window_h, int window_w, int pad, int shuffle, int crop, int flip) {
+             int channels, int stored, int window_h, int window_w, int pad, int shuffle, int crop, int flip) {
     __shared__ u32 shared_number;
     __shared__ int shared_x, shared_y, shared_flip;
     if (threadIdx.x == 0) {
@@ -37,7 +37,7 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
     __syncthreads();
     const u8* from = pixels + (size_t)shared_number * height * width * channels;
     const int size = window_h * window_w * channels;
-    act_t* to = images + (size_t)blockIdx.x * size;
+    act_t* to = images + (size_t)blockIdx.x * window_h * window_w * stored;
     for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < size; i += gridDim.y * blockDim.x) {
         int c = i % channels, place = i / channels, row = place / window_w, col = place % window_w;
         if (shared_flip) col = window_w - 1 - col;
@@ -46,20 +46,20 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
         u32 raw = inside ? from[(y * width + x) * channels + c] : 0;
         Wide<1> v;
         v.v[0] = operand(tables[c * 256 + raw]);
-        store<1>(to + i, v);
+        store<1>(to + place * stored + c, v);
     }
 }
 
 // A batch that the host brought, from whichever of the two places it was put in.
 extern "C" __global__ void __launch_bounds__(256)
 take_batch(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
-           const Step* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n) {
+           const Step* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n, u32 channels, u32 stored) {
     const u32 slot = step->batch & 1;
     const float* from = staged + (size_t)slot * slot_len;
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {
         Wide<1> v;
         v.v[0] = operand(from[i]);
-        store<1>(images + i, v);
+        store<1>(images + (size_t)(i / channels) * stored + i % channels, v);
         if (i < n) labels[i] = staged_labels[slot * slot_batch + i];
     }
 }
@@ -69,6 +69,10 @@ extern "C" __global__ void next_batch(Step* step) { step->batch += 1; }
 
 extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ copy, u32 count) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) copy[i] = to_bf16(values[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __restrict__ from, float* __restrict__ to, u32 count) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = widen(from[i]);
 }
 
 // What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.

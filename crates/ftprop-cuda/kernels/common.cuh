@@ -13,6 +13,13 @@ typedef u16 act_t;
 typedef float act_t;
 #endif
 
+// What sums over a batch are taken in, and what follows from them is kept in.
+#if PREC == 0
+typedef double sum_t;
+#else
+typedef float sum_t;
+#endif
+
 // What a step depends on; the host sets it, the last kernel of a step moves it on. `index` is the row of the
 // table of scalars, `batch` the batch's number in its epoch.
 struct Step {
@@ -73,6 +80,15 @@ __device__ __forceinline__ float operand(float v) {
 template <int N> struct Wide {
     float v[N];
 };
+template <int N> struct WideSum {
+    sum_t v[N];
+};
+template <int N> __device__ __forceinline__ WideSum<N> load_sums(const sum_t* p) {
+    WideSum<N> r;
+#pragma unroll
+    for (int i = 0; i < N; i++) r.v[i] = p[i];
+    return r;
+}
 template <int N> __device__ __forceinline__ Wide<N> load(const float* p) {
     Wide<N> r;
     if constexpr (N == 4) {
@@ -154,33 +170,40 @@ template <int C, int VEC> struct Columns {
     static constexpr int CHUNKS = (GROUPS + ACROSS - 1) / ACROSS;
 };
 
-// Adds the sums of a block's threads, row of threads by row of threads. `own` is [SUMS][VEC]; the result is
-// in the threads with down == 0.
+// Adds the sums of a block's threads. `own` is [SUMS][VEC]; the result is in the threads with down == 0.
+// Two rounds: each thread adds a few rows of threads, then one thread a column adds what that gave.
 template <int SUMS, int VEC, int ACROSS, int DOWN>
-__device__ __forceinline__ void add_down(float (&own)[SUMS][VEC], int across, int down, bool active) {
-    __shared__ float shared[COLUMN_THREADS * VEC];
+__device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, int down, bool active) {
+    constexpr int WIDTH = ACROSS * VEC, PARTS = COLUMN_THREADS / WIDTH < 1 ? 1 : (COLUMN_THREADS / WIDTH < DOWN ? COLUMN_THREADS / WIDTH : DOWN);
+    __shared__ sum_t shared[ACROSS * DOWN * VEC];
 #pragma unroll
     for (int s = 0; s < SUMS; s++) {
         __syncthreads();
         if (active) {
 #pragma unroll
-            for (int i = 0; i < VEC; i++) shared[(down * VEC + i) * ACROSS + across] = own[s][i];
-        }
-        int have = DOWN;
-        while (have > 1) {
-            int half = (have + 1) / 2;
-            __syncthreads();
-            if (active && down + half < have) {
+            for (int i = 0; i < VEC; i++) shared[down * WIDTH + i * ACROSS + across] = own[s][i];
+        } else if (down < DOWN) {
 #pragma unroll
-                for (int i = 0; i < VEC; i++)
-                    shared[(down * VEC + i) * ACROSS + across] += shared[((down + half) * VEC + i) * ACROSS + across];
-            }
-            have = half;
+            for (int i = 0; i < VEC; i++) shared[down * WIDTH + i * ACROSS + across] = 0;
         }
         __syncthreads();
+        if constexpr (DOWN > 1 && PARTS > 1) {
+            const int column = threadIdx.x % WIDTH, part = threadIdx.x / WIDTH;
+            sum_t sum = 0;
+            if (part < PARTS)
+                for (int d = part; d < DOWN; d += PARTS) sum += shared[d * WIDTH + column];
+            __syncthreads();
+            if (part < PARTS) shared[part * WIDTH + column] = sum;
+            __syncthreads();
+        }
         if (active && down == 0) {
+            constexpr int ROWS = DOWN > 1 && PARTS > 1 ? PARTS : DOWN;
 #pragma unroll
-            for (int i = 0; i < VEC; i++) own[s][i] = shared[i * ACROSS + across];
+            for (int i = 0; i < VEC; i++) {
+                sum_t sum = 0;
+                for (int d = 0; d < ROWS; d++) sum += shared[d * WIDTH + i * ACROSS + across];
+                own[s][i] = sum;
+            }
         }
     }
 }

@@ -7,15 +7,45 @@
 
 #define ROWS_PER_IMAGE (HEIGHT * WIDTH)
 
-__device__ __forceinline__ float pre_activation(float y, float scale, float shift) {
+// What the first input comes with: a norm's scale and shift, or a bias as the shift.
+struct Affine {
 #if FIRST == 1
-    return y * scale + shift;
+    WideSum<VEC> scale, shift;
 #elif FIRST == 2
-    return y + shift;
-#else
-    return y;
+    Wide<VEC> shift;
 #endif
-}
+#if SECOND == 2
+    WideSum<VEC> scale2, shift2;
+#endif
+    __device__ __forceinline__ Affine(const sum_t* s, const void* t, const sum_t* s2, const sum_t* t2, int c) {
+#if FIRST == 1
+        scale = load_sums<VEC>(s + c);
+        shift = load_sums<VEC>((const sum_t*)t + c);
+#elif FIRST == 2
+        shift = load<VEC>((const float*)t + c);
+#endif
+#if SECOND == 2
+        scale2 = load_sums<VEC>(s2 + c);
+        shift2 = load_sums<VEC>(t2 + c);
+#endif
+    }
+    // The pre-activation.
+    __device__ __forceinline__ sum_t z(int e, float y, float other) const {
+#if FIRST == 1
+        sum_t z = (sum_t)y * scale.v[e] + shift.v[e];
+#elif FIRST == 2
+        sum_t z = (sum_t)y + (sum_t)shift.v[e];
+#else
+        sum_t z = y;
+#endif
+#if SECOND == 2
+        z += (sum_t)other * scale2.v[e] + shift2.v[e];
+#elif SECOND == 1
+        z += (sum_t)other;
+#endif
+        return z;
+    }
+};
 
 __device__ __forceinline__ float activation(float z) {
 #if ACTIVATION == 1
@@ -131,20 +161,17 @@ __device__ __forceinline__ float kept(u64 key, int pixel, int c) {
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-finish(const act_t* __restrict__ y, const float* __restrict__ scale, const float* __restrict__ shift, const act_t* __restrict__ y2,
-       const float* __restrict__ scale2, const float* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ choice,
+finish(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
+       const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ choice,
        const Step* __restrict__ step, int n, int training) {
     const int count = n * POOL_H * POOL_W * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC, pixel = i / (C / VEC);
-        Wide<VEC> s, t, best;
-#if FIRST == 1
-        s = load<VEC>(scale + c);
-#endif
-#if FIRST != 0
-        t = load<VEC>(shift + c);
-#endif
+        const Affine affine(scale, shift, scale2, shift2, c);
+        Wide<VEC> best;
 #if POOL
+        // Compared before they are rounded, so that rounding makes no ties.
+        WideSum<VEC> most;
         int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
         int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
         u8 at[VEC];
@@ -158,10 +185,10 @@ finish(const act_t* __restrict__ y, const float* __restrict__ scale, const float
                 Wide<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
 #pragma unroll
                 for (int e = 0; e < VEC; e++) {
-                    float z = pre_activation(v.v[e], s.v[e], t.v[e]);
+                    sum_t z = affine.z(e, v.v[e], 0.0f);
                     // The first of equals wins, and so does a NaN.
-                    if (!any || z > best.v[e] || z != z) {
-                        best.v[e] = z;
+                    if (!any || z > most.v[e] || z != z) {
+                        most.v[e] = z;
                         at[e] = (u8)(r * POOL_KERNEL + q);
                     }
                 }
@@ -169,24 +196,16 @@ finish(const act_t* __restrict__ y, const float* __restrict__ scale, const float
             }
         }
         store_bytes<VEC>(choice + (size_t)pixel * C + c, at);
+#pragma unroll
+        for (int e = 0; e < VEC; e++) best.v[e] = (float)most.v[e];
 #else
         best = load<VEC>(y + (size_t)pixel * C + c);
-#pragma unroll
-        for (int e = 0; e < VEC; e++) best.v[e] = pre_activation(best.v[e], s.v[e], t.v[e]);
+        Wide<VEC> other;
 #if SECOND
-        Wide<VEC> other = load<VEC>(y2 + (size_t)pixel * C + c);
-#if SECOND == 2
-        Wide<VEC> s2 = load<VEC>(scale2 + c), t2 = load<VEC>(shift2 + c);
+        other = load<VEC>(y2 + (size_t)pixel * C + c);
 #endif
 #pragma unroll
-        for (int e = 0; e < VEC; e++) {
-#if SECOND == 2
-            best.v[e] += other.v[e] * s2.v[e] + t2.v[e];
-#else
-            best.v[e] += other.v[e];
-#endif
-        }
-#endif
+        for (int e = 0; e < VEC; e++) best.v[e] = (float)affine.z(e, best.v[e], SECOND ? other.v[e] : 0.0f);
 #endif
 #pragma unroll
         for (int e = 0; e < VEC; e++) best.v[e] = activation(best.v[e]);
@@ -204,14 +223,14 @@ finish(const act_t* __restrict__ y, const float* __restrict__ scale, const float
 }
 
 // The numbers of the norms' backward pass; a norm has its mean and inverse deviation, gamma, where its
-// gradients go, and three coefficients a channel: dy = a dz + b y + c.
+// gradients go, and three coefficients a channel: dy = a (dz - c - b (y - mean)).
 struct NormBack {
-    const float* mean;
-    const float* inverse;
+    const sum_t* mean;
+    const sum_t* inverse;
     const float* gamma;
     float* d_gamma;
     float* d_beta;
-    float* coefficients;
+    sum_t* coefficients;
 };
 
 #define NORMS ((FIRST == 1) + (SECOND == 2))
@@ -220,9 +239,9 @@ struct NormBack {
 // From the slopes by the output to those by the pre-activation (dz), with their sums over each channel.
 // Without a norm dz is the gradient of the inputs and is written where that belongs.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
-finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const float* __restrict__ scale, const float* __restrict__ shift,
-            const act_t* __restrict__ y2, const float* __restrict__ scale2, const float* __restrict__ shift2, const u8* __restrict__ choice,
-            act_t* dz, act_t* dz2, NormBack norm1, NormBack norm2, float* __restrict__ d_bias, float* __restrict__ partial,
+finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
+            const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ choice,
+            act_t* dz, act_t* dz2, NormBack norm1, NormBack norm2, float* __restrict__ d_bias, sum_t* __restrict__ partial,
             u32* __restrict__ counter, const Step* __restrict__ step, const Scalars* __restrict__ scalars, int n) {
     typedef Columns<C, VEC> Cols;
     const int across = threadIdx.x % Cols::ACROSS, down = threadIdx.x / Cols::ACROSS;
@@ -235,24 +254,18 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const f
 #else
     const float tau = 1.0f;
 #endif
-    float sums[SUMS][VEC];
+    sum_t sums[SUMS][VEC];
 #pragma unroll
     for (int s = 0; s < SUMS; s++)
 #pragma unroll
         for (int e = 0; e < VEC; e++) sums[s][e] = 0.0f;
     if (active) {
-        Wide<VEC> s, t, s2, t2, mean1, mean2;
+        const Affine affine(scale, shift, scale2, shift2, c);
 #if FIRST == 1
-        s = load<VEC>(scale + c);
-        mean1 = load<VEC>(norm1.mean + c);
-#endif
-#if FIRST != 0
-        t = load<VEC>(shift + c);
+        const WideSum<VEC> mean1 = load_sums<VEC>(norm1.mean + c);
 #endif
 #if SECOND == 2
-        s2 = load<VEC>(scale2 + c);
-        t2 = load<VEC>(shift2 + c);
-        mean2 = load<VEC>(norm2.mean + c);
+        const WideSum<VEC> mean2 = load_sums<VEC>(norm2.mean + c);
 #endif
 #if DROPOUT
         const u64 key = mask_key(step);
@@ -260,20 +273,12 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const f
 #pragma unroll 2
         for (int row = blockIdx.x * Cols::DOWN + down; row < rows; row += gridDim.x * Cols::DOWN) {
             size_t at = (size_t)row * C + c;
-            Wide<VEC> here = load<VEC>(y + at), z, d;
-#pragma unroll
-            for (int e = 0; e < VEC; e++) z.v[e] = pre_activation(here.v[e], s.v[e], t.v[e]);
+            Wide<VEC> here = load<VEC>(y + at), other, z, d;
 #if SECOND
-            Wide<VEC> other = load<VEC>(y2 + at);
+            other = load<VEC>(y2 + at);
+#endif
 #pragma unroll
-            for (int e = 0; e < VEC; e++) {
-#if SECOND == 2
-                z.v[e] += other.v[e] * s2.v[e] + t2.v[e];
-#else
-                z.v[e] += other.v[e];
-#endif
-            }
-#endif
+            for (int e = 0; e < VEC; e++) z.v[e] = (float)affine.z(e, here.v[e], SECOND ? other.v[e] : 0.0f);
 #if POOL
 #pragma unroll
             for (int e = 0; e < VEC; e++) d.v[e] = 0.0f;
@@ -320,10 +325,10 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const f
             for (int e = 0; e < VEC; e++) {
                 sums[0][e] += d.v[e];
 #if FIRST == 1
-                sums[1][e] += d.v[e] * (here.v[e] - mean1.v[e]);
+                sums[1][e] += (sum_t)d.v[e] * ((sum_t)here.v[e] - mean1.v[e]);
 #endif
 #if SECOND == 2
-                sums[SUMS - 1][e] += d.v[e] * (other.v[e] - mean2.v[e]);
+                sums[SUMS - 1][e] += (sum_t)d.v[e] * ((sum_t)other.v[e] - mean2.v[e]);
 #endif
             }
 #if NORMS == 0
@@ -372,16 +377,14 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const f
 #pragma unroll
         for (int e = 0; e < VEC; e++) {
             int j = c + e;
-            if (d_bias) d_bias[j] = sums[0][e];
-            auto settle = [&](const NormBack& norm, float product) {
-                float inverse = norm.inverse[j], d_gamma = product * inverse, d_beta = sums[0][e];
-                norm.d_gamma[j] = d_gamma;
-                norm.d_beta[j] = d_beta;
-                float a = norm.gamma[j] * inverse;
-                float b = -a * inverse * d_gamma / (float)rows;
-                norm.coefficients[j] = a;
-                norm.coefficients[C + j] = b;
-                norm.coefficients[2 * C + j] = -a * d_beta / (float)rows - b * norm.mean[j];
+            if (d_bias) d_bias[j] = (float)sums[0][e];
+            auto settle = [&](const NormBack& norm, sum_t product) {
+                sum_t inverse = norm.inverse[j];
+                norm.d_gamma[j] = (float)(product * inverse);
+                norm.d_beta[j] = (float)sums[0][e];
+                norm.coefficients[j] = (sum_t)norm.gamma[j] * inverse;
+                norm.coefficients[C + j] = product * inverse * inverse / (sum_t)rows;
+                norm.coefficients[2 * C + j] = sums[0][e] / (sum_t)rows;
             };
 #if FIRST == 1
             settle(norm1, sums[1][e]);
@@ -393,10 +396,21 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const f
     }
 }
 
+// Slopes by a norm's input from those by its output. The differences come first: for a small batch the two
+// terms nearly cancel.
+__device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide<VEC>& y, const sum_t* mean, const sum_t* coefficients, int c) {
+    WideSum<VEC> m = load_sums<VEC>(mean + c), a = load_sums<VEC>(coefficients + c), b = load_sums<VEC>(coefficients + C + c),
+                 k = load_sums<VEC>(coefficients + 2 * C + c);
+    Wide<VEC> r;
+#pragma unroll
+    for (int e = 0; e < VEC; e++) r.v[e] = (float)(a.v[e] * (((sum_t)d.v[e] - k.v[e]) - ((sum_t)y.v[e] - m.v[e]) * b.v[e]));
+    return r;
+}
+
 // The second pass back, where there is a norm: from dz to the gradients of the inputs.
 extern "C" __global__ void __launch_bounds__(256)
-finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __restrict__ y2, const float* __restrict__ coefficients1,
-                  const float* __restrict__ coefficients2, act_t* dy, act_t* dy2, int n) {
+finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __restrict__ y2, const sum_t* __restrict__ mean1,
+                  const sum_t* __restrict__ coefficients1, const sum_t* __restrict__ mean2, const sum_t* __restrict__ coefficients2, act_t* dy, act_t* dy2, int n) {
     const int count = n * ROWS_PER_IMAGE * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC;
@@ -406,9 +420,7 @@ finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __r
         if (dy2) {
             Wide<VEC> w = d;
 #if SECOND == 2
-            Wide<VEC> other = load<VEC>(y2 + at), a = load<VEC>(coefficients2 + c), b = load<VEC>(coefficients2 + C + c), k = load<VEC>(coefficients2 + 2 * C + c);
-#pragma unroll
-            for (int e = 0; e < VEC; e++) w.v[e] = d.v[e] * a.v[e] + other.v[e] * b.v[e] + k.v[e];
+            w = through_norm(d, load<VEC>(y2 + at), mean2, coefficients2, c);
 #endif
 #if ACCUMULATE2
             Wide<VEC> had = load<VEC>(dy2 + at);
@@ -422,9 +434,7 @@ finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __r
 #endif
         if (dy) {
 #if FIRST == 1
-            Wide<VEC> here = load<VEC>(y + at), a = load<VEC>(coefficients1 + c), b = load<VEC>(coefficients1 + C + c), k = load<VEC>(coefficients1 + 2 * C + c);
-#pragma unroll
-            for (int e = 0; e < VEC; e++) d.v[e] = d.v[e] * a.v[e] + here.v[e] * b.v[e] + k.v[e];
+            d = through_norm(d, load<VEC>(y + at), mean1, coefficients1, c);
 #endif
 #if ACCUMULATE1
             Wide<VEC> had = load<VEC>(dy + at);

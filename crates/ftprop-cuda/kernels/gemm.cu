@@ -18,6 +18,8 @@ typedef act_t out_t;
 
 #define CIG (CI / GROUPS)
 #define OCG (OC / GROUPS)
+// Channels that x is stored with: more than CI where it is padded with zeros for the sake of wide copies.
+#define XCG (GROUPS == 1 ? XC : CIG)
 #define THREADS (WARPS_M * WARPS_N * 32)
 #define A_DEPTH_MAJOR (MODE == 2)
 #define B_DEPTH_MAJOR (MODE != 0)
@@ -40,28 +42,25 @@ typedef act_t out_t;
 
 #if MODE == 0
 #define GEMM_N OCG
-#define GEMM_K (KH * KW * CIG)
-#define PER_TAP CIG
+#define GEMM_K (KH * KW * XCG)
+#define PER_TAP XCG
 #elif MODE == 1
 #define GEMM_N CIG
 #define GEMM_K (KH * KW * OCG)
 #define PER_TAP OCG
 #else
-#define GEMM_N (KH * KW * CIG)
+#define GEMM_N (KH * KW * XCG)
 #endif
 
-template <int BYTES> __device__ __forceinline__ void copy_async(elem_t* to, const elem_t* from, bool valid) {
+// Copies a few elements to shared memory without waiting for them, or writes zeros. The lines go through the
+// first-level cache: a convolution reads each pixel once a tap.
+template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const elem_t* from, bool valid) {
     if constexpr (BYTES == 2) {
-        *to = valid ? *from : (elem_t)0;
+        u16 value = valid ? *reinterpret_cast<const u16*>(from) : (u16)0;
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value));
     } else {
-        u32 shared = (u32)__cvta_generic_to_shared(to);
         int bytes = valid ? BYTES : 0;
-        if constexpr (BYTES == 16)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
-        else if constexpr (BYTES == 8)
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(from), "r"(bytes));
-        else
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES), "r"(bytes));
     }
 }
 
@@ -75,15 +74,6 @@ __device__ __forceinline__ void matrices4_transposed(u32 (&r)[4], const elem_t* 
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a));
 }
-// Weights are kept in f32 and rounded on their way into the matrix unit.
-__device__ __forceinline__ u32 weight(u32 bits) {
-#if PREC == 1 && MODE != 2
-    return __float_as_uint(to_tf32(__uint_as_float(bits)));
-#else
-    return bits;
-#endif
-}
-
 #if PREC == 0
 #define MICRO_M (BM / 16)
 #define MICRO_N (BN / 16)
@@ -109,11 +99,17 @@ __device__ __forceinline__ void place(int p, int& row, int& col) {
 #endif
 }
 
-__device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&acc)[PAIRS * 2]) {
 #if PREC == 0
+// Sixteen products are summed at a time: short sums lose less to rounding.
+__device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&total)[PAIRS * 2]) {
     int row = threadIdx.x / 16 * MICRO_M, col = threadIdx.x % 16 * MICRO_N;
+#pragma unroll 1
+    for (int part = 0; part < BK; part += 16) {
+    float acc[PAIRS * 2];
+#pragma unroll
+    for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
 #pragma unroll 4
-    for (int k = 0; k < BK; k++) {
+    for (int k = part; k < part + 16; k++) {
         float x[MICRO_M], y[MICRO_N];
 #pragma unroll
         for (int i = 0; i < MICRO_M; i++) x[i] = A_DEPTH_MAJOR ? a[k * A_STRIDE + row + i] : a[(row + i) * A_STRIDE + k];
@@ -124,7 +120,12 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 #pragma unroll
             for (int j = 0; j < MICRO_N; j++) acc[i * MICRO_N + j] = fmaf(x[i], y[j], acc[i * MICRO_N + j]);
     }
+#pragma unroll
+    for (int i = 0; i < PAIRS * 2; i++) total[i] += acc[i];
+  }
+}
 #else
+__device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&acc)[PAIRS * 2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int wm = warp / WARPS_N * WM, wn = warp % WARPS_N * WN;
 #if PREC == 1
@@ -161,17 +162,17 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 #else
             matrices4_transposed(r, b + (k + lane / 8 % 2 * 8 + lane % 8) * B_STRIDE + n + lane / 16 * 8);
 #endif
-            fb[j][0] = weight(r[0]);
-            fb[j][1] = weight(r[1]);
-            fb[j + 1][0] = weight(r[2]);
-            fb[j + 1][1] = weight(r[3]);
+            fb[j][0] = r[0];
+            fb[j][1] = r[1];
+            fb[j + 1][0] = r[2];
+            fb[j + 1][1] = r[3];
         }
 #else
 #pragma unroll
         for (int j = 0; j < NI; j++) {
             const elem_t* p = b + (k + lane % 4) * B_STRIDE + wn + j * 8 + lane / 4;
-            fb[j][0] = weight(__float_as_uint(p[0]));
-            fb[j][1] = weight(__float_as_uint(p[4 * B_STRIDE]));
+            fb[j][0] = __float_as_uint(p[0]);
+            fb[j][1] = __float_as_uint(p[4 * B_STRIDE]);
         }
 #endif
 #pragma unroll
@@ -180,26 +181,24 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
             for (int j = 0; j < NI; j++) {
                 float* c = acc + (i * NI + j) * 4;
 #if PREC == 1
-                asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                              : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                              : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
 #else
-                asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                              : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                              : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
 #endif
             }
     }
-#endif
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* out, const float* __restrict__ bias,
      const act_t* addend, float* __restrict__ workspace, u32* __restrict__ counters, int n, int splits) {
     extern __shared__ __align__(16) unsigned char memory[];
     elem_t* tiles = reinterpret_cast<elem_t*>(memory);
-    // Where each row of the left operand begins: its image, and the window's corner in it.
-    __shared__ int row_base[BM], row_y[BM], row_x[BM];
 
     const int group = blockIdx.z / splits, split = blockIdx.z % splits;
     const int m0 = blockIdx.x * BM, n0 = blockIdx.y * BN;
@@ -214,93 +213,149 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
     const int first = (int)((long long)depth_tiles * split / splits);
     const int end = (int)((long long)depth_tiles * (split + 1) / splits);
 
-#if MODE != 2
-    for (int i = threadIdx.x; i < BM; i += THREADS) {
+    constexpr int A_ACROSS = (A_DEPTH_MAJOR ? BM : BK) / VA, A_DOWN = THREADS / A_ACROSS;
+    constexpr int A_TIMES = ((A_DEPTH_MAJOR ? BK : BM) + A_DOWN - 1) / A_DOWN;
+#if MODE == 2
+    // Where each pixel of the right operand's depth begins, and its row and column: worked out once a tile, one
+    // tile ahead of its use.
+    __shared__ int4 depth_rows[2][BK];
+    auto find_rows = [&](int tile) {
+        if (threadIdx.x < BK) {
+            int k = tile * BK + threadIdx.x, image = k / (OH * OW), pixel = k % (OH * OW);
+            int y = pixel / OW * STRIDE - PAD, x = pixel % OW * STRIDE - PAD;
+            int base = ((image * H + y) * W + x) * XC + group * CIG;
+            depth_rows[tile & 1][threadIdx.x] = make_int4(base, k < depth ? y : -1000000, x, 0);
+        }
+    };
+#else
+    // Where each row of the left operand begins: its image, and the window's corner in it. A thread keeps those
+    // of the rows it copies, unless they are many.
+    constexpr bool KEPT = A_TIMES <= 4;
+    struct __align__(16) Row {
+        int base, y, x;
+    };
+    auto row_of = [&](int i) {
         int m = m0 + i;
+        Row row;
 #if MODE == 0
         int image = m / (OH * OW), pixel = m % (OH * OW);
-        int y = pixel / OW * STRIDE - PAD, x = pixel % OW * STRIDE - PAD;
-        row_base[i] = ((image * H + y) * W + x) * CI + group * CIG;
+        row.y = pixel / OW * STRIDE - PAD;
+        row.x = pixel % OW * STRIDE - PAD;
+        row.base = ((image * H + row.y) * W + row.x) * XC + group * CIG;
 #else
         int image = m / (H * W), pixel = m % (H * W);
-        int y = pixel / W + PAD, x = pixel % W + PAD;
-        row_base[i] = image * (OH * OW * OC) + group * OCG;
+        row.y = pixel / W + PAD;
+        row.x = pixel % W + PAD;
+        row.base = image * (OH * OW * OC) + group * OCG;
 #endif
-        row_y[i] = m < rows ? y : -1000000;
-        row_x[i] = x;
+        if (m >= rows) row.y = -1000000;
+        return row;
+    };
+    Row kept[KEPT ? A_TIMES : 1];
+    __shared__ Row shared_rows[KEPT ? 1 : BM];
+    if constexpr (KEPT) {
+#pragma unroll
+        for (int i = 0; i < A_TIMES; i++) kept[i] = row_of(threadIdx.x / A_ACROSS + i * A_DOWN);
+    } else {
+        for (int i = threadIdx.x; i < BM; i += THREADS) shared_rows[i] = row_of(i);
+        __syncthreads();
     }
-    __syncthreads();
 #endif
 
+    // What a thread copies of each tile: TIMES pieces of V elements, DOWN rows of the tile apart. Every count is
+    // known to the compiler, and so is every check that can never fail: addresses are most of the work here.
+    constexpr int A_LONG = A_DEPTH_MAJOR ? BM : BK, A_ROWS = A_DEPTH_MAJOR ? BK : BM;
+    constexpr int B_LONG = B_DEPTH_MAJOR ? BN : BK, B_ROWS = B_DEPTH_MAJOR ? BK : BN;
+    constexpr int B_ACROSS = B_LONG / VB, B_DOWN = THREADS / B_ACROSS, B_TIMES = (B_ROWS + B_DOWN - 1) / B_DOWN;
+    const int a_row = threadIdx.x / A_ACROSS, a_at = threadIdx.x % A_ACROSS * VA;
+    const int b_row = threadIdx.x / B_ACROSS, b_at = threadIdx.x % B_ACROSS * VB;
+    const u32 tiles_at = (u32)__cvta_generic_to_shared(tiles);
+
     auto fetch = [&](int tile, int stage) {
-        elem_t* a = tiles + stage * (A_SIZE + B_SIZE);
-        elem_t* b = a + A_SIZE;
+        const u32 stage_at = tiles_at + stage * (A_SIZE + B_SIZE) * (int)sizeof(elem_t);
+        const u32 a_to = stage_at + (a_row * A_STRIDE + a_at) * (int)sizeof(elem_t);
+        const u32 b_to = stage_at + (A_SIZE + b_row * B_STRIDE + b_at) * (int)sizeof(elem_t);
         const int k0 = tile * BK;
 #if MODE != 2
         {
-            constexpr int ACROSS = BK / VA, DOWN = THREADS / ACROSS;
-            const int kk = threadIdx.x % ACROSS * VA;
-            const int k = k0 + kk, tap = k / PER_TAP, c = k % PER_TAP, r = tap / KW, s = tap % KW;
-#pragma unroll 4
-            for (int row = threadIdx.x / ACROSS; row < BM; row += DOWN) {
+            // Where a tile's depth lies within one tap, that tap is the same for all threads.
+            constexpr bool ONE_TAP = PER_TAP % BK == 0;
+            const int k = k0 + a_at, tap = (ONE_TAP ? k0 : k) / PER_TAP, c = ONE_TAP ? k0 % PER_TAP + a_at : k % PER_TAP;
+            const int r = tap / KW, s = tap % KW;
+            const bool inside = GEMM_K % BK == 0 || k < GEMM_K;
 #if MODE == 0
-                int y = row_y[row] + r, x = row_x[row] + s;
-                bool valid = k < GEMM_K && (u32)y < (u32)H && (u32)x < (u32)W;
-                int at = row_base[row] + (r * W + s) * CI + c;
+            const int offset = (r * W + s) * XC + c;
+#endif
+#pragma unroll
+            for (int i = 0; i < A_TIMES; i++) {
+                if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
+                const Row row = KEPT ? kept[KEPT ? i : 0] : shared_rows[KEPT ? 0 : a_row + i * A_DOWN];
+#if MODE == 0
+                bool valid = inside && (u32)(row.y + r) < (u32)H && (u32)(row.x + s) < (u32)W;
+                int at = row.base + offset;
 #else
-                int y = row_y[row] - r, x = row_x[row] - s;
-                bool valid = k < GEMM_K && y >= 0 && x >= 0 && y % STRIDE == 0 && x % STRIDE == 0;
+                int y = row.y - r, x = row.x - s;
+                bool valid = inside && (STRIDE == 1 || (y >= 0 && x >= 0 && y % STRIDE == 0 && x % STRIDE == 0));
                 y /= STRIDE;
                 x /= STRIDE;
-                valid = valid && y < OH && x < OW;
-                int at = row_base[row] + (y * OW + x) * OC + c;
+                valid = valid && (u32)y < (u32)OH && (u32)x < (u32)OW;
+                int at = row.base + (y * OW + x) * OC + c;
 #endif
-                copy_async<VA * sizeof(elem_t)>(a + row * A_STRIDE + kk, left + (valid ? at : 0), valid);
+                copy_async<VA * sizeof(elem_t)>(a_to + i * (A_DOWN * A_STRIDE * (int)sizeof(elem_t)), left + at, valid);
             }
         }
 #else
         {
-            constexpr int ACROSS = BM / VA, DOWN = THREADS / ACROSS;
-            const int mm = threadIdx.x % ACROSS * VA;
-#pragma unroll 4
-            for (int kk = threadIdx.x / ACROSS; kk < BK; kk += DOWN) {
-                int k = k0 + kk;
-                bool valid = k < depth && m0 + mm < OCG;
-                copy_async<VA * sizeof(elem_t)>(a + kk * A_STRIDE + mm, left + (valid ? k * OC + group * OCG + m0 + mm : 0), valid);
+            const bool inside = OCG % BM == 0 || m0 + a_at < OCG;
+            const elem_t* from = left + (size_t)(k0 + a_row) * OC + group * OCG + m0 + a_at;
+#pragma unroll
+            for (int i = 0; i < A_TIMES; i++) {
+                if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
+                bool valid = inside && k0 + a_row + i * A_DOWN < depth;
+                copy_async<VA * sizeof(elem_t)>(a_to + i * (A_DOWN * A_STRIDE * (int)sizeof(elem_t)), from + i * (A_DOWN * OC), valid);
             }
         }
 #endif
 #if MODE == 0
         {
-            constexpr int ACROSS = BK / VB, DOWN = THREADS / ACROSS;
-            const int kk = threadIdx.x % ACROSS * VB, k = k0 + kk;
-#pragma unroll 4
-            for (int col = threadIdx.x / ACROSS; col < BN; col += DOWN) {
-                bool valid = k < GEMM_K && n0 + col < GEMM_N;
-                int at = (group * OCG + n0 + col) * GEMM_K + k;
-                copy_async<VB * sizeof(elem_t)>(b + col * B_STRIDE + kk, right + (valid ? at : 0), valid);
+            const int k = k0 + b_at;
+            bool inside = GEMM_K % BK == 0 || k < GEMM_K;
+#if XCG == CIG
+            const int at = k;
+#else
+            inside = inside && k % XCG < CIG;
+            const int at = k / XCG * CIG + k % XCG;
+#endif
+            const elem_t* from = right + (group * OCG + n0 + b_row) * (KH * KW * CIG) + at;
+#pragma unroll
+            for (int i = 0; i < B_TIMES; i++) {
+                if (B_ROWS % B_DOWN != 0 && b_row + i * B_DOWN >= B_ROWS) break;
+                bool valid = inside && (GEMM_N % BN == 0 || n0 + b_row + i * B_DOWN < GEMM_N);
+                copy_async<VB * sizeof(elem_t)>(b_to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), from + i * (B_DOWN * (KH * KW * CIG)), valid);
             }
         }
 #else
         {
-            constexpr int ACROSS = BN / VB, DOWN = THREADS / ACROSS;
-            const int nn = threadIdx.x % ACROSS * VB, col = n0 + nn;
+            const int col = n0 + b_at;
+            const bool inside = GEMM_N % BN == 0 || col < GEMM_N;
 #if MODE == 2
-            const int tap = col / CIG, c = col % CIG, r = tap / KW, s = tap % KW;
+            const int tap = col / XCG, r = tap / KW, s = tap % KW, offset = (r * W + s) * XC + col % XCG;
 #endif
-#pragma unroll 4
-            for (int kk = threadIdx.x / ACROSS; kk < BK; kk += DOWN) {
-                int k = k0 + kk;
+#pragma unroll
+            for (int i = 0; i < B_TIMES; i++) {
+                const int kk = b_row + i * B_DOWN;
+                if (B_ROWS % B_DOWN != 0 && kk >= B_ROWS) break;
 #if MODE == 1
-                bool valid = k < GEMM_K && col < GEMM_N;
-                int at = ((group * OCG + k % OCG) * (KH * KW) + k / OCG) * CIG + col;
+                constexpr bool ONE_TAP = OCG % BK == 0;
+                const int k = k0 + kk, tap = (ONE_TAP ? k0 : k) / OCG, from = ONE_TAP ? k0 % OCG + kk : k % OCG;
+                bool valid = inside && (GEMM_K % BK == 0 || k < GEMM_K);
+                int at = ((group * OCG + from) * (KH * KW) + tap) * CIG + col;
 #else
-                int image = k / (OH * OW), pixel = k % (OH * OW);
-                int y = pixel / OW * STRIDE - PAD + r, x = pixel % OW * STRIDE - PAD + s;
-                bool valid = k < depth && col < GEMM_N && (u32)y < (u32)H && (u32)x < (u32)W;
-                int at = ((image * H + y) * W + x) * CI + group * CIG + c;
+                const int4 from = depth_rows[tile & 1][kk];
+                bool valid = inside && (u32)(from.y + r) < (u32)H && (u32)(from.z + s) < (u32)W;
+                int at = from.x + offset;
 #endif
-                copy_async<VB * sizeof(elem_t)>(b + kk * B_STRIDE + nn, right + (valid ? at : 0), valid);
+                copy_async<VB * sizeof(elem_t)>(b_to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), right + at, valid);
             }
         }
 #endif
@@ -312,9 +367,16 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
 
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
+#if MODE == 2
+        find_rows(first + s);
+        __syncthreads();
+#endif
         if (first + s < end) fetch(first + s, s);
         asm volatile("cp.async.commit_group;");
     }
+#if MODE == 2
+    find_rows(first + STAGES - 1);
+#endif
     int stage = 0;
     for (int tile = first; tile < end; tile++) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
@@ -322,6 +384,9 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         int ahead = tile + STAGES - 1;
         if (ahead < end) fetch(ahead, stage == 0 ? STAGES - 1 : stage - 1);
         asm volatile("cp.async.commit_group;");
+#if MODE == 2
+        find_rows(ahead + 1);
+#endif
         const elem_t* a = tiles + stage * (A_SIZE + B_SIZE);
         multiply(a, a + A_SIZE, acc);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
@@ -358,6 +423,15 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         size_t at = (size_t)(group * OCG + row) * GEMM_N + col;
 #endif
         float v[2] = {acc[2 * p], acc[2 * p + 1]};
+#if MODE == 2 && XCG != CIG
+        // The channels that padding added have no weights.
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int tap = (col + e) / XCG, c = (col + e) % XCG;
+            if (col + e < GEMM_N && c < CIG) out[((size_t)row * (KH * KW) + tap) * CIG + c] = v[e];
+        }
+        continue;
+#endif
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             if (col + e < GEMM_N) {

@@ -1,5 +1,5 @@
-// The loss of the whole network: slopes of the mean loss by the logits, and the running tally. One block, a
-// warp an example, so that the sum has one order. OUTPUT_LOSS: 0 cross entropy, 1 multi hinge, 2 squared
+// The loss of the whole network: slopes of the mean loss by the logits, and the running tally. A warp takes an
+// example; the block that finishes last adds the blocks' tallies in their order. OUTPUT_LOSS: 0 cross entropy, 1 multi hinge, 2 squared
 // multi hinge, 3 Crammer-Singer, 4 one-vs-rest hinge, 5 squared one-vs-rest hinge.
 
 #if LOGITS_F32
@@ -19,15 +19,16 @@ __device__ __forceinline__ double warp_sum(double v) {
     return v;
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
-output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, Tally* __restrict__ tally, int n, int learning) {
-    __shared__ double warp_loss[32];
-    __shared__ u32 warp_top1[32], warp_top5[32];
+extern "C" __global__ void __launch_bounds__(256)
+output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, Tally* __restrict__ tally, Tally* __restrict__ partial,
+            u32* __restrict__ counter, int n, int learning) {
+    __shared__ double warp_loss[8];
+    __shared__ u32 warp_top1[8], warp_top5[8];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     const float share = 1.0f / (float)n;
     double loss = 0.0;
     u32 top1 = 0, top5 = 0;
-    for (int i = warp; i < n; i += warps) {
+    for (int i = blockIdx.x * warps + warp; i < n; i += gridDim.x * warps) {
         const logit_t* z = logits + (size_t)i * CLASSES;
         act_t* out = slopes + (size_t)i * CLASSES;
         const int y = (int)labels[i];
@@ -125,9 +126,16 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
             top1 += warp_top1[w];
             top5 += warp_top5[w];
         }
-        tally->loss_sum += loss;
+        partial[blockIdx.x].loss_sum = loss;
+        partial[blockIdx.x].top1 = top1;
+        partial[blockIdx.x].top5 = top5;
+    }
+    if (last_block(counter, gridDim.x) && threadIdx.x == 0) {
+        for (int b = 0; b < gridDim.x; b++) {
+            tally->loss_sum += __ldcg(&partial[b].loss_sum);
+            tally->top1 += __ldcg(&partial[b].top1);
+            tally->top5 += __ldcg(&partial[b].top5);
+        }
         tally->examples += (u64)n;
-        tally->top1 += top1;
-        tally->top5 += top5;
     }
 }

@@ -16,6 +16,20 @@ pub struct Bench {
     pub first_step_seconds: f64,
 }
 
+/// Microseconds of each piece of a training step when it runs alone, in order.
+pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f64)>, CudaError> {
+    let n = config.batch;
+    let len = config.input.len();
+    let random = Stream::numbered(2);
+    let images: Vec<f32> = (0..n * len).map(|i| 3.4 * random.uniform(i as u64) - 1.7).collect();
+    let labels: Vec<u32> = (0..n).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
+    let mut network = CudaNetwork::new(device, config)?;
+    network.initialise(1)?;
+    // A real step first, so that every buffer holds real numbers.
+    network.learn(&images, &labels, &ftprop_nn::Step { seed: 1, number: 0, progress: 0.5 })?;
+    network.time_pieces(n)
+}
+
 /// Times training steps of a network on made-up pictures that live on the device.
 pub fn bench(device: &Device, config: NetworkConfig) -> Result<Bench, CudaError> {
     const ROUNDS: usize = 7;

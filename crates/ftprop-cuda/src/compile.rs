@@ -59,7 +59,7 @@ impl File {
             File::AveragePool => &["average", "average_back"],
             File::OutputLoss => &["output_loss"],
             File::Optimizer => &["optimize"],
-            File::Basic => &["gather_batch", "take_batch", "next_batch", "round_values", "clip"],
+            File::Basic => &["gather_batch", "take_batch", "next_batch", "round_values", "clip", "widen_values"],
         }
     }
 }
@@ -116,7 +116,7 @@ impl Source {
         let c = |s: &str| CString::new(s).map_err(|_| failed("a zero byte in the source".into()));
         let (text, c_name) = (c(text)?, c(name)?);
         let program = nvrtc::create_program(&text, Some(&c_name)).map_err(|e| failed(format!("{e:?}")))?;
-        let options = [format!("--gpu-architecture={arch}"), "-std=c++17".into(), "-diag-suppress=177".into()];
+        let options = [format!("--gpu-architecture={arch}"), "-std=c++17".into(), "-diag-suppress=128,177".into()];
         // SAFETY: the program was created above and is destroyed once, below.
         let outcome = unsafe {
             nvrtc::compile_program(program, &options).map_err(|_| {

@@ -35,12 +35,17 @@ impl Tile {
 }
 
 /// Tiles for the matrix units, largest first.
-pub(crate) const TILES: [Tile; 7] = [
+pub(crate) const TILES: [Tile; 12] = [
+    Tile::new(256, 64, 4, 1),
+    Tile::new(128, 128, 2, 2),
     Tile::new(128, 128, 2, 4),
+    Tile::new(128, 64, 2, 2),
     Tile::new(128, 64, 4, 2),
-    Tile::new(64, 128, 2, 4),
+    Tile::new(64, 128, 1, 4),
+    Tile::new(256, 32, 4, 1),
     Tile::new(64, 64, 2, 2),
     Tile::new(128, 32, 4, 1),
+    Tile::new(32, 128, 1, 4),
     Tile::new(64, 32, 2, 2),
     Tile::new(32, 64, 1, 4),
 ];
@@ -59,8 +64,19 @@ pub(crate) struct Gemm {
     pub(crate) precision: Precision,
     /// Where the weights begin in the flat buffer, which decides how wide they can be read.
     pub(crate) weight_offset: usize,
+    /// Channels that x is stored with.
+    pub(crate) stored: usize,
     /// Whether the output is f32 whatever the activations are.
     pub(crate) wide_output: bool,
+    /// Whether a bias is added to the output.
+    pub(crate) biased: bool,
+}
+
+/// Who computes a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Own(Cut),
+    Cudnn,
 }
 
 /// How a product is run: a tile, and over how many blocks its depth is split.
@@ -76,11 +92,24 @@ impl Gemm {
         let g = &self.geometry;
         let (pixels_in, pixels_out) = (n * g.height * g.width, n * g.out_height() * g.out_width());
         let (ci, co, taps) = (g.in_channels / g.groups, g.out_channels / g.groups, g.kernel_h * g.kernel_w);
+        let read = if self.is_padded() { self.stored } else { ci };
         match self.mode {
-            Mode::Forward => (pixels_out, co, taps * ci),
+            Mode::Forward => (pixels_out, co, taps * read),
             Mode::Input => (pixels_in, ci, taps * co),
-            Mode::Weights => (co, taps * ci, pixels_out),
+            Mode::Weights => (co, taps * read, pixels_out),
         }
+    }
+
+    /// Whether cuDNN is worth asking: a convolution of some size, with nothing added to it.
+    pub(crate) fn suits_cudnn(&self, n: usize) -> bool {
+        let (rows, cols, depth) = self.size(n);
+        let large = rows * cols * depth * self.geometry.groups > 1 << 28;
+        let image = self.geometry.height * self.geometry.width > 1;
+        self.precision != Precision::F32 && large && image && !self.is_padded() && !self.biased && !self.wide_output
+    }
+
+    fn is_padded(&self) -> bool {
+        self.stored != self.geometry.in_channels
     }
 
     pub(crate) fn tiles(&self, n: usize, tile: Tile) -> (usize, usize) {
@@ -94,7 +123,9 @@ impl Gemm {
         let tile = if self.precision == Precision::F32 {
             PLAIN
         } else {
-            let fits = |t: &&Tile| t.cols < 2 * cols.next_multiple_of(8) && t.rows < 2 * rows.next_multiple_of(16);
+            let fits = |t: &&Tile| {
+                self.fits(t) && t.cols < 2 * cols.next_multiple_of(8) && t.rows < 2 * rows.next_multiple_of(16)
+            };
             let blocks = |t: &Tile| rows.div_ceil(t.rows) * cols.div_ceil(t.cols) * self.geometry.groups;
             let wasted = |t: &Tile| {
                 blocks(t) * t.rows * t.cols * 4 > rows * cols * self.geometry.groups * 5 + 4 * t.rows * t.cols
@@ -105,7 +136,7 @@ impl Gemm {
                 .find(|t| blocks(t) >= 2 * multiprocessors && !wasted(t))
                 .or_else(|| TILES.iter().filter(fits).find(|t| t.rows * t.cols <= 64 * 64))
                 .copied()
-                .unwrap_or(TILES[5])
+                .unwrap_or(TILES[10])
         };
         let (down, across) = self.tiles(n, tile);
         let blocks = down * across * self.geometry.groups;
@@ -123,11 +154,16 @@ impl Gemm {
         let (rows, cols, depth) = self.size(n);
         let mut cuts = vec![guess];
         for tile in TILES {
-            if tile.cols >= 2 * cols.next_multiple_of(32) || tile.rows >= 2 * rows.next_multiple_of(32) {
+            let small = tile.cols < 2 * cols.next_multiple_of(32) && tile.rows < 2 * rows.next_multiple_of(32);
+            if !small || !self.fits(&tile) {
                 continue;
             }
             let (down, across) = self.tiles(n, tile);
             let blocks = down * across * self.geometry.groups;
+            // Where even large tiles are many, small ones only read more.
+            if blocks > 16 * multiprocessors && tile.rows * tile.cols < 128 * 64 {
+                continue;
+            }
             let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, 64);
             for waves in [1, 2, 4] {
                 let cut = Cut { tile, splits: (waves * multiprocessors / blocks.max(1)).clamp(1, most) };
@@ -137,6 +173,33 @@ impl Gemm {
             }
         }
         cuts
+    }
+
+    /// Elements that one copy takes of the left and of the right operand: the most, up to 16 bytes, that every
+    /// row and every start allows.
+    fn widths(&self) -> (usize, usize) {
+        let g = &self.geometry;
+        let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
+        let width = |lengths: &[usize]| {
+            let most = 16 / self.bytes();
+            (0..4).map(|s| most >> s).find(|w| *w > 0 && lengths.iter().all(|l| l % w == 0)).unwrap_or(1)
+        };
+        let read = if self.is_padded() { self.stored } else { ci };
+        match self.mode {
+            Mode::Forward if self.is_padded() => (width(&[read]), 1),
+            Mode::Forward => (width(&[ci, g.in_channels]), width(&[g.fan_in(), self.weight_offset])),
+            Mode::Input => (width(&[co, g.out_channels]), width(&[ci, self.weight_offset])),
+            Mode::Weights => (width(&[co, g.out_channels]), width(&[read, self.stored])),
+        }
+    }
+
+    /// Whether a row of each operand's tile can be copied by the tile's threads at once.
+    fn fits(&self, tile: &Tile) -> bool {
+        let (left, right) = self.widths();
+        let threads = tile.threads() as usize;
+        let left_row = if self.mode == Mode::Weights { tile.rows } else { DEPTH };
+        let right_row = if self.mode == Mode::Forward { DEPTH } else { tile.cols };
+        left_row / left <= threads && right_row / right <= threads
     }
 
     /// Bytes of one element of the operands.
@@ -163,18 +226,8 @@ impl Gemm {
 
     pub(crate) fn source(&self, tile: Tile) -> Source {
         let g = &self.geometry;
-        let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
-        // The widest copy of at most 16 bytes that every row and every start allows.
-        let width = |lengths: &[usize]| {
-            let most = 16 / self.bytes();
-            (0..4).map(|s| most >> s).find(|w| *w > 0 && lengths.iter().all(|l| l % w == 0)).unwrap_or(1)
-        };
-        let (left, right) = match self.mode {
-            Mode::Forward => (width(&[ci, g.in_channels]), width(&[g.fan_in(), self.weight_offset])),
-            Mode::Input => (width(&[co, g.out_channels]), width(&[ci, self.weight_offset])),
-            Mode::Weights => (width(&[co, g.out_channels]), width(&[ci, g.in_channels])),
-        };
-        let paired = self.mode != Mode::Weights || self.weight_offset % 2 == 0;
+        let (left, right) = self.widths();
+        let paired = self.mode != Mode::Weights || self.weight_offset.is_multiple_of(2);
         Source::new(File::Gemm, self.precision)
             .int("MODE", self.mode as usize)
             .int("BM", tile.rows)
@@ -188,6 +241,7 @@ impl Gemm {
             .int("H", g.height)
             .int("W", g.width)
             .int("CI", g.in_channels)
+            .int("XC", self.stored)
             .int("OC", g.out_channels)
             .int("KH", g.kernel_h)
             .int("KW", g.kernel_w)
@@ -237,7 +291,7 @@ mod tests {
             pad: 2,
             groups: 1,
         };
-        Gemm { mode, geometry, precision, weight_offset: 2432, wide_output: false }
+        Gemm { mode, geometry, precision, weight_offset: 2432, stored: 32, wide_output: false, biased: false }
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! | `compile` | kernels from text, compiled at first use and kept on disk |
 //! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `tuning` | how a product is cut into tiles, and which cut is fastest |
+//! | `gemm`, `cudnn`, `tuning` | how a product is cut into tiles, cuDNN's convolutions, and which is fastest |
 //! | `passes` | each pass with its kernels |
 //! | `network` | [`CudaNetwork`]: values, steps on batches from the host |
 //! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
@@ -26,6 +26,7 @@
 mod arena;
 mod bench;
 mod compile;
+mod cudnn;
 mod data;
 mod device;
 mod error;
@@ -42,7 +43,7 @@ mod stream;
 mod training;
 mod tuning;
 
-pub use bench::{Bench, bench};
+pub use bench::{Bench, bench, profile};
 pub use data::ResidentData;
 pub use device::{Device, DeviceInfo, Versions, devices, versions};
 pub use error::CudaError;

@@ -5,7 +5,7 @@ use crate::arena::{Arena, Layout, Place};
 use crate::compile::{File, Kernels, Source};
 use crate::device::Device;
 use crate::error::readable;
-use crate::gemm::Gemm;
+use crate::gemm::{Choice, Gemm};
 use crate::memory::{DeviceBuffer, out_of_memory};
 use crate::passes::{self, Flat, Launch, Run, TensorPlace};
 use crate::plan::{Pass, Plan};
@@ -42,6 +42,10 @@ pub struct NetworkConfig {
 /// Rows of the table of scalars: a longer stretch of steps is cut into parts.
 pub(crate) const TABLE: usize = 1 << 16;
 
+/// The most blocks that the loss is summed by, and warps of each.
+const LOSS_BLOCKS: u32 = 64;
+const LOSS_WARPS: u32 = 8;
+
 /// Blocks that the gradient's norm is summed by.
 const CLIP_BLOCKS: u32 = 256;
 
@@ -56,6 +60,8 @@ pub struct CudaNetwork {
     runs: Vec<Run>,
     tensors: Vec<TensorPlace>,
     input: usize,
+    /// Channels that a pixel of the input is stored with.
+    pub(crate) stored: usize,
     output: usize,
     logits_f32: bool,
     pub(crate) arena: Arena,
@@ -70,13 +76,12 @@ pub struct CudaNetwork {
     pub(crate) step: Place,
     pub(crate) table: Place,
     tally: Place,
+    tally_parts: Place,
+    tally_counter: Place,
     pub(crate) labels: Place,
     clip: [Place; 4],
     counter: Place,
     pub(crate) main: Stream,
-    side: Stream,
-    forks: Vec<Event>,
-    join: Event,
     /// Steps that the optimizer has taken.
     pub(crate) steps: u64,
     pub(crate) graphs: HashMap<crate::training::Captured, crate::stream::Graph>,
@@ -110,20 +115,20 @@ impl CudaNetwork {
         let gemms = passes::gemms(&plan, precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let multiprocessors = device.multiprocessors()? as usize;
-        let chosen = if config.deterministic {
-            all.iter().map(|g| g.guess(batch, multiprocessors)).collect()
+        let (chosen, cudnn) = if config.deterministic {
+            (all.iter().map(|g| Choice::Own(g.guess(batch, multiprocessors))).collect(), None)
         } else {
             tuning::fastest(device, &all, batch)?
         };
         let mut chosen = chosen.into_iter();
-        let cuts: Vec<_> = gemms
+        let choices: Vec<_> = gemms
             .into_iter()
-            .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("a cut for each product")))))
+            .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("a choice for each product")))))
             .collect();
 
         let last_is_product = matches!(plan.passes.last(), Some(Pass::Product(p)) if p.y == plan.output);
         let logits_f32 = precision != Precision::Bf16 || last_is_product;
-        let mut sources = passes::sources(&plan, &cuts, precision);
+        let mut sources = passes::sources(&plan, &choices, precision);
         let own = [
             loss_source(&config, logits_f32),
             optimizer_source(&config.optimizer, precision),
@@ -136,10 +141,14 @@ impl CudaNetwork {
 
         let mut layout = Layout::default();
         let (input_tensor, output) = (plan.input, plan.output);
-        let (runs, tensors) = passes::build(plan, &cuts, kernels, precision, batch, &mut layout)?;
+        let stored = plan.tensors[plan.input].stored;
+        let (runs, tensors) =
+            passes::build(plan, &choices, kernels, cudnn.as_ref(), &basic, precision, batch, &mut layout)?;
         let step = layout.take(size_of::<Step>());
         let table = layout.take(TABLE * size_of::<Scalars>());
         let tally = layout.take(size_of::<DeviceTally>());
+        let tally_parts = layout.take(LOSS_BLOCKS as usize * size_of::<DeviceTally>());
+        let tally_counter = layout.take(4);
         let labels = layout.take(4 * batch);
         let clip = [layout.take(8 * CLIP_BLOCKS as usize), layout.take(4), layout.take(4), layout.take(8)];
         let counter = layout.take(4);
@@ -160,7 +169,6 @@ impl CudaNetwork {
         let stats = DeviceBuffer::new(device, 4 * initial.stats().len(), "the running statistics")?;
         let arena = layout.build(device, &format!("a batch of {batch}"))?;
 
-        let forks = (0..=runs.len()).map(|_| Event::new(device)).collect::<Result<_, _>>()?;
         let network = CudaNetwork {
             device: device.clone(),
             infos: initial.layers().to_vec(),
@@ -170,6 +178,7 @@ impl CudaNetwork {
             runs,
             tensors,
             input: input_tensor,
+            stored,
             output,
             logits_f32,
             arena,
@@ -184,13 +193,12 @@ impl CudaNetwork {
             step,
             table,
             tally,
+            tally_parts,
+            tally_counter,
             labels,
             clip,
             counter,
             main: Stream::new(device)?,
-            side: Stream::new(device)?,
-            forks,
-            join: Event::new(device)?,
             steps: 0,
             graphs: HashMap::new(),
             kept: HashMap::new(),
@@ -361,8 +369,7 @@ impl CudaNetwork {
 
     /// Waits for everything that was asked for.
     pub fn wait(&self) -> Result<(), CudaError> {
-        self.main.wait()?;
-        self.side.wait()
+        self.main.wait()
     }
 
     /// Puts a host's batch where `take_staged` takes it from.
@@ -449,28 +456,58 @@ impl CudaNetwork {
             .ptr(self.arena.at(self.labels))
             .ptr(slopes)
             .ptr(self.arena.at(self.tally))
+            .ptr(self.arena.at(self.tally_parts))
+            .ptr(self.arena.at(self.tally_counter))
             .int(n)
             .int(usize::from(learning));
-        let spread = Spread { grid: (1, 1, 1), threads: (n.min(32) * 32) as u32, shared: 0 };
+        let blocks = (n as u32).div_ceil(LOSS_WARPS).min(LOSS_BLOCKS);
+        let spread = Spread { grid: (blocks, 1, 1), threads: 32 * LOSS_WARPS, shared: 0 };
         // SAFETY: the arguments are those of `output_loss` in output_loss.cu.
         unsafe { self.main.launch(&self.loss, 0, spread, &args) }
     }
 
-    /// Targets and slopes, layer by layer; the gradients of weights run beside them.
+    /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. One stream: beside
+    /// each other these kernels were no faster, since each fills the device.
     pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
         let launch = self.launch(n);
-        for (run, fork) in self.runs.iter().zip(&self.forks).rev() {
-            if matches!(run, Run::Product(_)) {
-                self.main.record(fork)?;
-                self.side.wait_for(fork)?;
-                if let Some(outcome) = run.gradients(&launch, &self.side) {
-                    outcome?;
-                }
-            }
+        for run in self.runs.iter().rev() {
+            run.gradients(&launch, &self.main)?;
             run.back(&launch, &self.main)?;
         }
-        self.side.record(&self.join)?;
-        self.main.wait_for(&self.join)
+        Ok(())
+    }
+
+    /// Microseconds of each piece of a step, each captured many times over and replayed.
+    pub(crate) fn time_pieces(&self, n: usize) -> Result<Vec<(String, f64)>, CudaError> {
+        const TIMES: usize = 20;
+        let launch = self.launch(n);
+        let mut times = Vec::new();
+        let mut time = |name: String, work: &dyn Fn() -> Result<(), CudaError>| -> Result<(), CudaError> {
+            let graph = self.main.capture(|| (0..TIMES).try_for_each(|_| work()))?;
+            let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
+            let mut least = f32::INFINITY;
+            for _ in 0..4 {
+                self.main.record(&start)?;
+                graph.launch(&self.main)?;
+                self.main.record(&end)?;
+                end.wait()?;
+                least = least.min(end.since(&start)?);
+            }
+            times.push((name, f64::from(least) * 1e3 / TIMES as f64));
+            Ok(())
+        };
+        for (i, run) in self.runs.iter().enumerate() {
+            time(format!("{i} {} forward", run.kind()), &|| run.forward(&launch, &self.main, true))?;
+        }
+        time("loss".into(), &|| self.apply_loss(n, true))?;
+        for (i, run) in self.runs.iter().enumerate().rev() {
+            if matches!(run, Run::Product(_)) {
+                time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &self.main))?;
+            }
+            time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &self.main))?;
+        }
+        time("optimizer".into(), &|| self.step_along(false))?;
+        Ok(times)
     }
 
     /// The optimizer's pass over the flat buffers.

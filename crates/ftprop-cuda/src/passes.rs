@@ -3,7 +3,8 @@
 use crate::CudaError;
 use crate::arena::{Arena, Layout, Place};
 use crate::compile::{File, Kernels, Source};
-use crate::gemm::{Cut, Gemm, Mode};
+use crate::cudnn::Cudnn;
+use crate::gemm::{Choice, Cut, Gemm, Mode};
 use crate::plan::{Average, Finish, First, Norm, Pass, Plan, Product, Unit};
 use crate::precision::Precision;
 use crate::stream::{Args, Spread, Stream};
@@ -69,17 +70,33 @@ impl Launch<'_> {
     }
 }
 
-/// A product's kernel with its cut.
+/// A product with who computes it.
 pub(crate) struct GemmRun {
     gemm: Gemm,
-    cut: Cut,
-    kernels: Kernels,
-    workspace: Place,
-    counters: Place,
+    engine: Engine,
 }
 
+enum Engine {
+    Own {
+        cut: Cut,
+        kernels: Kernels,
+        workspace: Place,
+        counters: Place,
+    },
+    Cudnn {
+        cudnn: Cudnn,
+        workspace: Place,
+        bytes: usize,
+        /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
+        narrow: Option<(Place, Kernels)>,
+    },
+}
+
+/// What cuDNN may use beyond what a full batch needs, for smaller ones.
+const SLACK: usize = 32 << 20;
+
 impl GemmRun {
-    pub(crate) fn new(
+    pub(crate) fn own(
         gemm: Gemm,
         cut: Cut,
         kernels: Kernels,
@@ -90,10 +107,31 @@ impl GemmRun {
         kernels.allow_shared(0, gemm.shared_bytes(cut.tile))?;
         let (down, across) = gemm.tiles(batch, cut.tile);
         let counters = layout.take(4 * down * across * gemm.geometry.groups);
-        Ok(GemmRun { gemm, cut, kernels, workspace, counters })
+        Ok(GemmRun { gemm, engine: Engine::Own { cut, kernels, workspace, counters } })
     }
 
-    /// out = left · right, plus what there is to add; addresses of 0 stand for nothing.
+    /// `basic` are the kernels of basic.cu.
+    pub(crate) fn cudnn(
+        gemm: Gemm,
+        cudnn: &Cudnn,
+        basic: &Kernels,
+        workspace: Place,
+        batch: usize,
+        layout: &mut Layout,
+    ) -> Result<Self, CudaError> {
+        let bytes = GemmRun::cudnn_bytes(&gemm, cudnn, batch)?;
+        let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
+            .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
+        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn: cudnn.clone(), workspace, bytes, narrow } })
+    }
+
+    /// Bytes of workspace to set aside for cuDNN.
+    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, batch: usize) -> Result<usize, CudaError> {
+        Ok(cudnn.workspace(gemm, batch)? + SLACK)
+    }
+
+    /// out = left · right, plus what there is to add; addresses of 0 stand for nothing. What is added to the
+    /// slopes of an input are those that are there already.
     pub(crate) fn run(
         &self,
         stream: &Stream,
@@ -103,24 +141,47 @@ impl GemmRun {
         bias: CUdeviceptr,
         addend: CUdeviceptr,
     ) -> Result<(), CudaError> {
-        let (down, across) = self.gemm.tiles(n, self.cut.tile);
-        let spread = Spread {
-            grid: (down as u32, across as u32, (self.gemm.geometry.groups * self.cut.splits) as u32),
-            threads: self.cut.tile.threads(),
-            shared: self.gemm.shared_bytes(self.cut.tile) as u32,
-        };
-        let args = Args::default()
-            .ptr(left)
-            .ptr(right)
-            .ptr(out)
-            .ptr(bias)
-            .ptr(addend)
-            .ptr(arena.at(self.workspace))
-            .ptr(arena.at(self.counters))
-            .int(n)
-            .int(self.cut.splits);
-        // SAFETY: the arguments are those of `gemm` in gemm.cu, sized for this geometry and at least n examples.
-        unsafe { stream.launch(&self.kernels, 0, spread, &args) }
+        match &self.engine {
+            Engine::Own { cut, kernels, workspace, counters } => {
+                let (down, across) = self.gemm.tiles(n, cut.tile);
+                let spread = Spread {
+                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * cut.splits) as u32),
+                    threads: cut.tile.threads(),
+                    shared: self.gemm.shared_bytes(cut.tile) as u32,
+                };
+                let args = Args::default()
+                    .ptr(left)
+                    .ptr(right)
+                    .ptr(out)
+                    .ptr(bias)
+                    .ptr(addend)
+                    .ptr(arena.at(*workspace))
+                    .ptr(arena.at(*counters))
+                    .int(n)
+                    .int(cut.splits);
+                // SAFETY: the arguments are those of `gemm` in gemm.cu, sized for this geometry and n examples.
+                unsafe { stream.launch(kernels, 0, spread, &args) }
+            }
+            Engine::Cudnn { cudnn, workspace, bytes, narrow } => {
+                let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
+                let workspace = (arena.at(*workspace), *bytes);
+                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
+                unsafe { cudnn.run(&self.gemm, n, stream, [left, right, to], addend != 0, workspace)? };
+                let Some((_, basic)) = narrow else { return Ok(()) };
+                let len = self.gemm.geometry.weight_len();
+                let args = Args::default().ptr(to).ptr(out).int(len);
+                // SAFETY: the arguments are those of `widen_values` in basic.cu.
+                unsafe { stream.launch(basic, 5, Spread::items(len), &args) }
+            }
+        }
+    }
+
+    /// Who computes it, in short.
+    fn describe(&self) -> String {
+        match &self.engine {
+            Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
+            Engine::Cudnn { .. } => "cudnn".into(),
+        }
     }
 }
 
@@ -147,7 +208,7 @@ impl Columns {
         Spread { grid: (blocks as u32, self.chunks as u32, 1), threads: Columns::THREADS, shared: 0 }
     }
 
-    /// Floats that the blocks' own sums need.
+    /// Numbers that the blocks' own sums need.
     pub(crate) fn partial_len(channels: usize, sums: usize) -> usize {
         Columns::MOST_BLOCKS * sums * channels
     }
@@ -183,8 +244,9 @@ impl NormState {
     fn new(norm: Norm, tensor: usize, shape: Shape, kernels: Kernels, layout: &mut Layout) -> Self {
         let channels = shape.channels;
         let columns = Columns::new(channels, vector(&[channels]));
-        let mut floats = |times: usize| layout.floats(times * channels);
-        let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut floats);
+        // Eight bytes are enough for what the kernels call sum_t.
+        let mut sums = |times: usize| layout.take(8 * times * channels);
+        let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);
         NormState {
             norm,
             tensor,
@@ -197,7 +259,7 @@ impl NormState {
             scale,
             shift,
             coefficients,
-            partial: layout.floats(Columns::partial_len(channels, 2)),
+            partial: layout.take(8 * Columns::partial_len(channels, 2)),
             counter: layout.take(4 * columns.chunks),
         }
     }
@@ -464,13 +526,18 @@ impl FinishRun {
         if !normed || (dy == 0 && dy2 == 0) {
             return Ok(());
         }
-        let coefficients = |norm: &Option<NormState>| norm.as_ref().map_or(0, |n| l.arena.at(n.coefficients));
+        let norm = |norm: &Option<NormState>| {
+            norm.as_ref().map_or([0; 2], |n| [l.arena.at(n.mean), l.arena.at(n.coefficients)])
+        };
+        let ([mean1, coefficients1], [mean2, coefficients2]) = (norm(&self.norm1), norm(&self.norm2));
         let args = Args::default()
             .ptr(dz)
             .ptr(l.values(f.y))
             .ptr(self.second(|t| l.values(t)))
-            .ptr(coefficients(&self.norm1))
-            .ptr(coefficients(&self.norm2))
+            .ptr(mean1)
+            .ptr(coefficients1)
+            .ptr(mean2)
+            .ptr(coefficients2)
             .ptr(dy)
             .ptr(dy2)
             .int(l.n);
@@ -528,6 +595,20 @@ pub(crate) enum Run {
 }
 
 impl Run {
+    /// What it is, for a table of times.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Run::Product(p) => {
+                let g = &p.product.geometry;
+                let three = [Some(&p.forward), p.input.as_ref(), Some(&p.weights)];
+                let cuts = three.map(|r| r.map_or("-".into(), GemmRun::describe));
+                format!("product {}x{}x{} to {} ({})", g.height, g.width, g.in_channels, g.out_channels, cuts.join(" "))
+            }
+            Run::Finish(f) => format!("finish {}", f.shape),
+            Run::Average(a) => format!("average {}", a.average.geometry.channels),
+        }
+    }
+
     pub(crate) fn forward(&self, l: &Launch<'_>, stream: &Stream, training: bool) -> Result<(), CudaError> {
         match self {
             Run::Product(p) => p.forward(l, stream),
@@ -545,11 +626,11 @@ impl Run {
         }
     }
 
-    /// A product's gradients, which no other pass waits for.
-    pub(crate) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Option<Result<(), CudaError>> {
+    /// The gradients of a product's parameters; a finish takes its own along on the way back.
+    pub(crate) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         match self {
-            Run::Product(p) => Some(p.gradients(l, stream)),
-            _ => None,
+            Run::Product(p) => p.gradients(l, stream),
+            _ => Ok(()),
         }
     }
 
@@ -575,7 +656,14 @@ pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]>
                 geometry: p.geometry,
                 precision,
                 weight_offset: p.weight.start,
+                // A fully connected layer reads a whole picture as one pixel.
+                stored: if plan.tensors[p.x].shape.channels == p.geometry.in_channels {
+                    plan.tensors[p.x].stored
+                } else {
+                    p.geometry.in_channels
+                },
                 wide_output: mode == Mode::Forward && p.y == plan.output,
+                biased: mode == Mode::Forward && p.bias.is_some(),
             };
             let needs_input = plan.tensors[p.x].needs_slopes;
             [Some(gemm(Mode::Forward)), needs_input.then(|| gemm(Mode::Input)), Some(gemm(Mode::Weights))]
@@ -583,15 +671,21 @@ pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]>
         .collect()
 }
 
+/// Who computes each product: forward, input (where slopes are needed), weights.
+pub(crate) type Choices = [[Option<(Gemm, Choice)>; 3]];
+
 /// Every source that a plan's passes need, in the order in which [`build`] takes the kernels.
-pub(crate) fn sources(plan: &Plan, cuts: &[[Option<(Gemm, Cut)>; 3]], precision: Precision) -> Vec<Source> {
+pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> Vec<Source> {
     let mut sources = Vec::new();
-    let mut cuts = cuts.iter();
+    let mut choices = choices.iter();
     for pass in &plan.passes {
         match pass {
             Pass::Product(p) => {
-                let three = cuts.next().expect("three cuts a product");
-                sources.extend(three.iter().flatten().map(|(gemm, cut)| gemm.source(cut.tile)));
+                let three = choices.next().expect("three choices a product");
+                sources.extend(three.iter().flatten().filter_map(|(gemm, choice)| match choice {
+                    Choice::Own(cut) => Some(gemm.source(cut.tile)),
+                    Choice::Cudnn => None,
+                }));
                 if p.bias.is_some() {
                     sources.push(NormState::source(p.geometry.out_channels, precision));
                 }
@@ -612,8 +706,10 @@ pub(crate) fn sources(plan: &Plan, cuts: &[[Option<(Gemm, Cut)>; 3]], precision:
 /// The passes with their kernels and places.
 pub(crate) fn build(
     plan: Plan,
-    cuts: &[[Option<(Gemm, Cut)>; 3]],
+    choices: &Choices,
     kernels: Vec<Kernels>,
+    cudnn: Option<&Cudnn>,
+    basic: &Kernels,
     precision: Precision,
     batch: usize,
     layout: &mut Layout,
@@ -627,32 +723,43 @@ pub(crate) fn build(
         .iter()
         .enumerate()
         .map(|(i, t)| TensorPlace {
-            values: layout.take(batch * t.shape.len() * if i == plan.output { 4 } else { bytes }),
+            values: layout
+                .take(batch * t.shape.height * t.shape.width * t.stored * if i == plan.output { 4 } else { bytes }),
             slopes: (t.needs_slopes || i == plan.output).then(|| layout.take(batch * t.shape.len() * bytes)),
         })
         .collect();
-    // Gradients of weights run beside the other products, so they have a workspace of their own.
-    let most = |weights: bool| {
-        let all = cuts.iter().flatten().flatten().filter(|(g, _)| (g.mode == Mode::Weights) == weights);
-        all.map(|(g, c)| g.workspace(batch, *c)).max().unwrap_or(0)
-    };
-    let (workspace, weights_workspace) = (layout.floats(most(false)), layout.floats(most(true)));
-    let mut cuts = cuts.iter();
+    // Products run one after another, so they share a workspace.
+    let missing = || CudaError::Setting("cuDNN was chosen but is not loaded".into());
+    let mut most = 0;
+    for (gemm, choice) in choices.iter().flatten().flatten() {
+        most = most.max(match choice {
+            Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
+            Choice::Cudnn => GemmRun::cudnn_bytes(gemm, cudnn.ok_or_else(missing)?, batch)?,
+        });
+    }
+    let workspace = layout.take(most);
+    let mut choices = choices.iter();
     let mut runs = Vec::with_capacity(plan.passes.len());
     for pass in plan.passes {
         runs.push(match pass {
             Pass::Product(product) => {
-                let mut gemm = |run: &Option<(Gemm, Cut)>, workspace: Place, layout: &mut Layout| {
-                    run.map(|(gemm, cut)| GemmRun::new(gemm, cut, next(), workspace, batch, layout)).transpose()
+                let mut gemm = |run: &Option<(Gemm, Choice)>, layout: &mut Layout| {
+                    let one = |(gemm, choice): (Gemm, Choice)| match choice {
+                        Choice::Own(cut) => GemmRun::own(gemm, cut, next(), workspace, batch, layout),
+                        Choice::Cudnn => {
+                            GemmRun::cudnn(gemm, cudnn.ok_or_else(missing)?, basic, workspace, batch, layout)
+                        }
+                    };
+                    run.map(one).transpose()
                 };
-                let [forward, input, weights] = cuts.next().expect("three cuts a product");
-                let forward = gemm(forward, workspace, layout)?.expect("every product runs forward");
-                let input = gemm(input, workspace, layout)?;
-                let weights = gemm(weights, weights_workspace, layout)?.expect("every product has weights");
+                let [forward, input, weights] = choices.next().expect("three choices a product");
+                let forward = gemm(forward, layout)?.expect("every product runs forward");
+                let input = gemm(input, layout)?;
+                let weights = gemm(weights, layout)?.expect("every product has weights");
                 let channels = product.geometry.out_channels;
                 let bias_sums = product.bias.is_some().then(|| {
                     let columns = Columns::new(channels, vector(&[channels]));
-                    let partial = layout.floats(Columns::partial_len(channels, 1));
+                    let partial = layout.take(8 * Columns::partial_len(channels, 1));
                     (next(), columns, partial, layout.take(4 * columns.chunks))
                 });
                 Run::Product(Box::new(ProductRun { product, forward, input, weights, bias_sums }))
@@ -678,7 +785,7 @@ pub(crate) fn build(
                 Run::Finish(Box::new(FinishRun {
                     aside: beside.then(|| layout.take(batch * shape.len() * bytes)),
                     choice: layout.take(if finish.pool.is_some() { batch * out_len } else { 0 }),
-                    partial: layout.floats(Columns::partial_len(shape.channels, 3)),
+                    partial: layout.take(8 * Columns::partial_len(shape.channels, 3)),
                     counter: layout.take(4 * columns.chunks),
                     finish,
                     shape,

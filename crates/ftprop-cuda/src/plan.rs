@@ -20,6 +20,8 @@ pub(crate) struct TensorInfo {
     pub(crate) shape: Shape,
     /// Whether anything that is learned lies below, so that slopes are needed.
     pub(crate) needs_slopes: bool,
+    /// Channels that a pixel is stored with: more than it has where zeros make it a multiple of four.
+    pub(crate) stored: usize,
 }
 
 pub(crate) enum Pass {
@@ -163,7 +165,23 @@ impl Plan {
         };
         let mut plan = builder.plan;
         plan.mark_sums();
+        plan.pad_input();
         plan
+    }
+
+    /// Pictures have three channels, which no wide copy can read; products skip a fourth that is zero.
+    fn pad_input(&mut self) {
+        let input = self.input;
+        let reads_padded = |pass: &Pass| match pass {
+            Pass::Product(p) => p.x != input || p.geometry.groups == 1,
+            Pass::Finish(f) => f.y != input && f.second.as_ref().is_none_or(|(tensor, _)| *tensor != input),
+            Pass::Average(a) => a.x != input,
+        };
+        // A fully connected layer reads a whole picture as one pixel.
+        let whole = |pass: &Pass| matches!(pass, Pass::Product(p) if p.x == input && p.geometry.in_channels != self.tensors[input].shape.channels);
+        if input != self.output && self.passes.iter().all(|p| reads_padded(p) && !whole(p)) {
+            self.tensors[input].stored = self.tensors[input].shape.channels.next_multiple_of(4);
+        }
     }
 
     fn shape(&self, tensor: Tensor) -> Shape {
@@ -189,7 +207,7 @@ impl Plan {
 
 impl Builder<'_> {
     fn tensor(&mut self, shape: Shape, needs_slopes: bool) -> Tensor {
-        self.plan.tensors.push(TensorInfo { shape, needs_slopes });
+        self.plan.tensors.push(TensorInfo { shape, needs_slopes, stored: shape.channels });
         self.plan.tensors.len() - 1
     }
 
@@ -332,8 +350,13 @@ impl Builder<'_> {
         }
     }
 
-    fn product(&mut self, x: Tensor, geometry: ConvGeometry, path: &str) -> Pending {
-        let g = &geometry;
+    fn product(&mut self, x: Tensor, mut geometry: ConvGeometry, path: &str) -> Pending {
+        let g = &mut geometry;
+        if (g.kernel_h, g.kernel_w, g.pad, g.groups) == (g.height, g.width, 0, 1) {
+            // A window as large as its image is a fully connected layer, weight for weight.
+            g.in_channels *= g.height * g.width;
+            (g.height, g.width, g.kernel_h, g.kernel_w, g.stride) = (1, 1, 1, 1, 1);
+        }
         let y = self.tensor(Shape { height: g.out_height(), width: g.out_width(), channels: g.out_channels }, true);
         let weight = self.range(path, "weight").expect("the CPU's network has every product's weights");
         self.plan.passes.push(Pass::Product(Product { x, y, geometry, weight, bias: None, adds: false }));
@@ -423,6 +446,28 @@ mod tests {
         // Of two paths that part, the one reached last on the way back adds its slopes.
         let adding = plan.passes.iter().filter(|p| matches!(p, Pass::Product(p) if p.adds)).count();
         assert_eq!(adding, 8);
+    }
+
+    #[test]
+    fn pictures_are_padded_to_four_channels_where_only_convolutions_read_them() {
+        let plan4 = preset("convnet4", 32);
+        assert_eq!(plan4.tensors[plan4.input].stored, 4);
+        let input = Shape { height: 5, width: 5, channels: 3 };
+        let fc = LayerSpec::Fc { out: None, bias: None };
+        let norm = LayerSpec::BatchNorm { eps: 1e-5, momentum: 0.1 };
+        for layers in [vec![fc.clone()], vec![norm, fc]] {
+            let plan = plan(&layers, input, 2);
+            assert_eq!(plan.tensors[plan.input].stored, 3);
+        }
+    }
+
+    #[test]
+    fn a_window_as_large_as_its_image_is_a_fully_connected_layer() {
+        let plan = preset("convnet8", 32);
+        let products =
+            plan.passes.iter().filter_map(|p| if let Pass::Product(p) = p { Some(p.geometry) } else { None });
+        let last_but_one = products.rev().nth(1).unwrap();
+        assert_eq!((last_but_one.height, last_but_one.in_channels, last_but_one.out_channels), (1, 2048, 512));
     }
 
     #[test]

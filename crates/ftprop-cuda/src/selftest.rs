@@ -1,7 +1,9 @@
 //! Does this GPU compute the right thing? Every kernel runs in small networks of odd shapes, in f32, beside
 //! the CPU's network on the same numbers; then in tf32 and bf16 within what their rounding allows. Last, data
-//! that lives on the device, is streamed or comes from the CPU's loader must train to the same bits.
+//! that lives on the device, is streamed or comes from the CPU's loader must train to the same bits, several
+//! networks at once to those of each alone, and what does not fit must be refused.
 
+use crate::memory::DeviceBuffer;
 use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData};
 use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
@@ -34,15 +36,19 @@ impl Check {
 pub fn selftest(device: &Device) -> Result<Vec<Check>, CudaError> {
     let mut checks = Vec::new();
     for case in cases() {
-        checks.push(compare(device, &case, Precision::F32, 2e-4)?);
+        // Without weighting, the sign of a gradient that is nearly zero counts as much as any other.
+        let allowed = if case.config.defaults.weighted { 2e-4 } else { 3e-2 };
+        checks.push(compare(device, &case, Precision::F32, allowed)?);
     }
     for case in cases().into_iter().filter(|c| c.soft) {
-        checks.push(compare(device, &case, Precision::Tf32, 1e-2)?);
-        checks.push(compare(device, &case, Precision::Bf16, 1e-1)?);
+        checks.push(compare(device, &case, Precision::Tf32, 1e-1)?);
+        checks.push(compare(device, &case, Precision::Bf16, 5e-1)?);
     }
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
         checks.push(same_batches(device, precision)?);
     }
+    checks.push(side_by_side(device)?);
+    checks.push(too_large(device)?);
     Ok(checks)
 }
 
@@ -261,24 +267,32 @@ fn distance(got: &[f32], expected: &[f32]) -> f64 {
     if got.len() == expected.len() && ratio.is_finite() { ratio } else { f64::INFINITY }
 }
 
-/// Trains on the same data from the loader, streamed, and resident: the values must end up equal.
-fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
+/// Pictures, labels and a small network for them.
+fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), CudaError> {
     let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
     let random = Stream::numbered(4);
-    let (count, batch, seed, epoch) = (61, 8, 3, 2);
+    let count = 61;
     let shape = ftprop_data::Shape::new(10, 12, 3);
     let bytes = (0..count * shape.size()).map(|i| random.below(i as u64, 256) as u8).collect();
-    let labels = (0..count).map(|i| random.below(1 << 40 | i as u64, 4) as u32).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
     let split = Split::from_pixels(shape, bytes, labels).map_err(wrong)?;
     let (split, _) = split.hold_out(ftprop_data::HoldOut::Count(11), 1).map_err(wrong)?;
     let normalize = Normalize::pixels(&[0.4, 0.5, 0.6], &[0.2, 0.25, 0.3]);
-    let augment = Augment { pad: 2, crop: true, flip: true };
     let config = NetworkConfig {
-        layers: vec![conv(8, [3, 3], 1, 1, 1, None), max_pool(2, 2, 0), act(), LayerSpec::Dropout { p: 0.2 }, fc(None)],
+        layers: vec![
+            conv(8, [3, 3], 1, 1, 1, None),
+            max_pool(2, 2, 0),
+            act(),
+            LayerSpec::Dropout { p: 0.2 },
+            conv(12, [3, 3], 1, 1, 1, None),
+            norm(),
+            act(),
+            fc(None),
+        ],
         defaults: Defaults::new(Activation::Sign, LayerLoss::SoftHinge),
         input: Shape { height: 10, width: 12, channels: 3 },
         classes: 4,
-        batch,
+        batch: 8,
         precision,
         deterministic: true,
         loss: OutputLoss::CrossEntropy,
@@ -286,10 +300,64 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         optimizer: OptimizerSpec::adam(1e-3),
         clip: None,
     };
-    let data = ResidentData::new(device, &split, &normalize, augment, true)?
-        .ok_or_else(|| CudaError::Setting("made-up pictures are bytes".into()))?;
+    Ok((split, normalize, config))
+}
+
+const AUGMENT: Augment = Augment { pad: 2, crop: true, flip: true };
+
+fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<ResidentData, CudaError> {
+    ResidentData::new(device, split, normalize, AUGMENT, true)?
+        .ok_or_else(|| CudaError::Setting("made-up pictures are bytes".into()))
+}
+
+/// How far results are from the first, 0 where all have its bits.
+fn spread(results: &[Vec<f32>]) -> f64 {
+    let bits = |r: &[f32]| r.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    let same = results.iter().all(|r| bits(r) == bits(&results[0]));
+    let apart = results.iter().map(|r| distance(r, &results[0])).fold(0.0, f64::max);
+    if same { 0.0 } else { apart.max(f64::MIN_POSITIVE) }
+}
+
+/// Four networks at once, each on its own thread and stream, and one alone: all must end up equal.
+fn side_by_side(device: &Device) -> Result<Check, CudaError> {
+    let (split, normalize, config) = problem(Precision::Tf32)?;
+    let train = || {
+        let data = resident(device, &split, &normalize)?;
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(3)?;
+        for epoch in 0..20 {
+            let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
+            let first_step = epoch * steps.len() as u64;
+            network.train(&data, &Stretch { seed: 1, epoch, first_batch: 0, first_step, steps })?;
+        }
+        network.evaluate_data(&data).and_then(|_| network.values())
+    };
+    let mut results = vec![train()?];
+    let together: Vec<Result<Vec<f32>, CudaError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(train)).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    for result in together {
+        results.push(result?);
+    }
+    Ok(Check { name: "tf32: four networks at once".into(), error: spread(&results), allowed: 0.0 })
+}
+
+/// More memory than there is must be refused with an error that says so.
+fn too_large(device: &Device) -> Result<Check, CudaError> {
+    let (_, total) = device.memory()?;
+    let refused = matches!(DeviceBuffer::new(device, total + (1 << 30), "a test"), Err(CudaError::Memory { .. }));
+    Ok(Check { name: "memory: too much is refused".into(), error: f64::from(u8::from(!refused)), allowed: 0.0 })
+}
+
+/// Trains on the same data from the loader, streamed, and resident: the values must end up equal.
+fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
+    let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
+    let (split, normalize, config) = problem(precision)?;
+    let (batch, seed, epoch) = (config.batch, 3, 2);
+    let data = resident(device, &split, &normalize)?;
     let mut loader_config = LoaderConfig::training(batch, seed, normalize.clone());
-    loader_config.augment = augment;
+    loader_config.augment = AUGMENT;
     let loader = Loader::new(&split, loader_config).map_err(wrong)?;
     let steps = loader.batches_per_epoch();
     let factors: Vec<f64> = (0..steps).map(|i| 1.0 - 0.05 * i as f64).collect();
@@ -320,8 +388,6 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         }
         results.push(network.values()?);
     }
-    let same = results.iter().all(|r| r.iter().map(|v| v.to_bits()).eq(results[0].iter().map(|v| v.to_bits())));
-    let apart = results.iter().map(|r| distance(r, &results[0])).fold(0.0, f64::max);
-    let error = if same { 0.0 } else { apart.max(f64::MIN_POSITIVE) };
-    Ok(Check { name: format!("{precision}: resident, streamed and loaded batches"), error, allowed: 0.0 })
+    let name = format!("{precision}: resident, streamed and loaded batches");
+    Ok(Check { name, error: spread(&results), allowed: 0.0 })
 }

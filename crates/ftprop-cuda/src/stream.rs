@@ -26,6 +26,10 @@ impl Stream {
         Ok(Stream { device: device.clone(), raw })
     }
 
+    pub(crate) fn raw(&self) -> CUstream {
+        self.raw
+    }
+
     /// Waits until everything in it is done.
     pub(crate) fn wait(&self) -> Result<(), CudaError> {
         self.device.enter()?;

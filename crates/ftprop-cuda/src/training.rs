@@ -210,6 +210,7 @@ impl CudaNetwork {
             .int(d.picture.height)
             .int(d.picture.width)
             .int(d.picture.channels)
+            .int(self.stored)
             .int(d.window.height)
             .int(d.window.width)
             .int(d.augment.pad)
@@ -235,7 +236,9 @@ impl CudaNetwork {
             .int(self.config.batch * len)
             .int(self.config.batch)
             .int(n * len)
-            .int(n);
+            .int(n)
+            .int(self.config.input.channels)
+            .int(self.stored);
         // SAFETY: the arguments are those of `take_batch` in basic.cu.
         unsafe { self.main.launch(&self.basic, 1, Spread::items(n * len), &args) }
     }

@@ -1,28 +1,32 @@
-//! Which cut of a product is fastest: timed once per shape on this kind of GPU, then kept on disk.
+//! Who computes a product fastest, and in which tiles: timed once per shape on this kind of GPU, then kept on
+//! disk.
 
 use crate::CudaError;
-use crate::arena::Layout;
-use crate::compile::{cache_folder, hash, keep};
+use crate::arena::{Arena, Layout};
+use crate::compile::{File, Source, cache_folder, hash, keep};
+use crate::cudnn::Cudnn;
 use crate::device::Device;
-use crate::gemm::{Cut, Gemm, TILES};
+use crate::gemm::{Choice, Cut, Gemm, Mode, TILES};
 use crate::passes::GemmRun;
 use crate::stream::{Event, Stream};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Launches of one timing.
-const TIMED: usize = 8;
+const TIMED: usize = 5;
+/// What cuDNN must save to be chosen: starting it costs something too.
+const WORTH: f32 = 0.95;
 
-/// Remembered choices: tile number and splits by the product's key.
+/// Remembered choices by the product's key: a tile's number and splits, or cuDNN.
 struct Memory {
     path: Option<PathBuf>,
-    known: BTreeMap<String, (usize, usize)>,
+    known: BTreeMap<String, Choice>,
 }
 
 impl Memory {
     fn open(device: &Device) -> Result<Self, CudaError> {
         let name = device.info()?.name;
-        // Another kernel text may make another tile the best.
+        // Another kernel text may make another choice the best.
         let version = hash(include_str!("../kernels/gemm.cu"), 3);
         let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
@@ -31,65 +35,92 @@ impl Memory {
     }
 
     fn save(&self) {
-        if let Some(path) = &self.path {
-            let lines: Vec<String> =
-                self.known.iter().map(|(k, (tile, splits))| format!("{k} = {tile} {splits}\n")).collect();
-            keep(path, lines.concat().as_bytes());
-        }
+        let Some(path) = &self.path else { return };
+        let line = |(key, choice): (&String, &Choice)| match choice {
+            Choice::Cudnn => format!("{key} = cudnn\n"),
+            Choice::Own(cut) => {
+                let tile = TILES.iter().position(|t| *t == cut.tile).unwrap_or_default();
+                format!("{key} = {tile} {}\n", cut.splits)
+            }
+        };
+        keep(path, self.known.iter().map(line).collect::<String>().as_bytes());
     }
 }
 
-fn parse(text: &str) -> BTreeMap<String, (usize, usize)> {
+fn parse(text: &str) -> BTreeMap<String, Choice> {
     let line = |line: &str| {
         let (key, choice) = line.split_once(" = ")?;
+        if choice == "cudnn" {
+            return Some((key.to_string(), Choice::Cudnn));
+        }
         let (tile, splits) = choice.split_once(' ')?;
-        let (tile, splits) = (tile.parse().ok()?, splits.parse().ok()?);
-        (tile < TILES.len() && (1..=64).contains(&splits)).then(|| (key.to_string(), (tile, splits)))
+        let (tile, splits): (usize, usize) = (tile.parse().ok()?, splits.parse().ok()?);
+        let tile = *TILES.get(tile)?;
+        (1..=64).contains(&splits).then(|| (key.to_string(), Choice::Own(Cut { tile, splits })))
     };
     text.lines().filter_map(line).collect()
 }
 
-/// The fastest cut of each product for batches of n.
-pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<Vec<Cut>, CudaError> {
+/// The fastest choice for each product and batches of n, with cuDNN where one of them is that.
+pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Option<Cudnn>), CudaError> {
     let mut memory = Memory::open(device)?;
     let multiprocessors = device.multiprocessors()? as usize;
+    let candidates = |gemm: &Gemm| gemm.candidates(n, multiprocessors);
     let mut unknown: Vec<&Gemm> = Vec::new();
     for gemm in gemms {
-        let several = gemm.candidates(n, multiprocessors).len() > 1;
+        let several = candidates(gemm).len() > 1;
         if several && !memory.known.contains_key(&gemm.key(n)) && !unknown.iter().any(|g| g.key(n) == gemm.key(n)) {
             unknown.push(gemm);
         }
     }
+    let mut cudnn = None;
+    let remembered = gemms.iter().any(|g| memory.known.get(&g.key(n)) == Some(&Choice::Cudnn));
+    if remembered || unknown.iter().any(|g| g.suits_cudnn(n)) {
+        // Without cuDNN our own kernels do everything.
+        cudnn = Cudnn::new(device).ok();
+    }
     if !unknown.is_empty() {
+        // All of them at once, so that the compiler has work for every core.
+        let sources: Vec<_> =
+            unknown.iter().flat_map(|g| candidates(g).into_iter().map(|c| g.source(c.tile))).collect();
+        device.kernels(&sources)?;
         for gemm in unknown {
-            let cut = time(device, gemm, &gemm.candidates(n, multiprocessors), n)?;
-            let tile = TILES.iter().position(|t| *t == cut.tile).expect("candidates are made of the tiles");
-            memory.known.insert(gemm.key(n), (tile, cut.splits));
+            let asked = cudnn.as_ref().filter(|_| gemm.suits_cudnn(n));
+            let choice = time(device, gemm, &candidates(gemm), asked, n)?;
+            memory.known.insert(gemm.key(n), choice);
         }
         memory.save();
     }
-    let cut = |gemm: &Gemm| match memory.known.get(&gemm.key(n)) {
-        Some(&(tile, splits)) => Cut { tile: TILES[tile], splits },
-        None => gemm.guess(n, multiprocessors),
-    };
-    Ok(gemms.iter().map(cut).collect())
+    let choices: Vec<Choice> = gemms
+        .iter()
+        .map(|gemm| match memory.known.get(&gemm.key(n)) {
+            Some(&choice) if choice != Choice::Cudnn || cudnn.is_some() => choice,
+            _ => Choice::Own(gemm.guess(n, multiprocessors)),
+        })
+        .collect();
+    let cudnn = cudnn.filter(|_| choices.contains(&Choice::Cudnn));
+    Ok((choices, cudnn))
 }
 
-fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], n: usize) -> Result<Cut, CudaError> {
+fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], cudnn: Option<&Cudnn>, n: usize) -> Result<Choice, CudaError> {
     let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
     let kernels = device.kernels(&sources)?;
+    let basic = device.kernels(&[Source::new(File::Basic, gemm.precision)])?;
     let g = &gemm.geometry;
     let mut layout = Layout::default();
-    let lengths = [n * g.in_len(), n * g.out_len(), g.weight_len() + 8];
+    let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
     let places = lengths.map(|len| layout.floats(len));
-    let workspace = layout.floats(cuts.iter().map(|c| gemm.workspace(n, *c)).max().unwrap_or(0));
-    let runs = cuts
-        .iter()
-        .zip(kernels)
-        .map(|(cut, kernels)| GemmRun::new(*gemm, *cut, kernels, workspace, n, &mut layout))
-        .collect::<Result<Vec<_>, _>>()?;
+    let own_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
+    let cudnn_bytes = cudnn.and_then(|c| GemmRun::cudnn_bytes(gemm, c, n).ok());
+    let workspace = layout.take(own_bytes.max(cudnn_bytes.unwrap_or(0)));
+    let mut runs = Vec::new();
+    for (cut, kernels) in cuts.iter().zip(kernels) {
+        runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
+    }
+    if let (Some(cudnn), Some(_)) = (cudnn, cudnn_bytes) {
+        runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
+    }
     let arena = layout.build(device, "timing a product")?;
-    let stream = Stream::new(device)?;
     for (place, len) in places.iter().zip(lengths) {
         // Zeros can run faster than real numbers do.
         let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
@@ -98,29 +129,48 @@ fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], n: usize) -> Result<Cut, Cud
     let [x, y, w] = places.map(|p| arena.at(p));
     let w = w + (gemm.weight_offset % 8 * gemm.precision.activation_bytes()) as u64;
     let operands = match gemm.mode {
-        crate::gemm::Mode::Forward => [x, w, y],
-        crate::gemm::Mode::Input => [y, w, x],
-        crate::gemm::Mode::Weights => [y, x, w],
+        Mode::Forward => [x, w, y],
+        Mode::Input => [y, w, x],
+        Mode::Weights => [y, x, w],
     };
-    let (start, end) = (Event::new(device)?, Event::new(device)?);
-    let mut best: Option<(f32, Cut)> = None;
-    for (run, cut) in runs.iter().zip(cuts) {
-        let mut least = f32::INFINITY;
-        for _ in 0..3 {
-            stream.record(&start)?;
-            for _ in 0..TIMED {
-                run.run(&stream, &arena, n, operands, 0, 0)?;
-            }
-            stream.record(&end)?;
-            end.wait()?;
-            least = least.min(end.since(&start)?);
-        }
-        if best.is_none_or(|(ms, _)| least < ms) {
-            best = Some((least, *cut));
+    let clock = Clock { stream: Stream::new(device)?, start: Event::new(device)?, end: Event::new(device)? };
+    let mut best: Option<(f32, Choice)> = None;
+    for (choice, run) in &runs {
+        let ms = match clock.least(run, &arena, n, operands) {
+            Ok(ms) => ms * if *choice == Choice::Cudnn { 1.0 / WORTH } else { 1.0 },
+            // What cuDNN cannot do, our own kernels can.
+            Err(_) if *choice == Choice::Cudnn => continue,
+            Err(error) => return Err(error),
+        };
+        if best.is_none_or(|(least, _)| ms < least) {
+            best = Some((ms, *choice));
         }
     }
-    let (_, cut) = best.expect("there is a candidate");
-    Ok(cut)
+    let (_, choice) = best.expect("there is a candidate");
+    Ok(choice)
+}
+
+struct Clock {
+    stream: Stream,
+    start: Event,
+    end: Event,
+}
+
+impl Clock {
+    /// The least time of a few rounds.
+    fn least(&self, run: &GemmRun, arena: &Arena, n: usize, operands: [u64; 3]) -> Result<f32, CudaError> {
+        let mut least = f32::INFINITY;
+        for _ in 0..3 {
+            self.stream.record(&self.start)?;
+            for _ in 0..TIMED {
+                run.run(&self.stream, arena, n, operands, 0, 0)?;
+            }
+            self.stream.record(&self.end)?;
+            self.end.wait()?;
+            least = least.min(self.end.since(&self.start)?);
+        }
+        Ok(least)
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +179,9 @@ mod tests {
 
     #[test]
     fn damaged_lines_are_passed_over() {
-        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\n");
-        assert_eq!(known.into_iter().collect::<Vec<_>>(), [("a b".to_string(), (3, 4))]);
+        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn\n");
+        let expected =
+            [("a b".to_string(), Choice::Own(Cut { tile: TILES[3], splits: 4 })), ("e".to_string(), Choice::Cudnn)];
+        assert_eq!(known.into_iter().collect::<Vec<_>>(), expected);
     }
 }

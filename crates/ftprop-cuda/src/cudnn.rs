@@ -1,0 +1,180 @@
+//! cuDNN's convolutions, which win on large images. One algorithm of each kind is used: the one that runs on
+//! the matrix units and gives the same bits every time.
+
+use crate::CudaError;
+use crate::device::Device;
+use crate::gemm::{Gemm, Mode};
+use crate::library::Library;
+use crate::precision::Precision;
+use crate::stream::Stream;
+use cudarc::cudnn::sys::{self, cudnnStatus_t};
+use cudarc::driver::sys::CUdeviceptr;
+use std::sync::Arc;
+
+fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
+    if status == cudnnStatus_t::CUDNN_STATUS_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
+}
+
+/// cuDNN in use; clones share it.
+#[derive(Clone)]
+pub(crate) struct Cudnn {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    device: Device,
+    raw: sys::cudnnHandle_t,
+}
+
+// SAFETY: a network owns its handle and is used by one thread at a time.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.device.enter().is_ok() {
+            // SAFETY: made in `Cudnn::new`, destroyed once.
+            let _ = unsafe { sys::cudnnDestroy(self.raw) };
+        }
+    }
+}
+
+impl Cudnn {
+    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
+        Library::Cudnn.load()?;
+        device.enter()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the library is loaded and this thread has a context.
+        check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
+        Ok(Cudnn { handle: Arc::new(Handle { device: device.clone(), raw }) })
+    }
+
+    /// Bytes of workspace that a product needs for a batch of n, or why cuDNN cannot compute it.
+    pub(crate) fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
+        let d = Descriptors::new(gemm, n)?;
+        let (handle, mut bytes) = (self.handle.raw, 0);
+        // SAFETY: the descriptors are set and live.
+        let status = unsafe {
+            match gemm.mode {
+                Mode::Forward => {
+                    sys::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, FORWARD, &mut bytes)
+                }
+                Mode::Input => {
+                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.conv, d.x, INPUT, &mut bytes)
+                }
+                Mode::Weights => sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                    handle, d.x, d.y, d.conv, d.w, WEIGHTS, &mut bytes,
+                ),
+            }
+        };
+        check(status, "find the workspace of a convolution")?;
+        Ok(bytes)
+    }
+
+    /// out = left · right, added to what is there if `adds`.
+    ///
+    /// # Safety
+    /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
+    pub(crate) unsafe fn run(
+        &self,
+        gemm: &Gemm,
+        n: usize,
+        stream: &Stream,
+        [left, right, out]: [CUdeviceptr; 3],
+        adds: bool,
+        (workspace, bytes): (CUdeviceptr, usize),
+    ) -> Result<(), CudaError> {
+        if self.workspace(gemm, n)? > bytes {
+            let reason = format!("a batch of {n} needs more workspace than the full one");
+            return Err(CudaError::Cudnn { doing: "run a smaller batch", reason });
+        }
+        let d = Descriptors::new(gemm, n)?;
+        let (handle, one) = (self.handle.raw, 1.0f32);
+        let old = if adds { 1.0f32 } else { 0.0f32 };
+        let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
+        let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut std::ffi::c_void);
+        // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
+        let status = unsafe {
+            check(sys::cudnnSetStream(handle, stream.raw().cast()), "use a stream")?;
+            match gemm.mode {
+                Mode::Forward => sys::cudnnConvolutionForward(
+                    handle, alpha, d.x, left, d.w, right, d.conv, FORWARD, workspace, bytes, beta, d.y, out,
+                ),
+                Mode::Input => sys::cudnnConvolutionBackwardData(
+                    handle, alpha, d.w, right, d.y, left, d.conv, INPUT, workspace, bytes, beta, d.x, out,
+                ),
+                Mode::Weights => sys::cudnnConvolutionBackwardFilter(
+                    handle, alpha, d.x, right, d.y, left, d.conv, WEIGHTS, workspace, bytes, beta, d.w, out,
+                ),
+            }
+        };
+        check(status, "run a convolution")
+    }
+}
+
+const FORWARD: sys::cudnnConvolutionFwdAlgo_t =
+    sys::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+const INPUT: sys::cudnnConvolutionBwdDataAlgo_t = sys::cudnnConvolutionBwdDataAlgo_t::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+const WEIGHTS: sys::cudnnConvolutionBwdFilterAlgo_t =
+    sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+
+/// The shapes of one convolution; making them touches no device.
+struct Descriptors {
+    x: sys::cudnnTensorDescriptor_t,
+    y: sys::cudnnTensorDescriptor_t,
+    w: sys::cudnnFilterDescriptor_t,
+    conv: sys::cudnnConvolutionDescriptor_t,
+}
+
+impl Descriptors {
+    fn new(gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
+        use sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+        use sys::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
+        use sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
+        let (x, y) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let mut d = Descriptors { x, y, w: std::ptr::null_mut(), conv: std::ptr::null_mut() };
+        let g = &gemm.geometry;
+        let int = |v: usize| v as i32;
+        let kind = if gemm.precision == Precision::Bf16 { CUDNN_DATA_BFLOAT16 } else { CUDNN_DATA_FLOAT };
+        let doing = "describe a convolution";
+        // SAFETY: each descriptor is made before it is set; what is made is destroyed by `drop`.
+        unsafe {
+            check(sys::cudnnCreateTensorDescriptor(&mut d.x), doing)?;
+            check(sys::cudnnCreateTensorDescriptor(&mut d.y), doing)?;
+            check(sys::cudnnCreateFilterDescriptor(&mut d.w), doing)?;
+            check(sys::cudnnCreateConvolutionDescriptor(&mut d.conv), doing)?;
+            let (h, w, oh, ow) = (int(g.height), int(g.width), int(g.out_height()), int(g.out_width()));
+            let format = CUDNN_TENSOR_NHWC;
+            check(sys::cudnnSetTensor4dDescriptor(d.x, format, kind, int(n), int(g.in_channels), h, w), doing)?;
+            check(sys::cudnnSetTensor4dDescriptor(d.y, format, kind, int(n), int(g.out_channels), oh, ow), doing)?;
+            let (out, inside) = (int(g.out_channels), int(g.in_channels / g.groups));
+            let (kh, kw) = (int(g.kernel_h), int(g.kernel_w));
+            check(sys::cudnnSetFilter4dDescriptor(d.w, kind, format, out, inside, kh, kw), doing)?;
+            let (pad, stride) = (int(g.pad), int(g.stride));
+            let mode = CUDNN_CROSS_CORRELATION;
+            let set =
+                sys::cudnnSetConvolution2dDescriptor(d.conv, pad, pad, stride, stride, 1, 1, mode, CUDNN_DATA_FLOAT);
+            check(set, doing)?;
+            check(sys::cudnnSetConvolutionGroupCount(d.conv, int(g.groups)), doing)?;
+            let units = sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH;
+            check(sys::cudnnSetConvolutionMathType(d.conv, units), doing)?;
+        }
+        Ok(d)
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: each was made once, or is null, which cuDNN refuses without harm.
+        unsafe {
+            let _ = sys::cudnnDestroyTensorDescriptor(self.x);
+            let _ = sys::cudnnDestroyTensorDescriptor(self.y);
+            let _ = sys::cudnnDestroyFilterDescriptor(self.w);
+            let _ = sys::cudnnDestroyConvolutionDescriptor(self.conv);
+        }
+    }
+}
