@@ -25,6 +25,8 @@ pub enum Error {
     #[error(transparent)]
     Search(#[from] SearchError),
     #[error(transparent)]
+    Runtime(#[from] ftprop_runtime::Error),
+    #[error(transparent)]
     Plot(#[from] PlotError),
     #[error("{path}: {why}")]
     NotACheckpoint { path: PathBuf, why: String },

@@ -7,6 +7,7 @@
 //! | [`train`] | the training loop |
 //! | [`run`] | run folders: metrics, summary, curves |
 //! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
+//! | [`export`] | trained networks for other programs |
 //! | [`golden`] | cases with known results |
 //! | [`plot`], [`progress`], [`tensorboard`], [`files`] | pictures, bars, event files, files |
 
@@ -16,6 +17,7 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod export;
 pub mod files;
 pub mod golden;
 pub mod model;

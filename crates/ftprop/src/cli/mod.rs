@@ -2,6 +2,7 @@
 
 mod bench;
 mod eval;
+mod export;
 mod plot;
 mod predict;
 mod selftest;
@@ -33,6 +34,7 @@ struct Program {
 enum Command {
     Train(train::Train),
     Eval(eval::Eval),
+    Export(export::Export),
     Predict(predict::Predict),
     Summary(summary::Summary),
     Plot(plot::Plot),
@@ -56,6 +58,7 @@ pub fn main() -> ExitCode {
     let outcome = match program.command {
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
+        Command::Export(command) => command.run(),
         Command::Predict(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Plot(command) => command.run(),

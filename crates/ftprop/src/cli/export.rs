@@ -1,0 +1,123 @@
+//! `ftprop export`
+
+use super::eval::WhichArg;
+use super::{device, say, say_json};
+use crate::error::Error;
+use crate::export::classifier::Classifier;
+use crate::export::packed::{self, Agreement};
+use crate::files;
+use crate::model::Model;
+use clap::{Args, ValueEnum};
+use ftprop_runtime::pack::WeightFormat;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Write a trained network as a packed model
+#[derive(Args)]
+#[command(after_help = "\
+A packed model is one small file that ftprop predict, ftprop eval and the runtime library take.
+
+Examples:
+  ftprop export runs/digits -o digits.ftp --check
+  ftprop export runs/c8 -o c8.ftp --weights int4 --check cifar-10-batches-bin")]
+pub(super) struct Export {
+    /// A run folder or a checkpoint file
+    model: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// How weights are stored
+    #[arg(long, value_enum, default_value = "int8")]
+    weights: WeightsArg,
+    /// Which of a run's networks
+    #[arg(long, value_enum, default_value = "best")]
+    checkpoint: WhichArg,
+    /// First compare the packed model with the network on the test part; DATA is where the data is, if not where it
+    /// was in training
+    #[arg(long, value_name = "DATA", num_args = 0..=1)]
+    #[allow(clippy::option_option, reason = "absent, without a value, with one: the three things clap tells apart")]
+    check: Option<Option<PathBuf>>,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WeightsArg {
+    Int8,
+    Int4,
+    F32,
+}
+
+impl From<WeightsArg> for WeightFormat {
+    fn from(arg: WeightsArg) -> Self {
+        match arg {
+            WeightsArg::Int8 => WeightFormat::Int8,
+            WeightsArg::Int4 => WeightFormat::Int4,
+            WeightsArg::F32 => WeightFormat::F32,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    file: String,
+    bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Agreement>,
+}
+
+/// Examples a batch while checking.
+const BATCH: usize = 64;
+
+impl Export {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let cpu = device("cpu", self.threads)?;
+        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
+        let bytes = packed::pack(&model, self.weights.into())?;
+        let check = match &self.check {
+            None => None,
+            Some(data) => {
+                if let Some(data) = data {
+                    model.recipe.data.path = Some(data.clone());
+                }
+                let dataset = model.recipe.data.open()?;
+                if dataset.classes != model.info.classes {
+                    return Err(Error::Other(
+                        "the data's classes are not those that the network was trained for".into(),
+                    ));
+                }
+                let mut classifier = Classifier::new(&bytes, cpu.threads())?;
+                let agreement = packed::check(&mut model, &mut classifier, &dataset, self.json)?;
+                if !self.json {
+                    say(&format!(
+                        "checked on {} test examples: same top-1 on {:.2} %; accuracy {:.2} % packed, {:.2} % in float",
+                        agreement.examples,
+                        100.0 * agreement.agreement,
+                        100.0 * agreement.packed_top1,
+                        100.0 * agreement.float_top1
+                    ));
+                }
+                Some(agreement)
+            }
+        };
+        files::write(&self.output, &bytes)?;
+        let report = Report {
+            model: model.path.display().to_string(),
+            file: self.output.display().to_string(),
+            bytes: bytes.len(),
+            check,
+        };
+        if self.json {
+            say_json(&report)?;
+        } else {
+            say(&format!("{}: {} bytes, from {}", report.file, report.bytes, report.model));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
