@@ -34,6 +34,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) statistics: Vec<Statistic>,
     pub(crate) infos: Vec<LayerInfo>,
+    /// Values of all outputs so far, for a whole batch.
+    activations: usize,
     /// The largest scratch that a layer needs.
     pub(crate) scratch: usize,
     /// The widest place in the network, in values an example.
@@ -51,6 +53,7 @@ impl<'a> Builder<'a> {
             parameters: Vec::new(),
             statistics: Vec::new(),
             infos: Vec::new(),
+            activations: 0,
             scratch: 0,
             widest: 0,
             dropouts: 0,
@@ -66,6 +69,8 @@ impl<'a> Builder<'a> {
             let path = format!("{prefix}{i}");
             let next_is_norm = matches!(specs.get(i + 1), Some(LayerSpec::BatchNorm { .. }));
             let (layer, out) = self.layer(spec, shape, &path, next_is_norm)?;
+            self.activations = self.activations.saturating_add(out.len().saturating_mul(self.batch));
+            self.check_memory(&path, spec)?;
             layers.push(Link { name: layer_name(&path, spec), kind: spec.kind(), layer });
             shape = out;
             self.widest = self.widest.max(shape.len());
@@ -127,8 +132,8 @@ impl<'a> Builder<'a> {
             }
             LayerSpec::Fc { out, bias } => {
                 let (inputs, outputs) = (input.len(), out.unwrap_or(self.classes));
-                if outputs == 0 {
-                    return Err(value("out must be at least 1".into()));
+                if outputs == 0 || inputs.saturating_mul(outputs) > 1 << 40 {
+                    return Err(value(format!("out must be at least 1 and fit the memory, not {outputs}")));
                 }
                 let output = Shape::vector(outputs);
                 let kind = ParameterKind::Fc { input, outputs };
@@ -219,6 +224,21 @@ impl<'a> Builder<'a> {
                 });
                 (Box::new(Residual::new(main, shortcut, input.len(), output.len(), self.batch)), output)
             }
+        })
+    }
+
+    /// Asks for as much memory as the layers so far need, and gives it back: better refused here than killed later.
+    fn check_memory(&self, path: &str, spec: &LayerSpec) -> Result<(), NnError> {
+        // Parameters, gradients and two moments; outputs; scratch.
+        let floats =
+            self.parameter_count().saturating_mul(4).saturating_add(self.activations).saturating_add(self.scratch);
+        let bytes = floats.saturating_mul(4);
+        Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| NnError::Value {
+            layer: layer_name(path, spec),
+            what: format!(
+                "up to here the network needs {:.1} GB, more than there is; make it smaller, or train.batch",
+                bytes as f64 / 1e9
+            ),
         })
     }
 

@@ -128,7 +128,7 @@ fn unconfirmed(layers: &[LayerSpec], input: Shape) -> f64 {
     network.learn(&images, &labels, &criterion, &STEP);
     let grads = network.grads().to_vec();
     let mut wrong = 0;
-    for i in 0..grads.len() {
+    for (i, &grad) in grads.iter().enumerate() {
         let mut at = |delta: f32| {
             let old = network.values()[i];
             network.values_mut()[i] = old + delta;
@@ -137,7 +137,7 @@ fn unconfirmed(layers: &[LayerSpec], input: Shape) -> f64 {
             loss
         };
         let numerical = (at(2e-3) - at(-2e-3)) / 4e-3;
-        let error = (f64::from(grads[i]) - numerical).abs();
+        let error = (f64::from(grad) - numerical).abs();
         wrong += usize::from(error > 1e-3 + 1e-2 * numerical.abs());
     }
     wrong as f64 / grads.len() as f64
@@ -251,7 +251,10 @@ fn what_does_not_fit_is_refused_with_the_layer_and_both_shapes() {
             Network::new(cpu.clone(), layers, defaults, image(3, 8), 10, 2).err().expect("it cannot fit");
         error.to_string()
     };
-    let cases: [(&[LayerSpec], &[&str]); 7] = [
+    let cases: [(&[LayerSpec], &[&str]); 10] = [
+        (&[fc(Some(9_000_000_000)), fc(None)], &["layer 0 (fc)", "memory"]),
+        (&[fc(Some(3_000_000_000)), fc(None)], &["layer 0 (fc)", "GB"]),
+        (&[conv(1 << 50, 3, 1, 1, 1), fc(None)], &["layer 0 (conv)", "memory"]),
         (&[conv(4, 3, 1, 0, 1), conv(4, 9, 1, 0, 1), fc(None)], &["layer 1 (conv)", "4×6×6", "9×9"]),
         (&[conv(4, 3, 1, 1, 2), fc(None)], &["layer 0 (conv)", "2 groups", "3 input channels"]),
         (&[residual(vec![conv(5, 3, 1, 1, 1)], vec![]), fc(None)], &["layer 0 (residual)", "5×8×8", "3×8×8"]),

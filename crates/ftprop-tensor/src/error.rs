@@ -12,6 +12,8 @@ pub enum TensorError {
         width: usize,
         pad: usize,
     },
+    #[error("{operation}: {channels} channels of {height}×{width} padded by {pad} are more than any memory holds")]
+    TooLarge { operation: &'static str, height: usize, width: usize, pad: usize, channels: usize },
     #[error("{operation}: {what} must be at least 1")]
     Zero { operation: &'static str, what: &'static str },
     #[error("convolution: {groups} groups do not divide {channels} {which} channels")]

@@ -40,6 +40,7 @@ impl ConvGeometry {
                 return Err(TensorError::Groups { groups: g.groups, channels, which });
             }
         }
+        check_size("convolution", g.height, g.width, g.pad, g.in_channels.max(g.out_channels))?;
         check_window("convolution", g.kernel_h, g.kernel_w, g.height, g.width, g.pad)?;
         Ok(g)
     }
@@ -104,6 +105,7 @@ impl PoolGeometry {
                 return Err(TensorError::Zero { operation: "pooling", what });
             }
         }
+        check_size("pooling", g.height, g.width, g.pad, g.channels)?;
         if g.pad > g.kernel / 2 {
             return Err(TensorError::PoolPadding { pad: g.pad, kernel: g.kernel });
         }
@@ -134,6 +136,21 @@ impl PoolGeometry {
         let start = o * self.stride;
         self.pad.saturating_sub(start)..self.kernel.min(size + self.pad - start)
     }
+}
+
+/// Refuses sizes beyond any machine's memory, whose products would not even be numbers.
+fn check_size(
+    operation: &'static str,
+    height: usize,
+    width: usize,
+    pad: usize,
+    channels: usize,
+) -> Result<(), TensorError> {
+    let padded = |size: usize| size as u128 + 2 * pad as u128;
+    if padded(height).saturating_mul(padded(width)).saturating_mul(channels as u128) > 1 << 40 {
+        return Err(TensorError::TooLarge { operation, height, width, pad, channels });
+    }
+    Ok(())
 }
 
 fn check_window(
@@ -172,6 +189,8 @@ mod tests {
         assert!(ConvGeometry { kernel_h: 5, pad: 1, ..conv }.checked().is_ok());
         assert!(ConvGeometry { groups: 4, ..conv }.checked().is_err());
         assert!(ConvGeometry { stride: 0, ..conv }.checked().is_err());
+        assert!(ConvGeometry { pad: usize::MAX / 2, ..conv }.checked().is_err());
+        assert!(ConvGeometry { out_channels: usize::MAX - 1, ..conv }.checked().is_err());
         let pool = PoolGeometry { height: 5, width: 5, channels: 1, kernel: 3, stride: 2, pad: 1 };
         assert_eq!(pool.checked().map(|g| g.out_height()), Ok(3));
         assert!(PoolGeometry { pad: 2, ..pool }.checked().is_err());

@@ -3,6 +3,7 @@
 mod bench;
 mod eval;
 mod export;
+mod import;
 mod plot;
 mod predict;
 mod selftest;
@@ -13,6 +14,7 @@ mod train;
 mod verify;
 
 use crate::error::Error;
+use crate::progress::tell;
 use clap::{Parser, Subcommand};
 use ftprop_tensor::Cpu;
 use std::process::ExitCode;
@@ -35,6 +37,7 @@ enum Command {
     Train(train::Train),
     Eval(eval::Eval),
     Export(export::Export),
+    Import(import::Import),
     Predict(predict::Predict),
     Summary(summary::Summary),
     Plot(plot::Plot),
@@ -49,16 +52,21 @@ enum Command {
 pub fn main() -> ExitCode {
     let program = match Program::try_parse() {
         Ok(program) => program,
-        Err(e) => {
-            // Also how --help and --version end, with their own exit code.
+        // --help and --version end here, too.
+        Err(e) if !e.use_stderr() => {
             let _ = e.print();
-            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+            return ExitCode::SUCCESS;
+        }
+        Err(e) => {
+            tell(&format!("ftprop: {}", one_line(&e.to_string())));
+            return ExitCode::from(2);
         }
     };
     let outcome = match program.command {
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Export(command) => command.run(),
+        Command::Import(command) => command.run(),
         Command::Predict(command) => command.run(),
         Command::Summary(command) => command.run(),
         Command::Plot(command) => command.run(),
@@ -69,9 +77,18 @@ pub fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("ftprop: {error}");
+        tell(&format!("ftprop: {error}"));
         ExitCode::from(error.exit_code())
     })
+}
+
+/// What the parser says in several lines, in one: the first paragraph, and where to read on.
+fn one_line(message: &str) -> String {
+    let paragraph: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let text = paragraph.join(" ");
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!(" ({tip})"));
+    format!("{text}{}; see ftprop --help or ftprop COMMAND --help", tip.unwrap_or_default())
 }
 
 /// The device that a name means.
@@ -82,15 +99,39 @@ fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
     }
 }
 
-/// Prints to standard output; a reader that has gone away is no error.
+/// Prints to standard output. A reader that has gone away is no error, and words that cannot be printed are lost.
 fn say(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = print_line(text);
 }
 
-/// A value as JSON, for scripts.
+/// A value as JSON, for scripts, which must know when it did not get through.
 fn say_json<T: serde::Serialize>(value: &T) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value).map_err(|e| Error::Other(e.to_string()))?;
-    say(&text);
-    Ok(())
+    print_line(&text).map_err(|e| Error::Other(format!("cannot write to standard output: {e}")))
+}
+
+fn print_line(text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_command_line_is_one_line() {
+        let wrong = |arguments: &[&str]| match Program::try_parse_from(arguments) {
+            Ok(_) => panic!("{arguments:?} is not wrong"),
+            Err(e) => one_line(&e.to_string()),
+        };
+        let message = wrong(&["ftprop", "trian"]);
+        assert!(message.contains("'trian'") && message.contains("'train'") && !message.contains('\n'), "{message}");
+        let message = wrong(&["ftprop", "eval"]);
+        assert!(message.contains("<MODEL>") && message.contains("--help") && !message.contains('\n'), "{message}");
+    }
 }
