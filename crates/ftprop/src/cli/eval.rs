@@ -2,15 +2,20 @@
 
 use super::{device, say, say_json};
 use crate::error::Error;
+use crate::export::classifier::{Classifier, Runner, is_packed};
 use crate::model::{Model, Which};
 use crate::progress::Progress;
+use crate::recipe::Recipe;
 use crate::run::Scores;
 use crate::train::evaluation_loader;
 use clap::{Args, ValueEnum};
+use ftprop_data::{Dataset, Normalize, Preprocess, Source};
 use ftprop_nn::Tally;
+use ftprop_tensor::Cpu;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Measure a trained network on a part of its data
@@ -19,9 +24,10 @@ use std::time::Instant;
 Examples:
   ftprop eval runs/digits
   ftprop eval runs/c8 --split validation --checkpoint last --json
-  ftprop eval best.safetensors --data cifar-10-batches-bin")]
+  ftprop eval best.safetensors --data cifar-10-batches-bin
+  ftprop eval c8.ftp --source cifar10 --data cifar-10-batches-bin")]
 pub(super) struct Eval {
-    /// A run folder or a checkpoint file
+    /// A run folder, a checkpoint file or a packed model (.ftp)
     model: PathBuf,
     /// Which part of the data
     #[arg(long, value_enum, default_value = "test")]
@@ -32,6 +38,9 @@ pub(super) struct Eval {
     /// Where the data is, if not where it was in training
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
+    /// The kind of data, such as cifar10 or folder; for a packed model, which does not say what it was trained on
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
     /// Examples a batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
@@ -86,17 +95,13 @@ impl Eval {
             return Err(Error::Usage("--batch must be at least 1".into()));
         }
         let cpu = device(&self.device, self.threads)?;
-        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), self.batch)?;
-        let mut recipe = model.recipe.clone();
-        if let Some(data) = &self.data {
-            recipe.data.path = Some(data.clone());
-        }
-        let dataset = recipe.data.open()?;
-        if dataset.classes != model.info.classes {
+        let Subject { mut network, classes, recipe, dataset, path } =
+            if is_packed(&self.model) { self.packed(cpu.threads())? } else { self.trained(&cpu)? };
+        if dataset.classes != classes {
             return Err(Error::Other(format!(
                 "the data has the classes {} but the network was trained for {}",
                 listed(&dataset.classes),
-                listed(&model.info.classes)
+                listed(&classes)
             )));
         }
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
@@ -114,7 +119,8 @@ impl Eval {
             let mut tally = Tally::default();
             let mut batches = loader.epoch(0, 0);
             while let Some(batch) = batches.next_batch()? {
-                tally.add(&model.network.evaluate(batch.images, batch.labels, &criterion));
+                let logits = network.logits(batch.images)?;
+                tally.add(&criterion.apply(logits, batch.labels, classes.len(), None));
                 let speed = tally.examples as f64 / started.elapsed().as_secs_f64();
                 progress.step(batch.index + 1, tally.loss(), tally.top1_share(), speed);
             }
@@ -123,7 +129,7 @@ impl Eval {
         drop(progress);
         let seconds = started.elapsed().as_secs_f64();
         let report = Report {
-            model: model.path.display().to_string(),
+            model: path.display().to_string(),
             split: self.split,
             examples: tally.examples,
             scores: Scores::from(&tally),
@@ -145,6 +151,63 @@ impl Eval {
         }
         Ok(ExitCode::SUCCESS)
     }
+
+    /// A network in float and the data it was trained on.
+    fn trained(&self, cpu: &Arc<Cpu>) -> Result<Subject, Error> {
+        if self.source.is_some() {
+            return Err(Error::Usage("--source goes with a packed model; a run knows its data".into()));
+        }
+        let Model { network, mut recipe, info, path } =
+            Model::load(&self.model, self.checkpoint.into(), cpu.clone(), self.batch)?;
+        if let Some(data) = &self.data {
+            recipe.data.path = Some(data.clone());
+        }
+        let dataset = recipe.data.open()?;
+        Ok(Subject { network: Runner::Float(Box::new(network)), classes: info.classes, recipe, dataset, path })
+    }
+
+    /// A packed model and the data that the command line names.
+    fn packed(&self, threads: usize) -> Result<Subject, Error> {
+        let classifier = Classifier::open(&self.model, threads)?;
+        let Preprocess { shape, resize, normalize } = classifier.preprocess();
+        let Some(source) = &self.source else {
+            return Err(Error::Usage(
+                "a packed model does not say what it was trained on; give --source, such as cifar10, and --data".into(),
+            ));
+        };
+        let mut recipe = Recipe::default();
+        recipe.data.source.clone_from(source);
+        recipe.data.path.clone_from(&self.data);
+        if source == Source::Folder.name() {
+            recipe.data.resize = Some(resize);
+        }
+        if source != Source::Csv.name() && shape.height == shape.width {
+            recipe.data.crop = Some(shape.height);
+        }
+        let mut dataset = recipe.data.open()?;
+        if dataset.shape != shape {
+            let text = |s: ftprop_data::Shape| format!("{}×{}×{}", s.height, s.width, s.channels);
+            return Err(Error::Other(format!(
+                "the data's examples are {} but the packed model takes {} (rows × columns × channels)",
+                text(dataset.shape),
+                text(shape)
+            )));
+        }
+        // The model normalises as it was trained; whatever the data would do is undone with the same numbers.
+        dataset.normalize = Normalize { full: dataset.normalize.full, ..normalize };
+        let classes = classifier.classes().to_vec();
+        let network = Runner::Packed(Box::new(classifier));
+        Ok(Subject { network, classes, recipe, dataset, path: self.model.clone() })
+    }
+}
+
+/// What is measured, and on what.
+struct Subject {
+    network: Runner,
+    classes: Vec<String>,
+    recipe: Recipe,
+    dataset: Dataset,
+    path: PathBuf,
 }
 
 /// The first few of a list of classes.

@@ -5,6 +5,7 @@ use super::{device, say, say_json};
 use crate::error::Error;
 use crate::export::classifier::Classifier;
 use crate::export::packed::{self, Agreement};
+use crate::export::{onnx, torch};
 use crate::files;
 use crate::model::Model;
 use clap::{Args, ValueEnum};
@@ -13,27 +14,34 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Write a trained network as a packed model
+/// Write a trained network for other programs: packed, for PyTorch, or as ONNX
 #[derive(Args)]
 #[command(after_help = "\
-A packed model is one small file that ftprop predict, ftprop eval and the runtime library take.
+A packed model is one small file that ftprop predict, ftprop eval and the runtime library take. For PyTorch it is
+safetensors with the names of torchvision's resnet18 for that preset, and of an nn.Sequential for other networks;
+ftprop import reads it back. ONNX takes normalised pictures, channels first.
 
 Examples:
   ftprop export runs/digits -o digits.ftp --check
-  ftprop export runs/c8 -o c8.ftp --weights int4 --check cifar-10-batches-bin")]
+  ftprop export runs/c8 -o c8.ftp --weights int4 --check cifar-10-batches-bin
+  ftprop export runs/c8 -o c8.safetensors --format torch
+  ftprop export runs/c8 -o c8.onnx --format onnx")]
 pub(super) struct Export {
     /// A run folder or a checkpoint file
     model: PathBuf,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// How weights are stored
-    #[arg(long, value_enum, default_value = "int8")]
-    weights: WeightsArg,
+    /// What to write
+    #[arg(long, value_enum, default_value = "packed")]
+    format: FormatArg,
+    /// How a packed model stores weights [default: int8]
+    #[arg(long, value_enum)]
+    weights: Option<WeightsArg>,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
-    /// First compare the packed model with the network on the test part; DATA is where the data is, if not where it
+    /// Before writing, compare the packed model with the network on the test part; DATA is where the data is, if not where it
     /// was in training
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     #[allow(clippy::option_option, reason = "absent, without a value, with one: the three things clap tells apart")]
@@ -44,6 +52,13 @@ pub(super) struct Export {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    Packed,
+    Torch,
+    Onnx,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -77,9 +92,18 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
+        if self.format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
+            return Err(Error::Usage(
+                "--weights and --check go with --format packed; other formats keep every bit".into(),
+            ));
+        }
         let cpu = device("cpu", self.threads)?;
         let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
-        let bytes = packed::pack(&model, self.weights.into())?;
+        let bytes = match self.format {
+            FormatArg::Packed => packed::pack(&model, self.weights.map_or(WeightFormat::Int8, Into::into))?,
+            FormatArg::Torch => torch::to_bytes(&model.recipe, &model.network)?,
+            FormatArg::Onnx => onnx::to_bytes(&model)?,
+        };
         let check = match &self.check {
             None => None,
             Some(data) => {

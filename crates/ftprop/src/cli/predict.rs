@@ -3,6 +3,7 @@
 use super::eval::WhichArg;
 use super::{device, say, say_json};
 use crate::error::Error;
+use crate::export::classifier::{Classifier, Runner, is_packed};
 use crate::model::{Model, ranked};
 use crate::progress::tell;
 use clap::Args;
@@ -15,9 +16,10 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   ftprop predict runs/photos cat.jpg dog.png
+  ftprop predict photos.ftp cat.jpg
   ftprop predict runs/photos --top 3 --json *.jpg")]
 pub(super) struct Predict {
-    /// A run folder or a checkpoint file
+    /// A run folder, a checkpoint file or a packed model (.ftp)
     model: PathBuf,
     /// JPEG or PNG files
     #[arg(required = true, value_name = "IMAGE")]
@@ -57,10 +59,17 @@ impl Predict {
             return Err(Error::Usage("--top must be at least 1".into()));
         }
         let cpu = device(&self.device, self.threads)?;
-        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
-        let preprocess = model.info.preprocess().ok_or_else(|| {
-            Error::Other("the network was trained on a table, so it cannot take images; use ftprop eval".into())
-        })?;
+        let (mut network, classes, preprocess) = if is_packed(&self.model) {
+            let packed = Classifier::open(&self.model, cpu.threads())?;
+            let (classes, preprocess) = (packed.classes().to_vec(), packed.preprocess());
+            (Runner::Packed(Box::new(packed)), classes, preprocess)
+        } else {
+            let model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
+            let preprocess = model.info.preprocess().ok_or_else(|| {
+                Error::Other("the network was trained on a table, so it cannot take images; use ftprop eval".into())
+            })?;
+            (Runner::Float(Box::new(model.network)), model.info.classes, preprocess)
+        };
         let mut predictions = Vec::new();
         let mut failed = 0;
         for path in &self.images {
@@ -73,13 +82,13 @@ impl Predict {
                     continue;
                 }
             };
-            let ranked = ranked(cpu.enter(|| model.network.infer(&image)));
-            let classes: Vec<Guess> = ranked
+            let ranked = ranked(cpu.enter(|| network.logits(&image))?);
+            let guesses: Vec<Guess> = ranked
                 .into_iter()
                 .take(self.top)
-                .map(|(class, confidence)| Guess { class: model.info.classes[class].clone(), confidence })
+                .map(|(class, confidence)| Guess { class: classes[class].clone(), confidence })
                 .collect();
-            let prediction = Prediction { image: path.display().to_string(), classes };
+            let prediction = Prediction { image: path.display().to_string(), classes: guesses };
             if !self.json {
                 let guesses: Vec<String> =
                     prediction.classes.iter().map(|g| format!("{} {:.1} %", g.class, 100.0 * g.confidence)).collect();

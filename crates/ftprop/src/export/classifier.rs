@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::files;
 use ftprop_data::{Normalize, Preprocess, Shape};
+use ftprop_nn::Network;
 use ftprop_runtime::{Engine, EngineOptions};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,6 +14,22 @@ pub struct Classifier {
     classes: Vec<String>,
     bytes: Vec<u8>,
     logits: Vec<f32>,
+}
+
+/// A network that classifies, as trained or packed.
+pub enum Runner {
+    Float(Box<Network>),
+    Packed(Box<Classifier>),
+}
+
+impl Runner {
+    /// The logits of normalised pictures.
+    pub fn logits(&mut self, images: &[f32]) -> Result<&[f32], Error> {
+        match self {
+            Runner::Float(network) => Ok(network.infer(images)),
+            Runner::Packed(classifier) => classifier.logits(images),
+        }
+    }
 }
 
 /// Whether a path names a packed model.

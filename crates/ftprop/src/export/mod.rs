@@ -3,9 +3,14 @@
 //! | module | what comes out |
 //! | --- | --- |
 //! | [`layers`] | a trained network as plain layers with their numbers, which the others start from |
+//! | [`onnx`] | ONNX with standard operators |
 //! | [`packed`] | a packed model (`.ftp`), which `ftprop-runtime` runs |
 //! | [`classifier`] | using a packed model |
+//! | [`torch`] | safetensors with PyTorch's names and layouts, and back again |
 
 pub mod classifier;
 pub mod layers;
+pub mod onnx;
 pub mod packed;
+mod protobuf;
+pub mod torch;
