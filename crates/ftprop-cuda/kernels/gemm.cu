@@ -401,7 +401,8 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         const float* all = workspace + (size_t)(tile * splits) * (BM * BN) + threadIdx.x;
 #pragma unroll
         for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
-#pragma unroll 2
+        // As many loads at once as registers allow.
+#pragma unroll (PAIRS <= 8 ? 8 : PAIRS <= 16 ? 4 : 2)
         for (int s = 0; s < splits; s++) {
 #pragma unroll
             for (int i = 0; i < PAIRS * 2; i++) acc[i] += __ldcg(all + (size_t)s * (BM * BN) + i * THREADS);

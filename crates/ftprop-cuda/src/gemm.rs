@@ -29,6 +29,11 @@ impl Tile {
         Tile { rows, cols, warps_down, warps_across }
     }
 
+    /// Tiles of the depth that are in shared memory at a time: small ones leave room for more of them.
+    fn stages(&self) -> usize {
+        if self.rows * self.cols <= 64 * 64 { 4 } else { 3 }
+    }
+
     pub(crate) fn threads(&self) -> u32 {
         (self.warps_down * self.warps_across * 32) as u32
     }
@@ -54,7 +59,8 @@ pub(crate) const TILES: [Tile; 12] = [
 const PLAIN: Tile = Tile::new(64, 64, 2, 4);
 
 const DEPTH: usize = 32;
-const STAGES: usize = 3;
+/// The most blocks that a depth is split over.
+pub(crate) const MOST_SPLITS: usize = 128;
 
 /// A product with everything that its kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,7 +147,7 @@ impl Gemm {
         let (down, across) = self.tiles(n, tile);
         let blocks = down * across * self.geometry.groups;
         let most = depth.div_ceil(DEPTH).div_ceil(4).max(1);
-        let splits = (2 * multiprocessors).div_euclid(blocks.max(1)).clamp(1, most.min(64));
+        let splits = (2 * multiprocessors).div_euclid(blocks.max(1)).clamp(1, most.min(MOST_SPLITS));
         Cut { tile, splits }
     }
 
@@ -160,11 +166,11 @@ impl Gemm {
             }
             let (down, across) = self.tiles(n, tile);
             let blocks = down * across * self.geometry.groups;
-            // Where even large tiles are many, small ones only read more.
-            if blocks > 16 * multiprocessors && tile.rows * tile.cols < 128 * 64 {
+            // Where blocks are many anyway, the smallest tiles only read more.
+            if blocks > 16 * multiprocessors && tile.rows * tile.cols < 64 * 64 {
                 continue;
             }
-            let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, 64);
+            let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, MOST_SPLITS);
             for waves in [1, 2, 4] {
                 let cut = Cut { tile, splits: (waves * multiprocessors / blocks.max(1)).clamp(1, most) };
                 if !cuts.contains(&cut) {
@@ -211,7 +217,7 @@ impl Gemm {
         let pad = 16 / self.bytes();
         let left = if self.mode == Mode::Weights { DEPTH * (tile.rows + 8) } else { tile.rows * (DEPTH + pad) };
         let right = if self.mode == Mode::Forward { tile.cols * (DEPTH + pad) } else { DEPTH * (tile.cols + 8) };
-        STAGES * (left + right) * self.bytes()
+        tile.stages() * (left + right) * self.bytes()
     }
 
     /// Floats that the split depth needs for a batch of n.
@@ -235,7 +241,7 @@ impl Gemm {
             .int("BK", DEPTH)
             .int("WARPS_M", tile.warps_down)
             .int("WARPS_N", tile.warps_across)
-            .int("STAGES", STAGES)
+            .int("STAGES", tile.stages())
             .int("VA", left)
             .int("VB", right)
             .int("H", g.height)

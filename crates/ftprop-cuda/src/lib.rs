@@ -19,7 +19,7 @@
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
 //! | `gemm`, `cudnn`, `tuning` | how a product is cut into tiles, cuDNN's convolutions, and which is fastest |
 //! | `passes` | each pass with its kernels |
-//! | `network` | [`CudaNetwork`]: values, steps on batches from the host |
+//! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
 //! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
 //! | `selftest`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
 
@@ -38,6 +38,7 @@ mod passes;
 mod plan;
 mod precision;
 mod selftest;
+mod state;
 mod step;
 mod stream;
 mod training;

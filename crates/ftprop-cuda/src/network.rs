@@ -4,7 +4,6 @@ use crate::CudaError;
 use crate::arena::{Arena, Layout, Place};
 use crate::compile::{File, Kernels, Source};
 use crate::device::Device;
-use crate::error::readable;
 use crate::gemm::{Choice, Gemm};
 use crate::memory::{DeviceBuffer, out_of_memory};
 use crate::passes::{self, Flat, Launch, Run, TensorPlace};
@@ -53,34 +52,36 @@ const CLIP_BLOCKS: u32 = 256;
 pub struct CudaNetwork {
     pub(crate) device: Device,
     pub(crate) config: NetworkConfig,
-    parameters: Vec<Parameter>,
-    statistics: Vec<Statistic>,
-    infos: Vec<LayerInfo>,
-    initial: Network,
-    runs: Vec<Run>,
-    tensors: Vec<TensorPlace>,
-    input: usize,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) statistics: Vec<Statistic>,
+    pub(crate) infos: Vec<LayerInfo>,
+    pub(crate) initial: Network,
+    pub(crate) runs: Vec<Run>,
+    /// The shape of what each pass gives.
+    pub(crate) outputs: Vec<Shape>,
+    pub(crate) tensors: Vec<TensorPlace>,
+    pub(crate) input: usize,
     /// Channels that a pixel of the input is stored with.
     pub(crate) stored: usize,
-    output: usize,
-    logits_f32: bool,
+    pub(crate) output: usize,
+    pub(crate) logits_f32: bool,
     pub(crate) arena: Arena,
-    values: DeviceBuffer,
-    grads: DeviceBuffer,
-    moments: Vec<DeviceBuffer>,
-    copy: Option<DeviceBuffer>,
-    stats: DeviceBuffer,
-    loss: Kernels,
-    optimizer: Kernels,
+    pub(crate) values: DeviceBuffer,
+    pub(crate) grads: DeviceBuffer,
+    pub(crate) moments: Vec<DeviceBuffer>,
+    pub(crate) copy: Option<DeviceBuffer>,
+    pub(crate) stats: DeviceBuffer,
+    pub(crate) loss: Kernels,
+    pub(crate) optimizer: Kernels,
     pub(crate) basic: Kernels,
     pub(crate) step: Place,
     pub(crate) table: Place,
-    tally: Place,
-    tally_parts: Place,
-    tally_counter: Place,
+    pub(crate) tally: Place,
+    pub(crate) tally_parts: Place,
+    pub(crate) tally_counter: Place,
     pub(crate) labels: Place,
-    clip: [Place; 4],
-    counter: Place,
+    pub(crate) clip: [Place; 4],
+    pub(crate) counter: Place,
     pub(crate) main: Stream,
     /// Steps that the optimizer has taken.
     pub(crate) steps: u64,
@@ -142,6 +143,7 @@ impl CudaNetwork {
         let mut layout = Layout::default();
         let (input_tensor, output) = (plan.input, plan.output);
         let stored = plan.tensors[plan.input].stored;
+        let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (runs, tensors) =
             passes::build(plan, &choices, kernels, cudnn.as_ref(), &basic, precision, batch, &mut layout)?;
         let step = layout.take(size_of::<Step>());
@@ -175,6 +177,7 @@ impl CudaNetwork {
             parameters,
             statistics,
             initial,
+            outputs: runs.iter().map(|run| shapes[run.output()]).collect(),
             runs,
             tensors,
             input: input_tensor,
@@ -214,104 +217,6 @@ impl CudaNetwork {
         self.initial.initialise(seed);
         self.set_values(self.initial.values())?;
         self.set_stats(self.initial.stats())
-    }
-
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    pub fn config(&self) -> &NetworkConfig {
-        &self.config
-    }
-
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-
-    pub fn statistics(&self) -> &[Statistic] {
-        &self.statistics
-    }
-
-    /// Its layers in order, for a summary.
-    pub fn layers(&self) -> &[LayerInfo] {
-        &self.infos
-    }
-
-    /// Device memory in use by it, in words.
-    pub fn memory_used(&self) -> String {
-        let flat = 4 * self.count() * (2 + self.moments.len());
-        readable(self.arena.bytes() + flat)
-    }
-
-    fn count(&self) -> usize {
-        self.initial.values().len()
-    }
-
-    /// All parameters, in the CPU network's order and layout.
-    pub fn values(&self) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        self.values.read(0, self.count())
-    }
-
-    pub fn set_values(&self, values: &[f32]) -> Result<(), CudaError> {
-        self.expect_len("parameters", values.len(), self.count())?;
-        self.wait()?;
-        self.values.write(0, values)?;
-        if let Some(copy) = &self.copy {
-            let args = Args::default().ptr(self.values.at(0)).ptr(copy.at(0)).int(values.len());
-            // SAFETY: the arguments are those of `round_values` in basic.cu.
-            unsafe { self.main.launch(&self.basic, 3, Spread::items(values.len()), &args)? };
-            self.main.wait()?;
-        }
-        Ok(())
-    }
-
-    /// All gradients of the last [`learn`](Self::learn).
-    pub fn grads(&self) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        self.grads.read(0, self.count())
-    }
-
-    /// All running statistics.
-    pub fn stats(&self) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        self.stats.read(0, self.initial.stats().len())
-    }
-
-    pub fn set_stats(&self, stats: &[f32]) -> Result<(), CudaError> {
-        self.expect_len("statistics", stats.len(), self.initial.stats().len())?;
-        self.wait()?;
-        self.stats.write(0, stats)
-    }
-
-    /// The optimizer's steps so far and its moments, as a checkpoint keeps them.
-    pub fn optimizer_state(&self) -> Result<(u64, Vec<Vec<f32>>), CudaError> {
-        self.wait()?;
-        let moments = self.moments.iter().map(|m| m.read(0, self.count())).collect::<Result<_, _>>()?;
-        Ok((self.steps, moments))
-    }
-
-    /// Goes on from a checkpoint's state.
-    pub fn restore_optimizer(&mut self, steps: u64, moments: &[&[f32]]) -> Result<(), CudaError> {
-        self.expect_len("moments", moments.len(), self.moments.len())?;
-        self.wait()?;
-        for (buffer, saved) in self.moments.iter().zip(moments) {
-            self.expect_len("moments", saved.len(), self.count())?;
-            buffer.write(0, saved)?;
-        }
-        self.steps = steps;
-        Ok(())
-    }
-
-    /// The logits of the last batch, `[n, classes]`.
-    pub fn logits(&self, n: usize) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        let (at, len) = (self.arena.offset(self.tensors[self.output].values), n * self.config.classes);
-        if self.logits_f32 {
-            return self.arena.buffer.read(at, len);
-        }
-        let halves: Vec<u16> = self.arena.buffer.read(at, len)?;
-        Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
     }
 
     /// One step of Algorithm 2 up to the optimizer, on a batch from the host.
@@ -360,16 +265,19 @@ impl CudaNetwork {
         self.take_tally()
     }
 
-    fn expect_len(&self, what: &str, got: usize, expected: usize) -> Result<(), CudaError> {
-        if got == expected {
-            return Ok(());
-        }
-        Err(CudaError::Setting(format!("{got} {what} where this network has {expected}; they are of another network")))
-    }
-
     /// Waits for everything that was asked for.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.main.wait()
+    }
+
+    /// A label that is no class would be looked up outside the logits.
+    pub(crate) fn check_labels(&self, labels: &[u32]) -> Result<(), CudaError> {
+        match labels.iter().find(|&&l| l as usize >= self.config.classes) {
+            Some(label) => {
+                Err(CudaError::Setting(format!("label {label} is not below {} classes", self.config.classes)))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Puts a host's batch where `take_staged` takes it from.
@@ -384,9 +292,7 @@ impl CudaNetwork {
                 self.config.input
             )));
         }
-        if let Some(label) = labels.iter().find(|&&l| l as usize >= self.config.classes) {
-            return Err(CudaError::Setting(format!("label {label} is not below {} classes", self.config.classes)));
-        }
+        self.check_labels(labels)?;
         self.wait()?;
         let streaming = self.staging()?;
         streaming.images.write(0, images)?;
@@ -408,10 +314,19 @@ impl CudaNetwork {
         self.main.clear(self.arena.at(self.tally), size_of::<DeviceTally>())
     }
 
+    pub(crate) fn read_tally(&self) -> Result<DeviceTally, CudaError> {
+        self.wait()?;
+        Ok(self.arena.buffer.read(self.arena.offset(self.tally), 1)?[0])
+    }
+
+    pub(crate) fn write_tally(&self, tally: DeviceTally) -> Result<(), CudaError> {
+        self.wait()?;
+        self.arena.buffer.write(self.arena.offset(self.tally), &[tally])
+    }
+
     /// Waits, and takes what was tallied since the last time.
     pub fn take_tally(&mut self) -> Result<Tally, CudaError> {
-        self.wait()?;
-        let t = self.arena.buffer.read::<DeviceTally>(self.arena.offset(self.tally), 1)?[0];
+        let t = self.read_tally()?;
         self.clear_tally()?;
         Ok(Tally { examples: t.examples, loss_sum: t.loss_sum, top1: t.top1, top5: t.top5 })
     }

@@ -32,6 +32,8 @@ pub(crate) enum Pass {
 
 /// A convolution, or a fully connected layer as the convolution of a 1×1 image.
 pub(crate) struct Product {
+    /// The last layer in it, as messages name it.
+    pub(crate) name: String,
     pub(crate) x: Tensor,
     pub(crate) y: Tensor,
     pub(crate) geometry: ConvGeometry,
@@ -43,6 +45,8 @@ pub(crate) struct Product {
 }
 
 pub(crate) struct Finish {
+    /// The last layer in it, as messages name it.
+    pub(crate) name: String,
     pub(crate) y: Tensor,
     pub(crate) first: First,
     /// The other summand of a residual sum.
@@ -90,6 +94,8 @@ pub(crate) struct Dropout {
 }
 
 pub(crate) struct Average {
+    /// The last layer in it, as messages name it.
+    pub(crate) name: String,
     pub(crate) x: Tensor,
     pub(crate) out: Tensor,
     pub(crate) geometry: PoolGeometry,
@@ -105,6 +111,8 @@ pub(crate) struct Plan {
 
 /// A tensor with what is still to be done to it.
 struct Pending {
+    /// The last layer in it.
+    name: String,
     tensor: Tensor,
     /// The pass that made the tensor, where it is a product with a pending bias.
     product: Option<usize>,
@@ -117,7 +125,16 @@ struct Pending {
 
 impl Pending {
     fn of(tensor: Tensor) -> Self {
-        Pending { tensor, product: None, first: First::Nothing, second: None, pool: None, unit: None, dropout: None }
+        Pending {
+            name: String::new(),
+            tensor,
+            product: None,
+            first: First::Nothing,
+            second: None,
+            pool: None,
+            unit: None,
+            dropout: None,
+        }
     }
 
     /// Nothing but the first step is pending.
@@ -231,7 +248,8 @@ impl Builder<'_> {
     fn chain(&mut self, specs: &[LayerSpec], input: Tensor, prefix: &str) -> Pending {
         let mut now = Pending::of(input);
         for (i, spec) in specs.iter().enumerate() {
-            now = self.layer(spec, now, &format!("{prefix}{i}"));
+            let path = format!("{prefix}{i}");
+            now = Pending { name: layer_name(&path, spec), ..self.layer(spec, now, &path) };
         }
         now
     }
@@ -252,7 +270,7 @@ impl Builder<'_> {
                     pad: *pad,
                     groups: *groups,
                 };
-                self.product(x, geometry, path)
+                self.product(x, geometry, path, spec)
             }
             LayerSpec::Fc { out, .. } => {
                 let x = self.settle(now);
@@ -267,7 +285,7 @@ impl Builder<'_> {
                     pad: 0,
                     groups: 1,
                 };
-                self.product(x, geometry, path)
+                self.product(x, geometry, path, spec)
             }
             LayerSpec::BatchNorm { eps, momentum } => {
                 match (now.is_early(), now.product, &now.first) {
@@ -302,7 +320,8 @@ impl Builder<'_> {
                 let geometry = self.pool(x, kernel, stride.unwrap_or(kernel), *pad);
                 let shape = Shape { height: geometry.out_height(), width: geometry.out_width(), ..self.plan.shape(x) };
                 let out = self.tensor(shape, self.plan.tensors[x].needs_slopes);
-                self.plan.passes.push(Pass::Average(Average { x, out, geometry, adds: false }));
+                let name = layer_name(path, spec);
+                self.plan.passes.push(Pass::Average(Average { name, x, out, geometry, adds: false }));
                 Pending::of(out)
             }
             LayerSpec::Act { activation, layer_loss, qrelu_form, .. } => {
@@ -350,7 +369,7 @@ impl Builder<'_> {
         }
     }
 
-    fn product(&mut self, x: Tensor, mut geometry: ConvGeometry, path: &str) -> Pending {
+    fn product(&mut self, x: Tensor, mut geometry: ConvGeometry, path: &str, spec: &LayerSpec) -> Pending {
         let g = &mut geometry;
         if (g.kernel_h, g.kernel_w, g.pad, g.groups) == (g.height, g.width, 0, 1) {
             // A window as large as its image is a fully connected layer, weight for weight.
@@ -359,7 +378,8 @@ impl Builder<'_> {
         }
         let y = self.tensor(Shape { height: g.out_height(), width: g.out_width(), channels: g.out_channels }, true);
         let weight = self.range(path, "weight").expect("the CPU's network has every product's weights");
-        self.plan.passes.push(Pass::Product(Product { x, y, geometry, weight, bias: None, adds: false }));
+        let name = layer_name(path, spec);
+        self.plan.passes.push(Pass::Product(Product { name, x, y, geometry, weight, bias: None, adds: false }));
         let mut pending = Pending::of(y);
         if let Some(bias) = self.range(path, "bias") {
             pending.product = Some(self.plan.passes.len() - 1);
@@ -387,11 +407,16 @@ impl Builder<'_> {
             || needs(now.tensor)
             || now.second.as_ref().is_some_and(|(tensor, norm)| norm.is_some() || needs(*tensor));
         let out = self.tensor(shape, learned);
-        let Pending { tensor, first, second, pool, unit, dropout, .. } = now;
-        let finish = Finish { y: tensor, first, second, pool, unit, dropout, out, adds: false, adds_second: false };
+        let Pending { name, tensor, first, second, pool, unit, dropout, .. } = now;
+        let finish =
+            Finish { name, y: tensor, first, second, pool, unit, dropout, out, adds: false, adds_second: false };
         self.plan.passes.push(Pass::Finish(finish));
         out
     }
+}
+
+fn layer_name(path: &str, spec: &LayerSpec) -> String {
+    format!("layer {path} ({})", spec.kind())
 }
 
 #[cfg(test)]
@@ -489,6 +514,9 @@ mod tests {
             act(),
         ];
         let plan = plan(&layers, Shape::vector(5), 3);
+        let names: Vec<&str> =
+            plan.passes.iter().filter_map(|p| if let Pass::Finish(f) = p { Some(&f.name[..]) } else { None }).collect();
+        assert_eq!(names[..2], ["layer 2 (dropout)", "layer 3 (act)"]);
         // The bias before a norm stays with its product, and the sum of a tensor with its own norm takes two passes.
         assert_eq!(kinds(&plan), "FFBFFFSPF");
         assert!(!plan.tensors[plan.input].needs_slopes && plan.tensors[plan.output].needs_slopes);

@@ -1,7 +1,7 @@
-//! Does this GPU compute the right thing? Every kernel runs in small networks of odd shapes, in f32, beside
-//! the CPU's network on the same numbers; then in tf32 and bf16 within what their rounding allows. Last, data
-//! that lives on the device, is streamed or comes from the CPU's loader must train to the same bits, several
-//! networks at once to those of each alone, and what does not fit must be refused.
+//! Does this GPU compute the right thing? Data that lives on the device, is streamed or comes from the CPU's
+//! loader must train to the same bits, several networks at once to those of each alone, and what does not fit
+//! must be refused. Then every kernel runs in small networks of odd shapes, in f32, beside the CPU's network on
+//! the same numbers; and in tf32 and bf16 within what their rounding allows.
 
 use crate::memory::DeviceBuffer;
 use crate::training::Stretch;
@@ -32,23 +32,28 @@ impl Check {
     }
 }
 
-/// Compares this GPU with the CPU. An error means that the GPU could not run at all.
-pub fn selftest(device: &Device) -> Result<Vec<Check>, CudaError> {
-    let mut checks = Vec::new();
+/// Compares this GPU with the CPU and reports each check as it is done. An error means that the GPU could not
+/// run at all.
+pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<Check>, CudaError> {
+    let mut checks: Vec<Check> = Vec::new();
+    let mut add = |check: Check| {
+        report(&check);
+        checks.push(check);
+    };
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        add(same_batches(device, precision)?);
+    }
+    add(side_by_side(device)?);
+    add(too_large(device)?);
     for case in cases() {
         // Without weighting, the sign of a gradient that is nearly zero counts as much as any other.
         let allowed = if case.config.defaults.weighted { 2e-4 } else { 3e-2 };
-        checks.push(compare(device, &case, Precision::F32, allowed)?);
+        add(compare(device, &case, Precision::F32, allowed)?);
     }
     for case in cases().into_iter().filter(|c| c.soft) {
-        checks.push(compare(device, &case, Precision::Tf32, 1e-1)?);
-        checks.push(compare(device, &case, Precision::Bf16, 5e-1)?);
+        add(compare(device, &case, Precision::Tf32, 1e-1)?);
+        add(compare(device, &case, Precision::Bf16, 5e-1)?);
     }
-    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
-        checks.push(same_batches(device, precision)?);
-    }
-    checks.push(side_by_side(device)?);
-    checks.push(too_large(device)?);
     Ok(checks)
 }
 

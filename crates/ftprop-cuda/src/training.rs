@@ -8,6 +8,9 @@ use crate::step::{Scalars, Step};
 use crate::stream::{Args, Event, Spread, Stream};
 use ftprop_nn::Tally;
 
+/// Full batches that are trained on by one graph: between graphs the device idles for a moment.
+const UNROLLED: usize = 4;
+
 /// Consecutive training steps of one epoch.
 #[derive(Clone, Debug)]
 pub struct Stretch {
@@ -25,7 +28,7 @@ pub struct Stretch {
 /// What a captured graph does, and for how many examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Captured {
-    Train { data: u64, n: usize },
+    Train { data: u64, n: usize, steps: usize },
     Evaluate { data: u64, n: usize },
     Streamed { n: usize },
 }
@@ -62,16 +65,19 @@ impl CudaNetwork {
         for (part, steps) in stretch.steps.chunks(TABLE).enumerate() {
             let (first, number) = (stretch.first_batch + part * TABLE, stretch.first_step + (part * TABLE) as u64);
             self.begin(Step::new(stretch.seed, stretch.epoch, number, first), steps)?;
-            for i in 0..steps.len() {
-                let n = batch.min(examples - (first + i) * batch);
-                let captured = Captured::Train { data: data.inner.id, n };
+            let mut i = 0;
+            while i < steps.len() {
+                let left = examples - (first + i) * batch;
+                let unrolled = steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
+                let (n, together) = (left.min(batch), if unrolled { UNROLLED } else { 1 });
+                let captured = Captured::Train { data: data.inner.id, n, steps: together };
                 self.replay(captured, |network| {
-                    network.gather(data, n)?;
-                    network.forward(n, true)?;
-                    network.apply_loss(n, true)?;
-                    network.backward(n)?;
-                    network.step_along(true)
+                    (0..together).try_for_each(|_| {
+                        network.gather(data, n)?;
+                        network.learn_batch(n)
+                    })
                 })?;
+                i += together;
             }
             self.steps += steps.len() as u64;
         }
@@ -79,12 +85,11 @@ impl CudaNetwork {
         Ok(())
     }
 
-    /// Tallies a whole resident data set without learning from it.
+    /// Tallies a whole resident data set without learning from it; what training tallied is kept.
     pub fn evaluate_data(&mut self, data: &ResidentData) -> Result<Tally, CudaError> {
         self.check(data)?;
-        // What training has tallied stays apart.
-        let before = self.take_tally()?;
-        debug_assert_eq!(before.examples, 0, "take the training tally before an evaluation");
+        let training = self.read_tally()?;
+        self.clear_tally()?;
         self.set_step(Step::new(0, 0, 0, 0), &[Scalars::default()])?;
         self.use_running()?;
         let (batch, examples) = (self.config.batch, data.examples());
@@ -101,7 +106,9 @@ impl CudaNetwork {
             })?;
         }
         self.kept.entry(data.inner.id).or_insert_with(|| data.clone());
-        self.take_tally()
+        let tally = self.take_tally()?;
+        self.write_tally(training)?;
+        Ok(tally)
     }
 
     /// Announces steps whose batches the host brings, one [`stream_batch`](Self::stream_batch) each.
@@ -127,6 +134,7 @@ impl CudaNetwork {
                 images.len()
             )));
         }
+        self.check_labels(labels)?;
         let (slot_images, slot_labels) = (self.config.batch * len, self.config.batch);
         let streaming = self.staging()?;
         if streaming.done >= streaming.planned {
@@ -151,13 +159,18 @@ impl CudaNetwork {
         self.main.wait_for(&self.streaming.as_ref().expect("made above").copied[slot])?;
         self.replay(Captured::Streamed { n }, |network| {
             network.take_staged(n)?;
-            network.forward(n, true)?;
-            network.apply_loss(n, true)?;
-            network.backward(n)?;
-            network.step_along(true)
+            network.learn_batch(n)
         })?;
         self.steps += 1;
         self.main.record(&self.streaming.as_ref().expect("made above").used[slot])
+    }
+
+    /// A whole step on the batch that is in place.
+    fn learn_batch(&self, n: usize) -> Result<(), CudaError> {
+        self.forward(n, true)?;
+        self.apply_loss(n, true)?;
+        self.backward(n)?;
+        self.step_along(true)
     }
 
     /// The numbers of the next steps, in order with what was asked for before.
@@ -177,7 +190,7 @@ impl CudaNetwork {
                 data.inner.window, self.config.input
             )));
         }
-        Ok(())
+        self.check_labels(&[data.inner.largest_label])
     }
 
     /// Launches what was captured under a name, after capturing it the first time.

@@ -6,7 +6,7 @@ use crate::arena::{Arena, Layout};
 use crate::compile::{File, Source, cache_folder, hash, keep};
 use crate::cudnn::Cudnn;
 use crate::device::Device;
-use crate::gemm::{Choice, Cut, Gemm, Mode, TILES};
+use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
 use crate::passes::GemmRun;
 use crate::stream::{Event, Stream};
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ fn parse(text: &str) -> BTreeMap<String, Choice> {
         let (tile, splits) = choice.split_once(' ')?;
         let (tile, splits): (usize, usize) = (tile.parse().ok()?, splits.parse().ok()?);
         let tile = *TILES.get(tile)?;
-        (1..=64).contains(&splits).then(|| (key.to_string(), Choice::Own(Cut { tile, splits })))
+        (1..=MOST_SPLITS).contains(&splits).then(|| (key.to_string(), Choice::Own(Cut { tile, splits })))
     };
     text.lines().filter_map(line).collect()
 }

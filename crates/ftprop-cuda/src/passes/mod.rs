@@ -1,0 +1,356 @@
+//! The passes of a plan with their kernels and their places in memory, and how each is put into a stream.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `product` | convolutions and fully connected layers, by our kernel or cuDNN |
+//! | `finish`, `norm` | what follows a product, and batch norm's numbers for it |
+//! | `average` | average pooling |
+
+mod average;
+mod finish;
+mod norm;
+mod product;
+
+pub(crate) use product::GemmRun;
+
+use crate::CudaError;
+use crate::arena::{Arena, Layout, Place};
+use crate::compile::{Kernels, Source};
+use crate::cudnn::Cudnn;
+use crate::gemm::{Choice, Gemm, Mode};
+use crate::plan::{First, Pass, Plan};
+use crate::precision::Precision;
+use crate::stream::{Spread, Stream};
+use average::AverageRun;
+use cudarc::driver::sys::CUdeviceptr;
+use finish::FinishRun;
+use norm::NormState;
+use product::ProductRun;
+
+/// The flat buffers, by address.
+#[derive(Clone, Copy)]
+pub(crate) struct Flat {
+    pub(crate) values: CUdeviceptr,
+    /// What the matrix units read: the values, or their bf16 copy.
+    pub(crate) factors: CUdeviceptr,
+    pub(crate) factor_bytes: u64,
+    pub(crate) grads: CUdeviceptr,
+    pub(crate) stats: CUdeviceptr,
+    pub(crate) step: CUdeviceptr,
+    pub(crate) scalars: CUdeviceptr,
+}
+
+impl Flat {
+    fn value(&self, at: usize) -> CUdeviceptr {
+        self.values + 4 * at as u64
+    }
+
+    fn grad(&self, at: usize) -> CUdeviceptr {
+        self.grads + 4 * at as u64
+    }
+
+    fn factor(&self, at: usize) -> CUdeviceptr {
+        self.factors + self.factor_bytes * at as u64
+    }
+
+    fn stat(&self, at: usize) -> CUdeviceptr {
+        self.stats + 4 * at as u64
+    }
+}
+
+/// Where a tensor's values and the slopes by them are.
+#[derive(Clone, Copy)]
+pub(crate) struct TensorPlace {
+    pub(crate) values: Place,
+    pub(crate) slopes: Option<Place>,
+}
+
+/// What a launch needs beside its pass.
+pub(crate) struct Launch<'a> {
+    pub(crate) arena: &'a Arena,
+    pub(crate) tensors: &'a [TensorPlace],
+    pub(crate) flat: Flat,
+    pub(crate) n: usize,
+}
+
+impl Launch<'_> {
+    fn values(&self, tensor: usize) -> CUdeviceptr {
+        self.arena.at(self.tensors[tensor].values)
+    }
+
+    /// 0, a null pointer, where there are none.
+    fn slopes(&self, tensor: usize) -> CUdeviceptr {
+        self.tensors[tensor].slopes.map_or(0, |place| self.arena.at(place))
+    }
+}
+
+/// How columns are spread over a block, as `struct Columns` of the kernels has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    chunks: usize,
+    down: usize,
+}
+
+impl Columns {
+    pub(crate) const THREADS: u32 = 512;
+    const MOST_BLOCKS: usize = 264;
+
+    pub(crate) fn new(channels: usize, vector: usize) -> Self {
+        let groups = channels / vector;
+        let across = groups.min(256);
+        Columns { chunks: groups.div_ceil(across), down: Columns::THREADS as usize / across }
+    }
+
+    pub(crate) fn spread(&self, rows: usize) -> Spread {
+        let most = (Columns::MOST_BLOCKS / self.chunks).max(1);
+        let blocks = rows.div_ceil(self.down * 4).clamp(1, most);
+        Spread { grid: (blocks as u32, self.chunks as u32, 1), threads: Columns::THREADS, shared: 0 }
+    }
+
+    /// Numbers that the blocks' own sums need.
+    pub(crate) fn partial_len(channels: usize, sums: usize) -> usize {
+        Columns::MOST_BLOCKS * sums * channels
+    }
+}
+
+/// How many channels one thread takes: four where they and every start allow it.
+pub(crate) fn vector(lengths: &[usize]) -> usize {
+    if lengths.iter().all(|l| l % 4 == 0) { 4 } else { 1 }
+}
+
+/// A pass ready to run.
+pub(crate) enum Run {
+    Product(Box<ProductRun>),
+    Finish(Box<FinishRun>),
+    Average(AverageRun),
+}
+
+impl Run {
+    /// The last layer in it, as messages name it.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Run::Product(p) => &p.product.name,
+            Run::Finish(f) => &f.finish.name,
+            Run::Average(a) => &a.average.name,
+        }
+    }
+
+    /// The tensor that it writes.
+    pub(crate) fn output(&self) -> usize {
+        match self {
+            Run::Product(p) => p.product.y,
+            Run::Finish(f) => f.finish.out,
+            Run::Average(a) => a.average.out,
+        }
+    }
+
+    /// What it is, for a table of times.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Run::Product(p) => {
+                let g = &p.product.geometry;
+                let three = [Some(&p.forward), p.input.as_ref(), Some(&p.weights)];
+                let cuts = three.map(|r| r.map_or("-".into(), GemmRun::describe));
+                format!("product {}x{}x{} to {} ({})", g.height, g.width, g.in_channels, g.out_channels, cuts.join(" "))
+            }
+            Run::Finish(f) => format!("finish {}", f.shape),
+            Run::Average(a) => format!("average {}", a.average.geometry.channels),
+        }
+    }
+
+    pub(crate) fn forward(&self, l: &Launch<'_>, stream: &Stream, training: bool) -> Result<(), CudaError> {
+        match self {
+            Run::Product(p) => p.forward(l, stream),
+            Run::Finish(f) => f.forward(l, stream, training),
+            Run::Average(a) => a.forward(l, stream),
+        }
+    }
+
+    /// Slopes by what came in, from those by what went out.
+    pub(crate) fn back(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        match self {
+            Run::Product(p) => p.back(l, stream),
+            Run::Finish(f) => f.back(l, stream),
+            Run::Average(a) => a.back(l, stream),
+        }
+    }
+
+    /// The gradients of a product's parameters; a finish takes its own along on the way back.
+    pub(crate) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        match self {
+            Run::Product(p) => p.gradients(l, stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the norms' scale and shift from the running statistics, before an evaluation.
+    pub(crate) fn use_running(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        match self {
+            Run::Finish(f) => f.norm1.iter().chain(&f.norm2).try_for_each(|norm| norm.running(l, stream)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A plan's products, three each: forward, input (where slopes are needed), weights.
+pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]> {
+    let products = plan.passes.iter().filter_map(|pass| match pass {
+        Pass::Product(p) => Some(p),
+        _ => None,
+    });
+    products
+        .map(|p| {
+            let gemm = |mode: Mode| Gemm {
+                mode,
+                geometry: p.geometry,
+                precision,
+                weight_offset: p.weight.start,
+                // A fully connected layer reads a whole picture as one pixel.
+                stored: if plan.tensors[p.x].shape.channels == p.geometry.in_channels {
+                    plan.tensors[p.x].stored
+                } else {
+                    p.geometry.in_channels
+                },
+                wide_output: mode == Mode::Forward && p.y == plan.output,
+                biased: mode == Mode::Forward && p.bias.is_some(),
+            };
+            let needs_input = plan.tensors[p.x].needs_slopes;
+            [Some(gemm(Mode::Forward)), needs_input.then(|| gemm(Mode::Input)), Some(gemm(Mode::Weights))]
+        })
+        .collect()
+}
+
+/// Who computes each product: forward, input (where slopes are needed), weights.
+pub(crate) type Choices = [[Option<(Gemm, Choice)>; 3]];
+
+/// Every source that a plan's passes need, in the order in which [`build`] takes the kernels.
+pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let mut choices = choices.iter();
+    for pass in &plan.passes {
+        match pass {
+            Pass::Product(p) => {
+                let three = choices.next().expect("three choices a product");
+                sources.extend(three.iter().flatten().filter_map(|(gemm, choice)| match choice {
+                    Choice::Own(cut) => Some(gemm.source(cut.tile)),
+                    Choice::Cudnn => None,
+                }));
+                if p.bias.is_some() {
+                    sources.push(NormState::source(p.geometry.out_channels, precision));
+                }
+            }
+            Pass::Finish(f) => {
+                let shape = plan.tensors[f.y].shape;
+                sources.push(FinishRun::source(f, shape, precision));
+                let norms = usize::from(matches!(f.first, First::Norm(_)))
+                    + usize::from(matches!(f.second, Some((_, Some(_)))));
+                sources.extend((0..norms).map(|_| NormState::source(shape.channels, precision)));
+            }
+            Pass::Average(a) => sources.push(AverageRun::source(a, precision)),
+        }
+    }
+    sources
+}
+
+/// The passes with their kernels and places.
+pub(crate) fn build(
+    plan: Plan,
+    choices: &Choices,
+    kernels: Vec<Kernels>,
+    cudnn: Option<&Cudnn>,
+    basic: &Kernels,
+    precision: Precision,
+    batch: usize,
+    layout: &mut Layout,
+) -> Result<(Vec<Run>, Vec<TensorPlace>), CudaError> {
+    let mut kernels = kernels.into_iter();
+    let mut next = || kernels.next().expect("a kernel for each source");
+    let bytes = precision.activation_bytes();
+    // The logits are f32 whatever the activations are; there is little of them.
+    let places: Vec<TensorPlace> = plan
+        .tensors
+        .iter()
+        .enumerate()
+        .map(|(i, t)| TensorPlace {
+            values: layout
+                .take(batch * t.shape.height * t.shape.width * t.stored * if i == plan.output { 4 } else { bytes }),
+            slopes: (t.needs_slopes || i == plan.output).then(|| layout.take(batch * t.shape.len() * bytes)),
+        })
+        .collect();
+    // Products run one after another, so they share a workspace.
+    let missing = || CudaError::Setting("cuDNN was chosen but is not loaded".into());
+    let mut most = 0;
+    for (gemm, choice) in choices.iter().flatten().flatten() {
+        most = most.max(match choice {
+            Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
+            Choice::Cudnn => GemmRun::cudnn_bytes(gemm, cudnn.ok_or_else(missing)?, batch)?,
+        });
+    }
+    let workspace = layout.take(most);
+    let mut choices = choices.iter();
+    let mut runs = Vec::with_capacity(plan.passes.len());
+    for pass in plan.passes {
+        runs.push(match pass {
+            Pass::Product(product) => {
+                let mut gemm = |run: &Option<(Gemm, Choice)>, layout: &mut Layout| {
+                    let one = |(gemm, choice): (Gemm, Choice)| match choice {
+                        Choice::Own(cut) => GemmRun::own(gemm, cut, next(), workspace, batch, layout),
+                        Choice::Cudnn => {
+                            GemmRun::cudnn(gemm, cudnn.ok_or_else(missing)?, basic, workspace, batch, layout)
+                        }
+                    };
+                    run.map(one).transpose()
+                };
+                let [forward, input, weights] = choices.next().expect("three choices a product");
+                let forward = gemm(forward, layout)?.expect("every product runs forward");
+                let input = gemm(input, layout)?;
+                let weights = gemm(weights, layout)?.expect("every product has weights");
+                let channels = product.geometry.out_channels;
+                let bias_sums = product.bias.is_some().then(|| {
+                    let columns = Columns::new(channels, vector(&[channels]));
+                    let partial = layout.take(8 * Columns::partial_len(channels, 1));
+                    (next(), columns, partial, layout.take(4 * columns.chunks))
+                });
+                Run::Product(Box::new(ProductRun { product, forward, input, weights, bias_sums }))
+            }
+            Pass::Finish(finish) => {
+                let shape = plan.tensors[finish.y].shape;
+                let out_len = plan.tensors[finish.out].shape.len();
+                let own = next();
+                let norm1 = match &finish.first {
+                    First::Norm(norm) => Some(NormState::new(norm.clone(), finish.y, shape, next(), layout)),
+                    _ => None,
+                };
+                let norm2 = match &finish.second {
+                    Some((tensor, Some(norm))) => Some(NormState::new(norm.clone(), *tensor, shape, next(), layout)),
+                    _ => None,
+                };
+                let vector = FinishRun::vector(&finish, shape);
+                let columns = Columns::new(shape.channels, vector);
+                let normed = norm1.is_some() || norm2.is_some();
+                let inputs_need = plan.tensors[finish.y].needs_slopes
+                    || finish.second.as_ref().is_some_and(|(t, _)| plan.tensors[*t].needs_slopes);
+                let beside = normed && inputs_need && (finish.adds || !plan.tensors[finish.y].needs_slopes);
+                Run::Finish(Box::new(FinishRun {
+                    aside: beside.then(|| layout.take(batch * shape.len() * bytes)),
+                    choice: layout.take(if finish.pool.is_some() { batch * out_len } else { 0 }),
+                    partial: layout.take(8 * Columns::partial_len(shape.channels, 3)),
+                    counter: layout.take(4 * columns.chunks),
+                    finish,
+                    shape,
+                    out_len,
+                    vector,
+                    kernels: own,
+                    norm1,
+                    norm2,
+                    columns,
+                }))
+            }
+            Pass::Average(average) => {
+                let vector = vector(&[average.geometry.channels]);
+                Run::Average(AverageRun { average, kernels: next(), vector })
+            }
+        });
+    }
+    Ok((runs, places))
+}

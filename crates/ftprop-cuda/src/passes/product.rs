@@ -1,0 +1,174 @@
+//! Products: a convolution or a fully connected layer, computed by our own kernel or by cuDNN.
+
+use super::{Columns, Launch};
+use crate::CudaError;
+use crate::arena::{Arena, Layout, Place};
+use crate::compile::Kernels;
+use crate::cudnn::Cudnn;
+use crate::gemm::{Cut, Gemm, Mode};
+use crate::plan::Product;
+use crate::precision::Precision;
+use crate::stream::{Args, Spread, Stream};
+use cudarc::driver::sys::CUdeviceptr;
+
+/// A product with who computes it.
+pub(crate) struct GemmRun {
+    gemm: Gemm,
+    engine: Engine,
+}
+
+enum Engine {
+    Own {
+        cut: Cut,
+        kernels: Kernels,
+        workspace: Place,
+        counters: Place,
+    },
+    Cudnn {
+        cudnn: Cudnn,
+        workspace: Place,
+        bytes: usize,
+        /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
+        narrow: Option<(Place, Kernels)>,
+    },
+}
+
+/// What cuDNN may use beyond what a full batch needs, for smaller ones.
+const SLACK: usize = 32 << 20;
+
+impl GemmRun {
+    pub(crate) fn own(
+        gemm: Gemm,
+        cut: Cut,
+        kernels: Kernels,
+        workspace: Place,
+        batch: usize,
+        layout: &mut Layout,
+    ) -> Result<Self, CudaError> {
+        kernels.allow_shared(0, gemm.shared_bytes(cut.tile))?;
+        let (down, across) = gemm.tiles(batch, cut.tile);
+        let counters = layout.take(4 * down * across * gemm.geometry.groups);
+        Ok(GemmRun { gemm, engine: Engine::Own { cut, kernels, workspace, counters } })
+    }
+
+    /// `basic` are the kernels of basic.cu.
+    pub(crate) fn cudnn(
+        gemm: Gemm,
+        cudnn: &Cudnn,
+        basic: &Kernels,
+        workspace: Place,
+        batch: usize,
+        layout: &mut Layout,
+    ) -> Result<Self, CudaError> {
+        let bytes = GemmRun::cudnn_bytes(&gemm, cudnn, batch)?;
+        let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
+            .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
+        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn: cudnn.clone(), workspace, bytes, narrow } })
+    }
+
+    /// Bytes of workspace to set aside for cuDNN.
+    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, batch: usize) -> Result<usize, CudaError> {
+        Ok(cudnn.workspace(gemm, batch)? + SLACK)
+    }
+
+    /// out = left · right, plus what there is to add; addresses of 0 stand for nothing. What is added to the
+    /// slopes of an input are those that are there already.
+    pub(crate) fn run(
+        &self,
+        stream: &Stream,
+        arena: &Arena,
+        n: usize,
+        [left, right, out]: [CUdeviceptr; 3],
+        bias: CUdeviceptr,
+        addend: CUdeviceptr,
+    ) -> Result<(), CudaError> {
+        match &self.engine {
+            Engine::Own { cut, kernels, workspace, counters } => {
+                let (down, across) = self.gemm.tiles(n, cut.tile);
+                let spread = Spread {
+                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * cut.splits) as u32),
+                    threads: cut.tile.threads(),
+                    shared: self.gemm.shared_bytes(cut.tile) as u32,
+                };
+                let args = Args::default()
+                    .ptr(left)
+                    .ptr(right)
+                    .ptr(out)
+                    .ptr(bias)
+                    .ptr(addend)
+                    .ptr(arena.at(*workspace))
+                    .ptr(arena.at(*counters))
+                    .int(n)
+                    .int(cut.splits);
+                // SAFETY: the arguments are those of `gemm` in gemm.cu, sized for this geometry and n examples.
+                unsafe { stream.launch(kernels, 0, spread, &args) }
+            }
+            Engine::Cudnn { cudnn, workspace, bytes, narrow } => {
+                let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
+                let workspace = (arena.at(*workspace), *bytes);
+                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
+                unsafe { cudnn.run(&self.gemm, n, stream, [left, right, to], addend != 0, workspace)? };
+                let Some((_, basic)) = narrow else { return Ok(()) };
+                let len = self.gemm.geometry.weight_len();
+                let args = Args::default().ptr(to).ptr(out).int(len);
+                // SAFETY: the arguments are those of `widen_values` in basic.cu.
+                unsafe { stream.launch(basic, 5, Spread::items(len), &args) }
+            }
+        }
+    }
+
+    /// Who computes it, in short.
+    pub(super) fn describe(&self) -> String {
+        match &self.engine {
+            Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
+            Engine::Cudnn { .. } => "cudnn".into(),
+        }
+    }
+}
+
+/// A product with its three parts.
+pub(crate) struct ProductRun {
+    pub(super) product: Product,
+    pub(super) forward: GemmRun,
+    pub(super) input: Option<GemmRun>,
+    pub(super) weights: GemmRun,
+    pub(super) bias_sums: Option<(Kernels, Columns, Place, Place)>,
+}
+
+impl ProductRun {
+    pub(super) fn forward(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        let p = &self.product;
+        let operands = [l.values(p.x), l.flat.factor(p.weight.start), l.values(p.y)];
+        let bias = p.bias.as_ref().map_or(0, |b| l.flat.value(b.start));
+        self.forward.run(stream, l.arena, l.n, operands, bias, 0)
+    }
+
+    /// The slopes by x.
+    pub(super) fn back(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        let Some(input) = &self.input else { return Ok(()) };
+        let p = &self.product;
+        let dx = l.slopes(p.x);
+        let operands = [l.slopes(p.y), l.flat.factor(p.weight.start), dx];
+        input.run(stream, l.arena, l.n, operands, 0, if p.adds { dx } else { 0 })
+    }
+
+    /// The gradients of the parameters.
+    pub(super) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        let p = &self.product;
+        let dy = l.slopes(p.y);
+        let operands = [dy, l.values(p.x), l.flat.grad(p.weight.start)];
+        self.weights.run(stream, l.arena, l.n, operands, 0, 0)?;
+        let (Some(bias), Some((kernels, columns, partial, counter))) = (&p.bias, &self.bias_sums) else {
+            return Ok(());
+        };
+        let rows = l.n * p.geometry.out_height() * p.geometry.out_width();
+        let args = Args::default()
+            .ptr(dy)
+            .ptr(l.flat.grad(bias.start))
+            .ptr(l.arena.at(*partial))
+            .ptr(l.arena.at(*counter))
+            .int(rows);
+        // SAFETY: the arguments are those of `column_sums` in norm.cu.
+        unsafe { stream.launch(kernels, 2, columns.spread(rows), &args) }
+    }
+}
