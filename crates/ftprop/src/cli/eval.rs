@@ -3,6 +3,7 @@
 use super::{device, say, say_json};
 use crate::error::Error;
 use crate::export::classifier::{Classifier, Runner, is_packed};
+use crate::files;
 use crate::model::{Model, Which};
 use crate::progress::Progress;
 use crate::recipe::Recipe;
@@ -12,8 +13,9 @@ use clap::{Args, ValueEnum};
 use ftprop_data::{Dataset, Normalize, Preprocess, Source};
 use ftprop_nn::Tally;
 use ftprop_tensor::Cpu;
+use safetensors::tensor::{Dtype, TensorView};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,6 +43,9 @@ pub(super) struct Eval {
     /// The kind of data, such as cifar10 or folder; for a packed model, which does not say what it was trained on
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
+    /// Write the normalised examples (rows, columns, channels), labels and logits to a safetensors file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// Examples a batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
@@ -114,6 +119,7 @@ impl Eval {
         let loader = evaluation_loader(&split, &recipe, &dataset, self.batch)?;
         let criterion = recipe.criterion()?;
         let mut progress = Progress::of_steps("evaluating", loader.batches_per_epoch(), self.json);
+        let mut record = self.save.as_ref().map(|_| Record::default());
         let started = Instant::now();
         let tally = cpu.enter(|| -> Result<Tally, Error> {
             let mut tally = Tally::default();
@@ -121,6 +127,7 @@ impl Eval {
             while let Some(batch) = batches.next_batch()? {
                 let logits = network.logits(batch.images)?;
                 tally.add(&criterion.apply(logits, batch.labels, classes.len(), None));
+                record.iter_mut().for_each(|record| record.add(batch.images, batch.labels, logits));
                 let speed = tally.examples as f64 / started.elapsed().as_secs_f64();
                 progress.step(batch.index + 1, tally.loss(), tally.top1_share(), speed);
             }
@@ -128,6 +135,9 @@ impl Eval {
         })?;
         drop(progress);
         let seconds = started.elapsed().as_secs_f64();
+        if let (Some(record), Some(path)) = (record, &self.save) {
+            record.write(path, dataset.shape)?;
+        }
         let report = Report {
             model: path.display().to_string(),
             split: self.split,
@@ -208,6 +218,42 @@ struct Subject {
     recipe: Recipe,
     dataset: Dataset,
     path: PathBuf,
+}
+
+/// What went in and came out, for other programs to compare with.
+#[derive(Default)]
+struct Record {
+    images: Vec<u8>,
+    labels: Vec<u8>,
+    logits: Vec<u8>,
+    examples: usize,
+}
+
+impl Record {
+    fn add(&mut self, images: &[f32], labels: &[u32], logits: &[f32]) {
+        self.images.extend(images.iter().flat_map(|v| v.to_le_bytes()));
+        self.labels.extend(labels.iter().flat_map(|&label| i64::from(label).to_le_bytes()));
+        self.logits.extend(logits.iter().flat_map(|v| v.to_le_bytes()));
+        self.examples += labels.len();
+    }
+
+    fn write(&self, path: &Path, shape: ftprop_data::Shape) -> Result<(), Error> {
+        let n = self.examples;
+        let classes = self.logits.len() / 4 / n.max(1);
+        let views = [
+            ("images", Dtype::F32, vec![n, shape.height, shape.width, shape.channels], &self.images),
+            ("labels", Dtype::I64, vec![n], &self.labels),
+            ("logits", Dtype::F32, vec![n, classes], &self.logits),
+        ];
+        let views: Result<Vec<_>, _> = views
+            .into_iter()
+            .map(|(name, dtype, shape, bytes)| TensorView::new(dtype, shape, bytes).map(|view| (name, view)))
+            .collect();
+        let bytes = views
+            .and_then(|views| safetensors::serialize(views, None))
+            .map_err(|e| Error::Other(format!("writing {}: {e}", path.display())))?;
+        Ok(files::write(path, &bytes)?)
+    }
 }
 
 /// The first few of a list of classes.

@@ -15,6 +15,7 @@ mod verify;
 
 use crate::error::Error;
 use crate::progress::tell;
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use ftprop_tensor::Cpu;
 use std::process::ExitCode;
@@ -56,6 +57,11 @@ pub fn main() -> ExitCode {
         Err(e) if !e.use_stderr() => {
             let _ = e.print();
             return ExitCode::SUCCESS;
+        }
+        // The bare program shows what it can do.
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = e.print();
+            return ExitCode::from(2);
         }
         Err(e) => {
             tell(&format!("ftprop: {}", one_line(&e.to_string())));

@@ -1,0 +1,174 @@
+//! `ftprop export` and `ftprop import`, and packed models in the other commands.
+
+mod common;
+
+use common::Temp;
+use std::fs;
+
+/// A network with all that an exporter meets, trained: norms, groups, a residual block, pools, dropout, two hard
+/// activations, one overridden in place.
+fn thorough() -> Temp {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe thorough.toml --out run --quiet").ok();
+    temp
+}
+
+fn accuracy(temp: &Temp, arguments: &str) -> f64 {
+    temp.run(&format!("eval {arguments} --json")).json()["top1"].as_f64().unwrap()
+}
+
+#[test]
+fn a_packed_model_is_small_and_as_good() {
+    let temp = Temp::new();
+    temp.run("train --epochs 6 --out run --quiet").ok();
+    let float = accuracy(&temp, "run");
+    let mut sizes = Vec::new();
+    for (weights, most, least) in [("int8", 0.005, 0.99), ("int4", 0.03, 0.96), ("f32", 0.005, 0.99)] {
+        let report = temp.run(&format!("export run -o {weights}.ftp --weights {weights} --check --json")).json();
+        let check = &report["check"];
+        assert_eq!(check["examples"], 359);
+        assert_eq!(check["float_top1"].as_f64().unwrap(), float, "{report}");
+        let packed = accuracy(&temp, &format!("{weights}.ftp --source digits"));
+        assert_eq!(check["packed_top1"].as_f64().unwrap(), packed, "{report}");
+        assert!((packed - float).abs() <= most, "{weights}: {packed} for {float}");
+        assert!(check["agreement"].as_f64().unwrap() >= least, "{report}");
+        sizes.push(fs::metadata(temp.path(&format!("{weights}.ftp"))).unwrap().len() as f64);
+    }
+    temp.run("export run -o run.safetensors --format torch").ok();
+    let whole = temp.read("run.safetensors").len() as f64;
+    assert!(sizes[0] < 0.27 * whole && sizes[1] < 0.14 * whole, "{sizes:?} of {whole}");
+}
+
+/// Bytes go in as they are, so nothing but the order of float sums is different.
+#[test]
+fn with_float_weights_nothing_changes_in_any_layer() {
+    let temp = Temp::with_recipes();
+    temp.mnist("mnist", 200, 100);
+    let same = "--set data.pad=0 --set data.flip=false --set data.random_crop=false";
+    temp.run(&format!("train --recipe thorough.toml --set data.source=mnist --data mnist {same} --out run --quiet"))
+        .ok();
+    let check = temp.run("export run -o run.ftp --weights f32 --check --json").json()["check"].clone();
+    assert!(check["agreement"].as_f64().unwrap() >= 0.99, "{check}");
+    let said = temp.run("export run -o last.ftp --checkpoint last --check mnist").ok().out;
+    assert!(said.contains("same top-1 on") && said.contains("last.ftp"), "{said}");
+}
+
+#[test]
+fn a_packed_model_predicts_what_the_network_does() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    let recipe = "name = \"photos\"\ndata.source = \"folder\"\ndata.path = \"photos\"\ndata.resize = 10\ndata.crop = 8\n\
+        network.preset = \"mlp\"\nnetwork.widths = [32]\ntrain.epochs = 5\ntrain.batch = 8\n";
+    temp.write("photos.toml", recipe);
+    temp.run("train --recipe photos.toml --out run --quiet").ok();
+    temp.run("export run -o photos.ftp").ok();
+    let images = "photos/val/dark/0.png photos/val/bright/0.png photos/val/bright/3.png";
+    let float = temp.run(&format!("predict run {images} --json")).json();
+    let packed = temp.run(&format!("predict photos.ftp {images} --json")).json();
+    for i in 0..3 {
+        assert_eq!(float[i]["classes"][0]["class"], packed[i]["classes"][0]["class"], "{float} {packed}");
+        let confidence = |all: &serde_json::Value| all[i]["classes"][0]["confidence"].as_f64().unwrap();
+        assert!((confidence(&float) - confidence(&packed)).abs() < 0.1, "{float} {packed}");
+    }
+    assert_eq!(accuracy(&temp, "run"), accuracy(&temp, "photos.ftp --source folder --data photos"));
+}
+
+#[test]
+fn a_damaged_packed_model_is_refused_in_one_line() {
+    let temp = thorough();
+    temp.run("export run -o whole.ftp").ok();
+    let whole = temp.read("whole.ftp");
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    temp.write("changed.ftp", changed);
+    temp.write("short.ftp", &whole[..whole.len() / 2]);
+    temp.write("empty.ftp", "");
+    temp.write("text.ftp", "this is not a model");
+    for name in ["changed", "short", "empty", "text"] {
+        let words = [&format!("{name}.ftp")[..]];
+        temp.run(&format!("eval {name}.ftp --source digits")).refused(1, &words);
+        temp.run(&format!("predict {name}.ftp any.png")).refused(1, &words);
+    }
+    temp.run("eval missing.ftp --source digits").refused(1, &["missing.ftp", "no such file"]);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let temp = thorough();
+    temp.run("export run -o model.ftp").ok();
+    temp.run("eval model.ftp").refused(2, &["--source"]);
+    temp.run("eval run --source digits").refused(2, &["--source"]);
+    temp.run("eval model.ftp --source csv --data thorough.toml").refused(1, &[]);
+    temp.run("export run -o model.onnx --format onnx --check").refused(2, &["--check", "packed"]);
+    temp.run("export run -o model.onnx --format onnx --weights int4").refused(2, &["--weights", "packed"]);
+    temp.run("export run -o no/such/folder/model.ftp").refused(1, &["no/such/folder"]);
+    temp.run("export nowhere -o model.ftp").refused(1, &["nowhere"]);
+    assert!(!temp.path("model.onnx").exists());
+}
+
+#[test]
+fn a_table_goes_to_onnx_and_is_not_packed() {
+    let temp = Temp::new();
+    let rows: String =
+        (0..40).map(|i| format!("{},{},{}\n", i % 7, i % 5, if i % 7 > 3 { "a" } else { "b" })).collect();
+    temp.write("table.csv", rows);
+    let recipe = "name = \"table\"\ndata.source = \"csv\"\ndata.path = \"table.csv\"\ndata.csv.header = false\n\
+        network.preset = \"mlp\"\nnetwork.widths = [4]\ntrain.epochs = 1\ntrain.batch = 8\n";
+    temp.write("table.toml", recipe);
+    temp.run("train --recipe table.toml --out run --quiet").ok();
+    temp.run("export run -o table.ftp").refused(1, &["table", "onnx"]);
+    assert!(!temp.path("table.ftp").exists());
+    temp.run("export run -o table.onnx --format onnx").ok();
+}
+
+#[test]
+fn weights_go_to_pytorch_and_back_unchanged() {
+    let temp = thorough();
+    temp.run("export run -o there.safetensors --format torch").ok();
+    temp.run("import there.safetensors --recipe thorough.toml --out back").ok();
+    temp.run("export back -o again.safetensors --format torch").ok();
+    assert!(temp.read("there.safetensors") == temp.read("again.safetensors"), "the round trip changed the file");
+    assert_eq!(accuracy(&temp, "run"), accuracy(&temp, "back"));
+    // Training goes on from the imported weights.
+    temp.run("train --resume back --epochs 1 --quiet").ok();
+    assert!(accuracy(&temp, "back --split train") > 0.5);
+}
+
+#[test]
+fn weights_of_another_network_are_not_imported() {
+    let temp = thorough();
+    temp.run("train --recipe small.toml --out small --quiet").ok();
+    temp.run("export small -o small.safetensors --format torch").ok();
+    temp.run("import small.safetensors --recipe thorough.toml --out back")
+        .refused(1, &["small.safetensors", "it has no"]);
+    let wider = "import small.safetensors --recipe small.toml --set network.widths=[17] --out back";
+    temp.run(wider).refused(1, &["1.weight", "[16, 64]", "[17, 64]"]);
+    temp.run("import small.toml --recipe small.toml --out back").refused(1, &["not a safetensors file"]);
+    assert!(!temp.path("back").exists());
+    temp.run("import small.safetensors --recipe small.toml --out small").refused(1, &["already holds a run"]);
+}
+
+#[test]
+fn an_onnx_file_is_the_same_every_time_and_holds_every_weight() {
+    let temp = thorough();
+    temp.run("export run -o a.onnx --format onnx").ok();
+    temp.run("export run -o b.onnx --format onnx").ok();
+    let file = temp.read("a.onnx");
+    assert!(file == temp.read("b.onnx"));
+    let has = |word: &str| file.windows(word.len()).any(|w| w == word.as_bytes());
+    for word in ["Conv", "BatchNormalization", "MaxPool", "Gemm", "Greater", "Where", "Ceil", "Clip", "Add", "Flatten"]
+    {
+        assert!(has(word), "{word}");
+    }
+    assert!(!has("Dropout"));
+    let torch = temp.run("export run -o a.safetensors --format torch --json").json()["bytes"].as_u64().unwrap();
+    assert!(file.len() as u64 > torch * 9 / 10, "{} bytes for weights of {torch}", file.len());
+}
+
+#[test]
+fn help_shows_how() {
+    let temp = Temp::new();
+    let export = temp.run("export --help").ok().out;
+    assert!(export.contains("Examples:") && export.contains("ftprop export runs/digits -o digits.ftp"), "{export}");
+    assert!(temp.run("import --help").ok().out.contains("ftprop import c8.safetensors"));
+}
