@@ -121,6 +121,26 @@ fn pruning_and_threads_change_nothing() {
     }
 }
 
+/// However early a budget ends the exhaustive search, what it calls proved is optimal.
+#[test]
+fn nothing_is_called_proved_that_was_left_early() {
+    let mut rng = Rng::new(57);
+    let data = problem(&mut rng, 12, 2, 2);
+    let least = run(&Exhaustive, &data, &[2], Loss::ZeroOne, 1).loss;
+    assert!(least > 0.0);
+    let learner = LinearProgram::default();
+    let setup = Setup { data: &data, hidden: &[2], loss: Loss::ZeroOne, learner: &learner, seed: 3, threads: 1 };
+    let mut proved = 0;
+    for nodes in (1..6000).step_by(53) {
+        let interrupt = AtomicBool::new(false);
+        let control = Control::new(Budget { time: None, nodes: Some(nodes) }, &interrupt, &|_| {});
+        let found = Exhaustive.run(&setup, &control).unwrap();
+        assert!(!found.proved || (found.loss == least && control.nodes() < nodes), "{nodes}");
+        proved += usize::from(found.proved);
+    }
+    assert!(proved > 0, "the largest budgets suffice");
+}
+
 /// Proposition 3: where hill climbing stops, no neighbour is better.
 #[test]
 fn hill_climbing_ends_in_a_local_minimum() {

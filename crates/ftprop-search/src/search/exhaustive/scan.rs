@@ -94,9 +94,18 @@ impl<'a, const W: usize> Space<'a, W> {
                     cells.clear();
                     self.refine(std::slice::from_ref(&self.classes), &self.units[first], &mut cells);
                     let low = self.descend(&mut vec![first], &cells, control);
+                    if control.stop().is_some() {
+                        // The levels below may have been left early.
+                        finished.store(false, Ordering::Relaxed);
+                        return;
+                    }
                     let bound = self.needed(first + 1);
                     let from = first;
                     first += 1;
+                    if self.setup.loss == Loss::Hinge {
+                        // One move may change the hinge loss by any amount.
+                        continue;
+                    }
                     while first < self.units.len() && low >= bound.saturating_add(self.along[first] - self.along[from])
                     {
                         first += 1;
