@@ -105,26 +105,27 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
     int row = threadIdx.x / 16 * MICRO_M, col = threadIdx.x % 16 * MICRO_N;
 #pragma unroll 1
     for (int part = 0; part < BK; part += 16) {
-    float acc[PAIRS * 2];
+        float acc[PAIRS * 2];
 #pragma unroll
-    for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
+        for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
 #pragma unroll 4
-    for (int k = part; k < part + 16; k++) {
-        float x[MICRO_M], y[MICRO_N];
+        for (int k = part; k < part + 16; k++) {
+            float x[MICRO_M], y[MICRO_N];
 #pragma unroll
-        for (int i = 0; i < MICRO_M; i++) x[i] = A_DEPTH_MAJOR ? a[k * A_STRIDE + row + i] : a[(row + i) * A_STRIDE + k];
+            for (int i = 0; i < MICRO_M; i++) x[i] = A_DEPTH_MAJOR ? a[k * A_STRIDE + row + i] : a[(row + i) * A_STRIDE + k];
 #pragma unroll
-        for (int j = 0; j < MICRO_N; j++) y[j] = B_DEPTH_MAJOR ? b[k * B_STRIDE + col + j] : b[(col + j) * B_STRIDE + k];
+            for (int j = 0; j < MICRO_N; j++) y[j] = B_DEPTH_MAJOR ? b[k * B_STRIDE + col + j] : b[(col + j) * B_STRIDE + k];
 #pragma unroll
-        for (int i = 0; i < MICRO_M; i++)
+            for (int i = 0; i < MICRO_M; i++)
 #pragma unroll
-            for (int j = 0; j < MICRO_N; j++) acc[i * MICRO_N + j] = fmaf(x[i], y[j], acc[i * MICRO_N + j]);
+                for (int j = 0; j < MICRO_N; j++) acc[i * MICRO_N + j] = fmaf(x[i], y[j], acc[i * MICRO_N + j]);
+        }
+#pragma unroll
+        for (int i = 0; i < PAIRS * 2; i++) total[i] += acc[i];
     }
-#pragma unroll
-    for (int i = 0; i < PAIRS * 2; i++) total[i] += acc[i];
-  }
 }
 #else
+// In tf32 activations and slopes arrive rounded; of a weight the matrix unit drops the bits that it does not use.
 __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&acc)[PAIRS * 2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int wm = warp / WARPS_N * WM, wn = warp % WARPS_N * WN;

@@ -103,18 +103,19 @@ impl Source {
         if let Some(image) = kept.as_ref().and_then(|path| std::fs::read(path).ok()).filter(|i| !i.is_empty()) {
             return Ok(image);
         }
-        let image = self.compile(&text, arch)?;
+        let image = self.compile(arch)?;
         if let Some(path) = kept {
             keep(&path, &image);
         }
         Ok(image)
     }
 
-    fn compile(&self, text: &str, arch: &str) -> Result<Vec<u8>, CudaError> {
+    /// The machine code from the compiler.
+    pub(crate) fn compile(&self, arch: &str) -> Result<Vec<u8>, CudaError> {
         let name = self.file.name();
         let failed = |log: String| CudaError::Compile { kernel: name.into(), arch: arch.into(), log };
         let c = |s: &str| CString::new(s).map_err(|_| failed("a zero byte in the source".into()));
-        let (text, c_name) = (c(text)?, c(name)?);
+        let (text, c_name) = (c(&self.text())?, c(name)?);
         let program = nvrtc::create_program(&text, Some(&c_name)).map_err(|e| failed(format!("{e:?}")))?;
         let options = [format!("--gpu-architecture={arch}"), "-std=c++17".into(), "-diag-suppress=128,177".into()];
         // SAFETY: the program was created above and is destroyed once, below.

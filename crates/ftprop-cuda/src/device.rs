@@ -2,6 +2,7 @@
 
 use crate::CudaError;
 use crate::compile::{Kernels, Source};
+use crate::gemm::Limits;
 use crate::library::Library;
 use crate::memory::check;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
@@ -36,27 +37,35 @@ pub fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
 
 /// What is installed.
 pub fn versions() -> Versions {
-    let mut versions = Versions::default();
-    if Library::Driver.load().is_ok() {
-        let mut number = 0;
-        // SAFETY: the driver is loaded.
-        if unsafe { sys::cuDriverGetVersion(&mut number) } == sys::CUresult::CUDA_SUCCESS {
-            versions.driver = Some(format!("{}.{}", number / 1000, number % 1000 / 10));
-        }
-    }
-    if let Ok((major, minor)) = crate::compile::nvrtc_version() {
-        versions.nvrtc = Some(format!("{major}.{minor}"));
-    }
-    if Library::Cudnn.load().is_ok() {
+    let pair = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+    let cudnn = Library::Cudnn.load().ok().map(|()| {
         // SAFETY: the library is loaded.
         let number = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
-        versions.cudnn = Some(format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100));
-    }
-    versions
+        format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100)
+    });
+    Versions { driver: driver_version().ok().map(pair), nvrtc: crate::compile::nvrtc_version().ok().map(pair), cudnn }
 }
 
-fn count() -> Result<usize, CudaError> {
+/// The newest CUDA that the driver can run.
+fn driver_version() -> Result<(i32, i32), CudaError> {
     Library::Driver.load()?;
+    let mut number = 0;
+    // SAFETY: the driver is loaded.
+    check(unsafe { sys::cuDriverGetVersion(&mut number) }, || "ask the driver for its version".into())?;
+    Ok((number / 1000, number % 1000 / 10))
+}
+
+/// The oldest driver that has every function this crate calls.
+const OLDEST_DRIVER: (i32, i32) = (12, 8);
+
+fn count() -> Result<usize, CudaError> {
+    let (major, minor) = driver_version()?;
+    if (major, minor) < OLDEST_DRIVER {
+        let (need_major, need_minor) = OLDEST_DRIVER;
+        return Err(CudaError::Setting(format!(
+            "the GPU's driver can run CUDA {major}.{minor}, and {need_major}.{need_minor} is needed; install a newer driver"
+        )));
+    }
     // SAFETY: the driver is loaded.
     let code = unsafe { sys::cuInit(0) };
     if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {
@@ -139,8 +148,13 @@ impl Device {
         })
     }
 
-    pub(crate) fn multiprocessors(&self) -> Result<u32, CudaError> {
+    fn multiprocessors(&self) -> Result<u32, CudaError> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
+    pub(crate) fn limits(&self) -> Result<Limits, CudaError> {
+        let shared = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        Ok(Limits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
     }
 
     /// Free and total memory in bytes.

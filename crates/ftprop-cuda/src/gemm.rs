@@ -62,6 +62,14 @@ const DEPTH: usize = 32;
 /// The most blocks that a depth is split over.
 pub(crate) const MOST_SPLITS: usize = 128;
 
+/// What a device offers a product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) multiprocessors: usize,
+    /// Bytes of shared memory that one block can have.
+    pub(crate) shared: usize,
+}
+
 /// A product with everything that its kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gemm {
@@ -124,13 +132,14 @@ impl Gemm {
     }
 
     /// A good cut without timing anything: small tiles and split depth where blocks would be too few.
-    pub(crate) fn guess(&self, n: usize, multiprocessors: usize) -> Cut {
+    pub(crate) fn guess(&self, n: usize, limits: Limits) -> Cut {
+        let multiprocessors = limits.multiprocessors;
         let (rows, cols, depth) = self.size(n);
         let tile = if self.precision == Precision::F32 {
             PLAIN
         } else {
             let fits = |t: &&Tile| {
-                self.fits(t) && t.cols < 2 * cols.next_multiple_of(8) && t.rows < 2 * rows.next_multiple_of(16)
+                self.fits(t, limits) && t.cols < 2 * cols.next_multiple_of(8) && t.rows < 2 * rows.next_multiple_of(16)
             };
             let blocks = |t: &Tile| rows.div_ceil(t.rows) * cols.div_ceil(t.cols) * self.geometry.groups;
             let wasted = |t: &Tile| {
@@ -152,8 +161,9 @@ impl Gemm {
     }
 
     /// Cuts worth timing.
-    pub(crate) fn candidates(&self, n: usize, multiprocessors: usize) -> Vec<Cut> {
-        let guess = self.guess(n, multiprocessors);
+    pub(crate) fn candidates(&self, n: usize, limits: Limits) -> Vec<Cut> {
+        let multiprocessors = limits.multiprocessors;
+        let guess = self.guess(n, limits);
         if self.precision == Precision::F32 {
             return vec![guess];
         }
@@ -161,7 +171,7 @@ impl Gemm {
         let mut cuts = vec![guess];
         for tile in TILES {
             let small = tile.cols < 2 * cols.next_multiple_of(32) && tile.rows < 2 * rows.next_multiple_of(32);
-            if !small || !self.fits(&tile) {
+            if !small || !self.fits(&tile, limits) {
                 continue;
             }
             let (down, across) = self.tiles(n, tile);
@@ -199,13 +209,15 @@ impl Gemm {
         }
     }
 
-    /// Whether a row of each operand's tile can be copied by the tile's threads at once.
-    fn fits(&self, tile: &Tile) -> bool {
+    /// Whether the tile fits the shared memory, and its threads can copy a row of each operand's tile at once.
+    fn fits(&self, tile: &Tile, limits: Limits) -> bool {
         let (left, right) = self.widths();
         let threads = tile.threads() as usize;
         let left_row = if self.mode == Mode::Weights { tile.rows } else { DEPTH };
         let right_row = if self.mode == Mode::Forward { DEPTH } else { tile.cols };
-        left_row / left <= threads && right_row / right <= threads
+        // The kernel has a little shared memory of its own beside the tiles.
+        let shared = self.shared_bytes(*tile) + 6 * 1024 <= limits.shared;
+        shared && left_row / left <= threads && right_row / right <= threads
     }
 
     /// Bytes of one element of the operands.
@@ -313,14 +325,17 @@ mod tests {
             for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
                 for n in [1, 7, 64, 1024] {
                     let g = gemm(mode, precision);
-                    let cut = g.guess(n, 132);
+                    let limits = Limits { multiprocessors: 132, shared: 227 * 1024 };
+                    let cut = g.guess(n, limits);
                     assert!(cut.splits >= 1 && cut.splits <= g.size(n).2.div_ceil(DEPTH));
-                    assert!(g.shared_bytes(cut.tile) <= 227 * 1024);
-                    assert!(g.candidates(n, 132).contains(&cut));
+                    assert!(g.candidates(n, limits).contains(&cut));
+                    let small = Limits { multiprocessors: 30, shared: 99 * 1024 };
+                    assert!(g.candidates(n, small).iter().all(|c| g.shared_bytes(c.tile) <= small.shared));
                 }
             }
         }
         // A gradient of weights has few tiles and much depth, so it is split.
-        assert!(gemm(Mode::Weights, Precision::Tf32).guess(64, 132).splits > 4);
+        let limits = Limits { multiprocessors: 132, shared: 227 * 1024 };
+        assert!(gemm(Mode::Weights, Precision::Tf32).guess(64, limits).splits > 4);
     }
 }

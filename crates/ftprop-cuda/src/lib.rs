@@ -11,6 +11,31 @@
 //! }
 //! ```
 //!
+//! A run on data that lives on the device:
+//!
+//! ```no_run
+//! # fn run(config: ftprop_cuda::NetworkConfig, data: ftprop_data::Dataset) -> Result<(), ftprop_cuda::CudaError> {
+//! use ftprop_cuda::{CudaNetwork, Device, ResidentData, Stretch};
+//! use ftprop_data::Augment;
+//!
+//! let device = Device::open(0)?;
+//! let mut network = CudaNetwork::new(&device, config)?;
+//! network.initialise(1)?;
+//! let train = ResidentData::new(&device, &data.train, &data.normalize, Augment::CIFAR, true)?.unwrap();
+//! let steps = train.examples().div_ceil(network.config().batch);
+//! for epoch in 1..=10 {
+//!     let first_step = (epoch - 1) * steps as u64;
+//!     let rates = vec![(1.0, 0.0); steps];
+//!     network.train(&train, &Stretch { seed: 1, epoch, first_batch: 0, first_step, steps: rates })?;
+//!     println!("epoch {epoch}: loss {}", network.take_tally()?.loss());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Compiled kernels and timings are kept under `FTPROP_CACHE`, else in the user's cache folder; folders named in
+//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries beside the usual ones.
+//!
 //! | module | subject |
 //! | --- | --- |
 //! | `device`, `library` | [`devices`], [`Device`], and the libraries behind them |

@@ -64,8 +64,8 @@ fn parse(text: &str) -> BTreeMap<String, Choice> {
 /// The fastest choice for each product and batches of n, with cuDNN where one of them is that.
 pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Option<Cudnn>), CudaError> {
     let mut memory = Memory::open(device)?;
-    let multiprocessors = device.multiprocessors()? as usize;
-    let candidates = |gemm: &Gemm| gemm.candidates(n, multiprocessors);
+    let limits = device.limits()?;
+    let candidates = |gemm: &Gemm| gemm.candidates(n, limits);
     let mut unknown: Vec<&Gemm> = Vec::new();
     for gemm in gemms {
         let several = candidates(gemm).len() > 1;
@@ -95,7 +95,7 @@ pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<
         .iter()
         .map(|gemm| match memory.known.get(&gemm.key(n)) {
             Some(&choice) if choice != Choice::Cudnn || cudnn.is_some() => choice,
-            _ => Choice::Own(gemm.guess(n, multiprocessors)),
+            _ => Choice::Own(gemm.guess(n, limits)),
         })
         .collect();
     let cudnn = cudnn.filter(|_| choices.contains(&Choice::Cudnn));

@@ -354,3 +354,42 @@ pub(crate) fn build(
     }
     Ok((runs, places))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Limits;
+    use crate::library::Library;
+    use ftprop_nn::{Activation, Defaults, LayerLoss, Network, Shape, presets};
+    use ftprop_tensor::Cpu;
+    use std::sync::Arc;
+
+    /// The compiler needs no GPU, so its word is taken wherever it is installed.
+    #[test]
+    fn every_kernel_of_a_small_network_compiles() {
+        if let Err(why) = Library::Nvrtc.load() {
+            println!("skipped: {why}");
+            return;
+        }
+        let input = Shape { height: 32, width: 32, channels: 3 };
+        // The third convolution of convnet8 with what follows it, and its last layer.
+        let all = presets::layers("convnet8", input, &[]).unwrap();
+        let layers = [&all[6..10], &all[all.len() - 1..]].concat();
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
+        let cpu = Arc::new(Cpu::new(1).unwrap());
+        let network = Network::new(cpu, &layers, defaults, input, 10, 1).unwrap();
+        let plan = Plan::new(&layers, defaults, input, 10, network.parameters(), network.statistics());
+        for (precision, arch) in [(Precision::F32, "sm_80"), (Precision::Tf32, "sm_90"), (Precision::Bf16, "sm_89")] {
+            let limits = Limits { multiprocessors: 100, shared: 99 * 1024 };
+            let choice = |g: Gemm| (g, Choice::Own(g.guess(64, limits)));
+            let choices: Vec<_> =
+                gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(choice))).collect();
+            let mut all = sources(&plan, &choices, precision);
+            all.sort();
+            all.dedup();
+            for source in all {
+                assert!(!source.compile(arch).unwrap().is_empty());
+            }
+        }
+    }
+}
