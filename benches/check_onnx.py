@@ -5,6 +5,9 @@
 Exports the run, runs every test picture through ONNX Runtime, and compares the class and the logits with those that
 `ftprop eval --save` wrote. Exits with 1 if a class differs or a logit is further away than --tolerance.
 
+A hard unit whose sum lies within float rounding of its threshold may fall on either side in another program, which sums
+in another order, and then logits jump. --allow says for how many pictures that is accepted.
+
 Needs numpy and onnxruntime (pip install numpy onnxruntime).
 """
 import argparse
@@ -39,6 +42,7 @@ def main():
     parser.add_argument("run", help="a run folder or a checkpoint file")
     parser.add_argument("--data", help="where the data is, if not where it was in training")
     parser.add_argument("--tolerance", type=float, default=1e-4, help="how far a logit may be away")
+    parser.add_argument("--allow", type=int, default=0, help="pictures that may differ")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model, record = f"{folder}/model.onnx", f"{folder}/record.safetensors"
@@ -61,7 +65,7 @@ def main():
           f"ftprop {np.mean(expected.argmax(1) == labels):.4f}, over {len(labels)} examples")
     print(f"another class on {other}; a logit further than {options.tolerance:g} away on {far}; "
           f"largest distance {distance.max():.3g}, median {np.median(distance):.3g}")
-    sys.exit(bool(other or far))
+    sys.exit(max(other, far) > options.allow)
 
 
 if __name__ == "__main__":
