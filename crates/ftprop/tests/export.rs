@@ -172,3 +172,20 @@ fn help_shows_how() {
     assert!(export.contains("Examples:") && export.contains("ftprop export runs/digits -o digits.ftp"), "{export}");
     assert!(temp.run("import --help").ok().out.contains("ftprop import c8.safetensors"));
 }
+
+#[test]
+fn eval_saves_what_went_in_and_came_out() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --out run --quiet").ok();
+    let top1 = accuracy(&temp, "run --save record.safetensors");
+    let file = temp.read("record.safetensors");
+    let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+    assert_eq!(tensors.tensor("images").unwrap().shape(), [359, 8, 8, 1]);
+    let logits = tensors.tensor("logits").unwrap();
+    assert_eq!(logits.shape(), [359, 10]);
+    let logits: Vec<f32> = logits.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    let labels = tensors.tensor("labels").unwrap();
+    let labels = labels.data().chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as usize);
+    let right = logits.chunks_exact(10).zip(labels).filter(|(z, label)| z.iter().all(|v| *v <= z[*label])).count();
+    assert_eq!(right as f64 / 359.0, top1);
+}
