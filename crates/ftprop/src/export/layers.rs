@@ -44,6 +44,7 @@ pub struct Pool {
     pub kernel: usize,
     pub stride: usize,
     pub pad: usize,
+    pub channels: usize,
 }
 
 /// The weights of a layer, in this program's layout or in PyTorch's.
@@ -113,12 +114,15 @@ impl<'a> Walk<'a> {
                     _ => return Err(missing(&name)),
                 }
             }
-            LayerSpec::MaxPool { kernel, stride, pad } => {
-                Layer::MaxPool(Pool { kernel: *kernel, stride: stride.unwrap_or(*kernel), pad: *pad })
-            }
+            LayerSpec::MaxPool { kernel, stride, pad } => Layer::MaxPool(Pool {
+                kernel: *kernel,
+                stride: stride.unwrap_or(*kernel),
+                pad: *pad,
+                channels: input.channels,
+            }),
             LayerSpec::AvgPool { kernel, stride, pad } => {
                 let kernel = kernel.unwrap_or(input.height);
-                Layer::AvgPool(Pool { kernel, stride: stride.unwrap_or(kernel), pad: *pad })
+                Layer::AvgPool(Pool { kernel, stride: stride.unwrap_or(kernel), pad: *pad, channels: input.channels })
             }
             LayerSpec::BatchNorm { eps, .. } => Layer::BatchNorm {
                 eps: *eps,

@@ -106,11 +106,15 @@ impl Graph {
                 inputs.extend(bias.map(|bias| self.tensor("bias", &[bias.len()], bias)));
                 self.operator("Gemm", &inputs, vec![int("transB", 1)], true)
             }
-            Layer::MaxPool(pool) => self.operator("MaxPool", &[input.name], window(pool), input.flat),
+            Layer::MaxPool(pool) => {
+                let input = self.picture(input, pool.channels);
+                self.operator("MaxPool", &[input.name], window(pool), false)
+            }
             Layer::AvgPool(pool) => {
+                let input = self.picture(input, pool.channels);
                 let mut attributes = window(pool);
                 attributes.push(int("count_include_pad", 1));
-                self.operator("AveragePool", &[input.name], attributes, input.flat)
+                self.operator("AveragePool", &[input.name], attributes, false)
             }
             Layer::BatchNorm { eps, gamma, beta, mean, variance } => {
                 let mut inputs = vec![input.name];
