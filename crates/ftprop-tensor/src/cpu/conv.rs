@@ -21,7 +21,7 @@ const TASK_ROWS: usize = 192;
 /// Steps of the sum that go through one tile at a time, so that a panel of weights stays in the first cache.
 const BLOCK_DEPTH: usize = 160;
 /// The same for the weights' gradient, where the sum runs over pixels.
-const PIXEL_BLOCK_DEPTH: usize = 320;
+const PIXEL_BLOCK_DEPTH: usize = 128;
 
 /// Floats of scratch that the three passes need for a batch of `n`.
 pub fn scratch_len(cpu: &Cpu, g: &ConvGeometry, n: usize) -> usize {

@@ -301,7 +301,7 @@ impl Task<'_> {
                 match (S::MANY_REGISTERS, vectors) {
                     (true, 4) => self.strip::<S, 6, 4>(&strip),
                     (true, 3) => self.strip::<S, 8, 3>(&strip),
-                    (true, 2) => self.strip::<S, 12, 2>(&strip),
+                    (true, 2) => self.strip::<S, 8, 2>(&strip),
                     (true, _) => self.strip::<S, 14, 1>(&strip),
                     (false, 2) => self.strip::<S, 6, 2>(&strip),
                     (false, _) => self.strip::<S, 8, 1>(&strip),
