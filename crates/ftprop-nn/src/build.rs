@@ -4,6 +4,7 @@
 use crate::NnError;
 use crate::layers::{AvgPool, Chain, Conv, Dropout, Fc, HardLayer, Layer, Link, MaxPool, Norm, Residual, SoftLayer};
 use crate::parameter::{Parameter, ParameterKind, Statistic};
+use crate::probe::{Watch, Watched};
 use crate::shape::Shape;
 use crate::spec::{Defaults, LayerSpec};
 use crate::target::{HardUnit, Weighting};
@@ -41,6 +42,8 @@ pub(crate) struct Builder<'a> {
     /// The widest place in the network, in values an example.
     pub(crate) widest: usize,
     dropouts: u64,
+    /// Where hard layers report what they see, in a probe. Each of them is then a layer of its own.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl<'a> Builder<'a> {
@@ -57,6 +60,7 @@ impl<'a> Builder<'a> {
             scratch: 0,
             widest: 0,
             dropouts: 0,
+            watch: None,
         }
     }
 
@@ -188,7 +192,15 @@ impl<'a> Builder<'a> {
                 let bits = Some(unit.activation.bits());
                 if unit.activation.is_hard() {
                     info(self, format!("{}, {}", unit.activation, unit.layer_loss), input, 0, bits);
-                    (Box::new(HardLayer { unit, weighted: self.defaults.weighted, len }), input)
+                    let layer = HardLayer { unit, weighted: self.defaults.weighted, len };
+                    match &self.watch {
+                        None => (Box::new(layer), input),
+                        Some(watch) => {
+                            let below = self.infos.iter().rev().find(|i| i.multiply_adds > 0);
+                            let below = below.map_or("input", |i| &i.description);
+                            (Box::new(Watched::new(layer, watch, path, below, before)), input)
+                        }
+                    }
                 } else {
                     info(self, unit.activation.to_string(), input, 0, bits);
                     let saturated = unit.activation == crate::activation::Activation::SaturatedRelu;

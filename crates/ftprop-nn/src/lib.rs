@@ -18,6 +18,7 @@
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`] | the loss of the whole network |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
+//! | [`probe`] | one step watched from within its hard layers |
 //! | [`timing`] | where a step's time goes |
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ pub mod optimizer;
 pub mod output_loss;
 pub mod parameter;
 pub mod presets;
+pub mod probe;
 pub mod schedule;
 mod shape;
 pub mod spec;
@@ -47,6 +49,7 @@ pub use layer_loss::LayerLoss;
 pub use network::{Network, Step};
 pub use optimizer::{Optimizer, OptimizerSpec};
 pub use output_loss::{Criterion, OutputLoss, Tally};
+pub use probe::{Diagnosis, LayerDiagnosis, Probe};
 pub use schedule::{Schedule, ScheduleKind};
 pub use shape::Shape;
 pub use spec::{Defaults, LayerSpec};

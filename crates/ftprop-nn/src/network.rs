@@ -28,6 +28,7 @@ use crate::build::{Builder, LayerInfo};
 use crate::layers::{Chain, Pass, Slopes};
 use crate::output_loss::{Criterion, Tally};
 use crate::parameter::{Parameter, Statistic};
+use crate::probe::Watch;
 use crate::shape::Shape;
 use crate::spec::{Defaults, LayerSpec};
 use crate::timing::Breakdown;
@@ -75,6 +76,19 @@ impl Network {
         classes: usize,
         batch: usize,
     ) -> Result<Self, NnError> {
+        Network::compile(cpu, layers, defaults, input, classes, batch, None)
+    }
+
+    /// With a watch, the hard layers report to it what they see.
+    pub(crate) fn compile(
+        cpu: Arc<Cpu>,
+        layers: &[LayerSpec],
+        defaults: Defaults,
+        input: Shape,
+        classes: usize,
+        batch: usize,
+        watch: Option<Watch>,
+    ) -> Result<Self, NnError> {
         if layers.is_empty() {
             return Err(NnError::Empty);
         }
@@ -82,6 +96,7 @@ impl Network {
             return Err(NnError::Setting("a network needs an input, a class and a batch of at least 1".into()));
         }
         let mut builder = Builder::new(&cpu, batch, classes, defaults);
+        builder.watch = watch;
         let (chain, output) = builder.chain(layers, input, "")?;
         if output != Shape::vector(classes) {
             return Err(NnError::Output {
@@ -162,6 +177,14 @@ impl Network {
         let tally = criterion.apply(logits, labels, classes, Some(&mut slopes.current()[..n * classes]));
         chain.backward(&mut pass, images, slopes, false);
         tally
+    }
+
+    /// The tally of a batch as a training step sees it: the batch's own statistics, and the step's dropout.
+    pub(crate) fn rehearse(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
+        let n = self.examples(images);
+        let classes = self.classes;
+        let (chain, mut pass, _) = self.pass(n, true, Some(step));
+        criterion.apply(chain.forward(&mut pass, images), labels, classes, None)
     }
 
     /// The logits of the last batch that [`learn`](Self::learn) or [`infer`](Self::infer) saw came from

@@ -160,6 +160,23 @@ impl HardUnit {
         self.layer_loss.visit(self.progress, One(self, g, z))
     }
 
+    /// φ of one unit with target t and pre-activation z: how hard its layer loss pushes it, weights left aside.
+    pub fn phi(&self, t: f32, z: f32) -> f32 {
+        struct At<'a>(&'a HardUnit, f32, f32);
+        impl LossVisitor for At<'_> {
+            type Output = f32;
+            fn visit<L: MarginLoss>(self, loss: L) -> f32 {
+                let At(unit, t, z) = self;
+                match unit.reach() {
+                    Reach::Threshold(reach) => reach.phi(loss, t, z),
+                    Reach::Single(reach) => reach.phi(loss, t, z),
+                    Reach::PerStep(reach) => reach.phi(loss, t, z),
+                }
+            }
+        }
+        self.layer_loss.visit(self.progress, At(self, t, z))
+    }
+
     /// Turns a layer's gradients by h into its slopes by z, in place.
     pub fn slopes(&self, cpu: &Cpu, g: &mut [f32], z: &[f32]) {
         struct All<'a>(&'a HardUnit, &'a Cpu, &'a mut [f32], &'a [f32]);
