@@ -21,6 +21,16 @@ pub struct DeviceInfo {
     pub memory_free: usize,
 }
 
+impl DeviceInfo {
+    /// Why the kernels cannot run on it, if they cannot.
+    pub fn problem(&self) -> Option<String> {
+        let (major, minor) = self.compute_capability;
+        (major < 8).then(|| {
+            format!("{} is too old: compute capability {major}.{minor}, and 8.0 is needed; use --device cpu", self.name)
+        })
+    }
+}
+
 /// Versions of what is installed, each `None` where it is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
@@ -146,6 +156,11 @@ impl Device {
             memory_total,
             memory_free,
         })
+    }
+
+    /// Whether this GPU can run the kernels.
+    pub fn check(&self) -> Result<(), CudaError> {
+        self.info()?.problem().map_or(Ok(()), |problem| Err(CudaError::Setting(problem)))
     }
 
     fn multiprocessors(&self) -> Result<u32, CudaError> {

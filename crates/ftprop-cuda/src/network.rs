@@ -101,13 +101,7 @@ impl CudaNetwork {
         if batch == 0 {
             return Err(CudaError::Setting("a batch needs at least one example".into()));
         }
-        let info = device.info()?;
-        if info.compute_capability < (8, 0) {
-            return Err(CudaError::Setting(format!(
-                "{} is too old: compute capability {}.{}, and 8.0 is needed; train on the CPU with --device cpu",
-                info.name, info.compute_capability.0, info.compute_capability.1
-            )));
-        }
+        device.check()?;
         // The CPU's network checks the layers and lays out the parameters; one example of it costs little.
         let cpu = Arc::new(Cpu::new(1).map_err(|e| CudaError::Setting(e.to_string()))?);
         let initial = Network::new(cpu, &config.layers, config.defaults, input, classes, 1)?;

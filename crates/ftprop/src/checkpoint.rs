@@ -8,10 +8,11 @@ use crate::error::Error;
 use crate::files;
 use crate::recipe::Recipe;
 use ftprop_data::{Dataset, Normalize, Preprocess};
-use ftprop_nn::parameter::ParameterKind;
+use ftprop_nn::parameter::{Parameter, ParameterKind, Statistic};
 use ftprop_nn::{Network, Optimizer, Tally};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -126,35 +127,58 @@ impl From<ExactTally> for Tally {
     }
 }
 
-/// Writes a checkpoint aside and renames it. Without an optimizer it can be used but not trained on.
+/// What a network holds, wherever it lives.
+pub struct Contents<'a> {
+    pub parameters: &'a [Parameter],
+    pub statistics: &'a [Statistic],
+    pub values: Cow<'a, [f32]>,
+    pub stats: Cow<'a, [f32]>,
+    /// The optimizer's steps and moments; without them a checkpoint can be used but not trained on.
+    pub optimizer: Option<(u64, Vec<Cow<'a, [f32]>>)>,
+}
+
+impl<'a> Contents<'a> {
+    /// Of a network on the CPU.
+    pub fn of(network: &'a Network, optimizer: Option<&'a Optimizer>) -> Self {
+        Contents {
+            parameters: network.parameters(),
+            statistics: network.statistics(),
+            values: network.values().into(),
+            stats: network.stats().into(),
+            optimizer: optimizer.map(|o| {
+                let (steps, moments) = o.state();
+                (steps, moments.map(Cow::from).collect())
+            }),
+        }
+    }
+}
+
+/// Writes a checkpoint aside and renames it.
 pub fn save(
     path: &Path,
     recipe: &Recipe,
     model: &ModelInfo,
     state: &State,
-    network: &Network,
-    optimizer: Option<&Optimizer>,
+    contents: &Contents<'_>,
 ) -> Result<(), Error> {
     let header = Header {
         version: VERSION,
         recipe: recipe.portable().to_toml()?,
         model: model.clone(),
         state: *state,
-        optimizer_steps: optimizer.map(|o| o.state().0),
+        optimizer_steps: contents.optimizer.as_ref().map(|(steps, _)| *steps),
     };
     let header =
         serde_json::to_string(&header).map_err(|e| Error::Other(format!("writing {}: {e}", path.display())))?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
-    for p in network.parameters() {
-        tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes_of(&network.values()[p.range.clone()])));
+    for p in contents.parameters {
+        tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes_of(&contents.values[p.range.clone()])));
     }
-    for s in network.statistics() {
-        tensors.push((s.name.clone(), vec![s.range.len()], bytes_of(&network.stats()[s.range.clone()])));
+    for s in contents.statistics {
+        tensors.push((s.name.clone(), vec![s.range.len()], bytes_of(&contents.stats[s.range.clone()])));
     }
-    if let Some(optimizer) = optimizer {
-        for (i, moment) in optimizer.state().1.enumerate() {
-            tensors.push((format!("optimizer.moment{i}"), vec![moment.len()], bytes_of(moment)));
-        }
+    for (i, moment) in contents.optimizer.iter().flat_map(|(_, moments)| moments.iter().enumerate()) {
+        tensors.push((format!("optimizer.moment{i}"), vec![moment.len()], bytes_of(moment)));
     }
     let views: Result<Vec<_>, _> = tensors
         .iter()
@@ -198,43 +222,57 @@ impl Checkpoint {
         Recipe::from_toml(&format!("the recipe in {}", self.path.display()), &self.header.recipe)
     }
 
-    /// Puts the saved numbers into a network (and an optimizer) of the same kind.
-    pub fn restore(&self, network: &mut Network, optimizer: Option<&mut Optimizer>) -> Result<(), Error> {
+    /// The saved numbers, for a network that has these parameters and statistics.
+    pub fn contents<'a>(
+        &self,
+        parameters: &'a [Parameter],
+        statistics: &'a [Statistic],
+    ) -> Result<Contents<'a>, Error> {
         let tensors = SafeTensors::deserialize(&self.bytes)
             .map_err(|e| Error::NotACheckpoint { path: self.path.clone(), why: e.to_string() })?;
-        let other = |difference: String| Error::OtherNetwork { path: self.path.clone(), difference };
         let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
-            let view = tensors.tensor(name).map_err(|_| other(format!("it has no {name}")))?;
+            let view = tensors.tensor(name).map_err(|_| self.other(format!("it has no {name}")))?;
             if view.shape() != shape || view.dtype() != Dtype::F32 {
-                return Err(other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
+                return Err(self.other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
             }
             into.iter_mut().zip(view.data().chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
             Ok(())
         };
-        let expected = network.parameters().len() + network.statistics().len();
+        let expected = parameters.len() + statistics.len();
         let stored = tensors.names().iter().filter(|n| !n.starts_with("optimizer.")).count();
-        for p in network.parameters().to_vec() {
-            read(&p.name, &shape_of(&p.kind, p.range.len()), &mut network.values_mut()[p.range.clone()])?;
+        let mut values = vec![0.0; parameters.last().map_or(0, |p| p.range.end)];
+        for p in parameters {
+            read(&p.name, &shape_of(&p.kind, p.range.len()), &mut values[p.range.clone()])?;
         }
-        for s in network.statistics().to_vec() {
-            read(&s.name, &[s.range.len()], &mut network.stats_mut()[s.range.clone()])?;
+        let mut stats = vec![0.0; statistics.last().map_or(0, |s| s.range.end)];
+        for s in statistics {
+            read(&s.name, &[s.range.len()], &mut stats[s.range.clone()])?;
         }
         if stored != expected {
-            return Err(other(format!("it has {stored} tensors, this network {expected}")));
+            return Err(self.other(format!("it has {stored} tensors, this network {expected}")));
         }
-        if let Some(optimizer) = optimizer {
-            let steps = self
-                .header
-                .optimizer_steps
-                .ok_or_else(|| other("it was saved for use, without the optimizer, so training cannot go on".into()))?;
+        let optimizer = self.header.optimizer_steps.map(|steps| {
             let mut moments = Vec::new();
             while let Ok(view) = tensors.tensor(&format!("optimizer.moment{}", moments.len())) {
-                moments.push(view.data().chunks_exact(4).map(f32_from).collect::<Vec<f32>>());
+                moments.push(view.data().chunks_exact(4).map(f32_from).collect::<Vec<f32>>().into());
             }
-            let slices: Vec<&[f32]> = moments.iter().map(|m| &m[..]).collect();
-            optimizer.restore(steps, &slices).map_err(|e| other(e.to_string()))?;
-        }
+            (steps, moments)
+        });
+        Ok(Contents { parameters, statistics, values: values.into(), stats: stats.into(), optimizer })
+    }
+
+    /// Puts the saved numbers into a network on the CPU, for use.
+    pub fn restore(&self, network: &mut Network) -> Result<(), Error> {
+        let (parameters, statistics) = (network.parameters().to_vec(), network.statistics().to_vec());
+        let contents = self.contents(&parameters, &statistics)?;
+        network.values_mut().copy_from_slice(&contents.values);
+        network.stats_mut().copy_from_slice(&contents.stats);
         Ok(())
+    }
+
+    /// The error of a checkpoint that does not belong to the network at hand.
+    pub fn other(&self, difference: String) -> Error {
+        Error::OtherNetwork { path: self.path.clone(), difference }
     }
 }
 

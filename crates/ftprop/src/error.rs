@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::files::FileError;
 use crate::plot::PlotError;
+use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
 use ftprop_nn::NnError;
 use ftprop_search::SearchError;
@@ -22,6 +23,8 @@ pub enum Error {
     Network(#[from] NnError),
     #[error(transparent)]
     Tensor(#[from] TensorError),
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
     #[error(transparent)]
     Search(#[from] SearchError),
     #[error(transparent)]

@@ -4,8 +4,10 @@
 //! `golden/README.md`). Running a case trains the network for its few steps and compares logits, loss,
 //! gradients and parameters with what the file expects.
 
+use crate::device::Place;
 use crate::error::Error;
 use crate::files;
+use ftprop_cuda::{CudaNetwork, NetworkConfig, Precision};
 use ftprop_nn::parameter::{Parameter, ParameterKind};
 use ftprop_nn::{
     Activation, Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
@@ -102,8 +104,8 @@ fn parse(name: &str, text: &str) -> Result<Case, Error> {
 }
 
 impl Case {
-    /// Trains for the case's steps and compares.
-    pub fn run(&self, cpu: &Arc<Cpu>) -> Result<Outcome, Error> {
+    /// Trains for the case's steps on a device, in f32, and compares.
+    pub fn run(&self, place: &Place) -> Result<Outcome, Error> {
         let (input, classes, widths) = match self.net.as_str() {
             "mlp" => (Shape::vector(20), 5, vec![16, 12]),
             "convnet4" | "convnet8" => (Shape { height: 32, width: 32, channels: 3 }, 10, vec![]),
@@ -118,25 +120,43 @@ impl Case {
             if self.layer_loss.is_empty() { LayerLoss::SoftHinge } else { self.layer_loss.parse::<LayerLoss>()? };
         let mut layers = presets::layers(&self.net, input, &widths)?;
         layers.retain(|l| !matches!(l, LayerSpec::ChannelDropout { .. }));
-        let defaults = Defaults::new(activation, layer_loss);
-        let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
-        let mut optimizer = Optimizer::new(&self.optimizer, network.values().len())?;
+        let config = NetworkConfig {
+            layers,
+            defaults: Defaults::new(activation, layer_loss),
+            input,
+            classes,
+            batch: self.batch,
+            precision: Precision::F32,
+            deterministic: true,
+            loss: OutputLoss::CrossEntropy,
+            label_smoothing: 0.0,
+            optimizer: self.optimizer,
+            clip: None,
+        };
+        let mut subject: Box<dyn Subject> = match &place.gpu {
+            Some(gpu) => Box::new(CudaNetwork::new(&gpu.device, config)?),
+            None => Box::new(OnCpu::new(place.cpu.clone(), &config)?),
+        };
+        self.compare(&mut *subject, input, classes)
+    }
+
+    fn compare(&self, subject: &mut dyn Subject, input: Shape, classes: usize) -> Result<Outcome, Error> {
         let stream = |j: u64| Stream::numbered(1000 * self.seed + j);
-        let parameters = network.parameters().to_vec();
+        let parameters = subject.parameters().to_vec();
+        let mut values = vec![0.0; parameters.last().map_or(0, |p| p.range.end)];
         for (j, p) in parameters.iter().enumerate() {
-            start_value(p, stream(j as u64), &mut network.values_mut()[p.range.clone()]);
+            start_value(p, stream(j as u64), &mut values[p.range.clone()]);
         }
+        subject.start(&values)?;
         let images = images(stream(999), self.batch, input);
         let labels: Vec<u32> =
             (0..self.batch as u64).map(|i| (f64::from(stream(998).uniform(i)) * classes as f64) as u32).collect();
-        let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
         let mut worst = Worst(Outcome { largest_error: 0.0, place: "nowhere".into() });
         for (number, expected) in self.expect.iter().enumerate() {
             let step = Step { seed: 0, number: number as u64, progress: 0.0 };
-            let tally = network.learn(&images, &labels, &criterion, &step);
+            let (loss, logits) = subject.learn(&images, &labels, &step)?;
             let place = |what: &str| format!("step {}, {what}", number + 1);
-            worst.see(tally.loss(), expected.loss, expected.loss.abs(), place("loss"));
-            let logits = network.logits();
+            worst.see(loss, expected.loss, expected.loss.abs(), place("loss"));
             let largest = expected.logits.iter().flatten().fold(0.0f64, |m, v| m.max(v.abs()));
             for (row, wanted) in logits.chunks_exact(classes).zip(&expected.logits) {
                 for (&got, &want) in row.iter().zip(wanted) {
@@ -146,17 +166,92 @@ impl Case {
             if expected.params.len() != parameters.len() {
                 return Err(Error::Other(format!("golden case {}: another number of parameters", self.name)));
             }
+            let grads = subject.grads()?;
             for (p, e) in parameters.iter().zip(&expected.params) {
-                compare_gradient(&mut worst, p, e, &network.grads()[p.range.clone()], &place(&p.name));
+                compare_gradient(&mut worst, p, e, &grads[p.range.clone()], &place(&p.name));
             }
-            optimizer.step(&mut network, 1.0, None);
+            let values = subject.optimize()?;
             for (p, e) in parameters.iter().zip(&expected.params) {
-                let value = &network.values()[p.range.clone()];
+                let value = &values[p.range.clone()];
                 worst.see(norm(value), e.value_norm, e.value_norm, place(&format!("norm of {}", p.name)));
                 compare_samples(&mut worst, p, &e.at, &e.value, e.value_norm, value, &place(&p.name));
             }
         }
         Ok(worst.0)
+    }
+}
+
+/// A network whose steps can be looked into.
+trait Subject {
+    fn parameters(&self) -> &[Parameter];
+    fn start(&mut self, values: &[f32]) -> Result<(), Error>;
+    /// The loss and the logits of a step up to its gradients.
+    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<(f64, Vec<f32>), Error>;
+    fn grads(&self) -> Result<Vec<f32>, Error>;
+    /// The parameters after the optimizer's step.
+    fn optimize(&mut self) -> Result<Vec<f32>, Error>;
+}
+
+struct OnCpu {
+    network: Network,
+    optimizer: Optimizer,
+    criterion: Criterion,
+}
+
+impl OnCpu {
+    fn new(cpu: Arc<Cpu>, c: &NetworkConfig) -> Result<Self, Error> {
+        let network = Network::new(cpu, &c.layers, c.defaults, c.input, c.classes, c.batch)?;
+        let optimizer = Optimizer::new(&c.optimizer, network.values().len())?;
+        Ok(OnCpu { network, optimizer, criterion: Criterion::new(c.loss, c.label_smoothing)? })
+    }
+}
+
+impl Subject for OnCpu {
+    fn parameters(&self) -> &[Parameter] {
+        self.network.parameters()
+    }
+
+    fn start(&mut self, values: &[f32]) -> Result<(), Error> {
+        self.network.values_mut().copy_from_slice(values);
+        Ok(())
+    }
+
+    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<(f64, Vec<f32>), Error> {
+        let tally = self.network.learn(images, labels, &self.criterion, step);
+        Ok((tally.loss(), self.network.logits().to_vec()))
+    }
+
+    fn grads(&self) -> Result<Vec<f32>, Error> {
+        Ok(self.network.grads().to_vec())
+    }
+
+    fn optimize(&mut self) -> Result<Vec<f32>, Error> {
+        self.optimizer.step(&mut self.network, 1.0, None);
+        Ok(self.network.values().to_vec())
+    }
+}
+
+impl Subject for CudaNetwork {
+    fn parameters(&self) -> &[Parameter] {
+        CudaNetwork::parameters(self)
+    }
+
+    fn start(&mut self, values: &[f32]) -> Result<(), Error> {
+        Ok(self.set_values(values)?)
+    }
+
+    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<(f64, Vec<f32>), Error> {
+        let tally = CudaNetwork::learn(self, images, labels, step)?;
+        Ok((tally.loss(), self.logits(labels.len())?))
+    }
+
+    fn grads(&self) -> Result<Vec<f32>, Error> {
+        Ok(CudaNetwork::grads(self)?)
+    }
+
+    fn optimize(&mut self) -> Result<Vec<f32>, Error> {
+        CudaNetwork::optimize(self, 1.0)?;
+        Ok(self.values()?)
     }
 }
 
@@ -243,10 +338,10 @@ mod tests {
 
     #[test]
     fn every_built_in_case_passes_on_the_cpu() {
-        let cpu = Arc::new(Cpu::new(0).unwrap());
+        let place = Place::open("cpu", 0).unwrap();
         let mut failed = Vec::new();
         for case in built_in().unwrap() {
-            let outcome = cpu.enter(|| case.run(&cpu)).unwrap();
+            let outcome = place.cpu.enter(|| case.run(&place)).unwrap();
             println!("{}: {outcome:?}", case.name);
             if outcome.largest_error > case.tolerance {
                 failed.push((case.name, outcome));
@@ -259,7 +354,7 @@ mod tests {
     fn a_wrong_loss_is_noticed() {
         let mut case = built_in().unwrap().into_iter().find(|c| c.name == "mlp-sign-soft").unwrap();
         case.layer_loss = "saturated_hinge".into();
-        let cpu = Arc::new(Cpu::new(1).unwrap());
-        assert!(case.run(&cpu).unwrap().largest_error > 100.0 * case.tolerance);
+        let place = Place::open("cpu", 1).unwrap();
+        assert!(case.run(&place).unwrap().largest_error > 100.0 * case.tolerance);
     }
 }

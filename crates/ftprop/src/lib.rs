@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`cli`] | the commands, one file each |
 //! | [`recipe`], [`config`] | what a run depends on, and the layers it is put together from |
-//! | [`train`] | the training loop |
+//! | [`train`], [`fleet`] | the training loop, and several runs at once |
+//! | [`device`], [`engine`] | where networks are computed, and what the loop asks of one there |
 //! | [`run`] | run folders: metrics, summary, curves |
 //! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
 //! | [`export`] | trained networks for other programs |
@@ -16,9 +17,12 @@
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
+pub mod device;
+pub mod engine;
 pub mod error;
 pub mod export;
 pub mod files;
+pub mod fleet;
 pub mod golden;
 pub mod model;
 pub mod plot;

@@ -46,7 +46,7 @@ impl Model {
         let input = Shape { height, width, channels };
         let layers = saved.layers(input)?;
         let mut network = Network::new(cpu, &layers, saved.layer_defaults(), input, info.classes.len(), batch)?;
-        checkpoint.restore(&mut network, None)?;
+        checkpoint.restore(&mut network)?;
         Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: file })
     }
 }

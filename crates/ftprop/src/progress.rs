@@ -68,6 +68,8 @@ enum Sink {
     Quiet,
     Bar(ProgressBar),
     Lines(Box<dyn Write + Send>),
+    /// Hears of each finished epoch (nothing), and of messages.
+    Watcher(Box<dyn FnMut(Option<&str>) + Send>),
 }
 
 /// Shows how a long job goes. See the [module](self).
@@ -104,6 +106,12 @@ impl Progress {
         progress
     }
 
+    /// For one run of several: shows nothing itself, but calls `watcher` after each epoch with nothing, and with
+    /// messages that must be heard.
+    pub fn watched(watcher: impl FnMut(Option<&str>) + Send + 'static) -> Self {
+        Self::with_sink(Sink::Watcher(Box::new(watcher)), 1, 1, Instant::now())
+    }
+
     /// For a resumed run: `epochs_done` whole epochs and `steps_done` steps of the next one lie behind.
     pub fn resumed(mut self, epochs_done: u32, steps_done: usize) -> Self {
         self.epoch = epochs_done + 1;
@@ -118,7 +126,7 @@ impl Progress {
 
     /// `step` steps of the present epoch are done; loss and accuracy (a fraction of 1) are its means so far.
     pub fn step(&mut self, step: usize, loss: f64, accuracy: f64, images_per_s: f64) {
-        if !matches!(self.sink, Sink::Quiet) {
+        if !matches!(self.sink, Sink::Quiet | Sink::Watcher(_)) {
             self.step_at(Instant::now(), step, loss, accuracy, images_per_s);
         }
     }
@@ -132,7 +140,7 @@ impl Progress {
         let state = format!("loss {loss:.4}  acc {accuracy:5.2} %  {images_per_s:.0} images/s{left}");
         let heading = self.heading(self.epoch);
         match &mut self.sink {
-            Sink::Quiet => {}
+            Sink::Quiet | Sink::Watcher(_) => {}
             Sink::Bar(bar) => {
                 self.next = now + REDRAW;
                 bar.set_prefix(heading);
@@ -148,6 +156,9 @@ impl Progress {
 
     /// The epoch is over: leaves a line that stays.
     pub fn epoch_done(&mut self, line: &EpochLine) {
+        if let Sink::Watcher(watcher) = &mut self.sink {
+            return watcher(None);
+        }
         self.epoch_done_at(Instant::now(), line);
     }
 
@@ -168,6 +179,7 @@ impl Progress {
     pub fn message(&mut self, text: &str) {
         match &mut self.sink {
             Sink::Quiet => {}
+            Sink::Watcher(watcher) => watcher(Some(text)),
             Sink::Bar(bar) => bar.println(text),
             Sink::Lines(out) => {
                 let _ = writeln!(out, "{text}");
@@ -195,12 +207,18 @@ impl Progress {
     }
 }
 
-/// Takes the bar off the screen; the lines above it stay.
-impl Drop for Progress {
-    fn drop(&mut self) {
+impl Progress {
+    /// Takes the bar off the screen; the lines above it stay.
+    pub fn finish(&mut self) {
         if let Sink::Bar(bar) = &self.sink {
             bar.finish_and_clear();
         }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::config::Layers;
 use crate::error::Error;
+use ftprop_cuda::Precision;
 use ftprop_data::{Augment, BadImage, CsvOptions, Dataset, HoldOut, LabelColumn, Options, Source, Split, TestPart};
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
@@ -127,6 +128,10 @@ pub struct TrainRecipe {
     /// Seconds between checkpoints within an epoch; one is always written at its end.
     pub checkpoint_seconds: f64,
     pub device: String,
+    /// On a GPU: what its matrix units compute with, `f32`, `tf32` or `bf16`. The CPU always computes in f32.
+    pub precision: String,
+    /// On a GPU: the same bytes for the same seed. On the CPU that is always so.
+    pub deterministic: bool,
     /// 0 takes one for each core.
     pub threads: usize,
 }
@@ -163,6 +168,8 @@ impl Default for Recipe {
                 clip: None,
                 checkpoint_seconds: 300.0,
                 device: "auto".into(),
+                precision: Precision::default().to_string(),
+                deterministic: false,
                 threads: 0,
             },
             optimizer: OptimizerSpec::adam(1e-3),
@@ -224,7 +231,13 @@ impl Recipe {
         }
         self.schedule.check()?;
         self.criterion()?;
+        self.precision()?;
         Ok(())
+    }
+
+    /// What a GPU's matrix units compute with.
+    pub fn precision(&self) -> Result<Precision, Error> {
+        self.train.precision.parse().map_err(|e| Error::Other(format!("train.precision: {e}")))
     }
 
     pub fn criterion(&self) -> Result<Criterion, NnError> {

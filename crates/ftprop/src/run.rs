@@ -115,10 +115,7 @@ impl RunFolder {
 
     /// The first of `runs/NAME`, `runs/NAME-2`, … that does not exist.
     pub fn unused(name: &str) -> PathBuf {
-        let safe: String =
-            name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-        let safe = Some(safe.trim_matches('.')).filter(|name| !name.is_empty()).unwrap_or("run");
-        let base = Path::new("runs").join(safe);
+        let base = Path::new("runs").join(folder_name(name));
         let numbered = (2..).map(|i| PathBuf::from(format!("{}-{i}", base.display())));
         std::iter::once(base.clone()).chain(numbered).find(|p| !p.exists()).expect("there is always a next number")
     }
@@ -191,6 +188,17 @@ impl RunFolder {
         Ok(kept)
     }
 
+    /// The result of a run that is finished.
+    pub fn summary(&self) -> Result<Option<Summary>, Error> {
+        let path = self.path.join("summary.json");
+        if !path.exists() {
+            return Ok(None);
+        }
+        serde_json::from_str(&files::read_text(&path)?)
+            .map(Some)
+            .map_err(|e| Error::Other(format!("{} is not a run's result: {e}", path.display())))
+    }
+
     pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(summary).map_err(|e| Error::Other(e.to_string()))?;
         Ok(files::write(&self.path.join("summary.json"), format!("{text}\n").as_bytes())?)
@@ -203,6 +211,12 @@ impl RunFolder {
         }
         Ok(())
     }
+}
+
+/// What a run's folder is called: its name, without what file systems do not take.
+pub fn folder_name(name: &str) -> String {
+    let safe: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    Some(safe.trim_matches('.')).filter(|name| !name.is_empty()).unwrap_or("run").to_string()
 }
 
 /// Runs compared in one picture.

@@ -4,14 +4,16 @@
 //! bytes: the checkpoint holds everything that the next step depends on, and whatever was written after it is
 //! written again.
 
-use crate::checkpoint::{self, Best, Checkpoint, ModelInfo, State};
+use crate::checkpoint::{self, Best, Checkpoint, Contents, ModelInfo, State};
+use crate::device::Place;
+use crate::engine::{self, Engine, Part, Parts, Stretch};
 use crate::error::Error;
 use crate::progress::{EpochLine, Progress, Score};
-use crate::recipe::{Recipe, input_shape};
+use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::tensorboard::EventWriter;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
-use ftprop_nn::{Criterion, Network, Optimizer, Step, Tally};
+use ftprop_nn::Tally;
 use ftprop_tensor::Cpu;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,25 +30,44 @@ pub enum Ending {
 
 /// Pictures are drawn at the end, and in long runs now and then.
 const DRAW_EVERY: Duration = Duration::from_secs(60);
+/// How often a device that runs ahead is asked for results: waiting for them leaves it idle for a moment.
+const SETTLE_EVERY: Duration = Duration::from_millis(500);
+/// Steps that are announced at once, at most.
+const ANNOUNCED: usize = 4096;
+/// What saving may cost: an epoch that ends sooner than this many times the last saving took is not saved.
+const SAVING_SHARE: u32 = 20;
 
 /// A run under way.
 pub struct Trainer {
     recipe: Recipe,
     folder: RunFolder,
     model: ModelInfo,
-    network: Network,
-    optimizer: Optimizer,
-    criterion: Criterion,
+    engine: Box<dyn Engine>,
+    /// Whose threads compute; none where a GPU does.
+    cpu: Option<Arc<Cpu>>,
     train: Loader,
     validation: Option<Loader>,
     test: Loader,
     state: State,
     metrics: Vec<EpochMetrics>,
+    /// The best network, where it is better than the one on disk.
+    unsaved_best: Option<BestNetwork>,
+    saved: Instant,
+    saving_took: Duration,
+    /// Steps that are asked for at once of data that lives on the device.
+    stretch: usize,
+}
+
+/// A network that was the best at its time.
+struct BestNetwork {
+    state: State,
+    values: Vec<f32>,
+    stats: Vec<f32>,
 }
 
 impl Trainer {
     /// Prepares a run in its folder; goes on from the folder's checkpoint if it has one.
-    pub fn new(recipe: Recipe, folder: RunFolder, dataset: &Dataset, cpu: Arc<Cpu>) -> Result<Self, Error> {
+    pub fn new(recipe: Recipe, folder: RunFolder, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
         recipe.check()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let config = LoaderConfig {
@@ -56,33 +77,30 @@ impl Trainer {
             ..LoaderConfig::training(recipe.train.batch, recipe.train.seed, dataset.normalize.clone())
         };
         // Before the network, whose buffers grow with the batch.
-        let train = Loader::new(&train, config)?;
-        let network = build_network(&recipe, dataset, cpu, recipe.train.batch)?;
-        let optimizer = Optimizer::new(&recipe.optimizer, network.values().len())?;
-        let evaluation = |split: &Split| evaluation_loader(split, &recipe, dataset, network.batch());
+        let train_loader = Loader::new(&train, config)?;
+        let parts = Parts { train: &train, validation: validation.as_ref(), test: &dataset.test };
+        let engine = engine::open(&recipe, dataset, &parts, place)?;
+        let evaluation = |split: &Split| evaluation_loader(split, &recipe, dataset, recipe.train.batch);
         let mut trainer = Trainer {
-            criterion: recipe.criterion()?,
-            train,
+            train: train_loader,
             validation: validation.as_ref().map(evaluation).transpose()?,
             test: evaluation(&dataset.test)?,
             model: ModelInfo::of(dataset),
+            cpu: place.gpu.is_none().then(|| place.cpu.clone()),
             state: State::start(),
             metrics: Vec::new(),
+            unsaved_best: None,
+            saved: Instant::now(),
+            saving_took: Duration::ZERO,
+            stretch: 64,
             recipe,
             folder,
-            network,
-            optimizer,
+            engine,
         };
         if trainer.folder.checkpoint().exists() {
-            let saved = Checkpoint::read(&trainer.folder.checkpoint())?;
-            saved.restore(&mut trainer.network, Some(&mut trainer.optimizer))?;
-            if saved.header.model.classes != trainer.model.classes {
-                let (path, difference) = (trainer.folder.checkpoint(), "its classes are not those of the data".into());
-                return Err(Error::OtherNetwork { path, difference });
-            }
-            trainer.state = saved.header.state;
+            trainer.take_up()?;
         } else {
-            trainer.network.initialise(trainer.recipe.train.seed);
+            trainer.engine.initialise(trainer.recipe.train.seed)?;
         }
         trainer.metrics = trainer.folder.cut_metrics(trainer.state.epoch - 1)?;
         if trainer.metrics.len() != trainer.state.epoch as usize - 1 {
@@ -96,24 +114,47 @@ impl Trainer {
         Ok(trainer)
     }
 
-    pub fn network(&self) -> &Network {
-        &self.network
+    /// Goes on where the folder's checkpoint stands.
+    fn take_up(&mut self) -> Result<(), Error> {
+        let saved = Checkpoint::read(&self.folder.checkpoint())?;
+        let (parameters, statistics) = (self.engine.parameters().to_vec(), self.engine.statistics().to_vec());
+        let contents = saved.contents(&parameters, &statistics)?;
+        if contents.optimizer.is_none() {
+            return Err(
+                saved.other("it was saved for use, without the optimizer, so training cannot go on".to_string())
+            );
+        }
+        if saved.header.model.classes != self.model.classes {
+            return Err(saved.other("its classes are not those of the data".into()));
+        }
+        self.engine.restore(&contents).map_err(|e| saved.other(e.to_string()))?;
+        self.state = saved.header.state;
+        Ok(())
+    }
+
+    /// How many numbers the network learns.
+    pub fn parameters(&self) -> usize {
+        self.engine.parameters().last().map_or(0, |p| p.range.end)
     }
 
     pub fn state(&self) -> &State {
         &self.state
     }
 
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
     pub fn train_examples(&self) -> usize {
         self.train.examples()
     }
 
+    pub fn steps_per_epoch(&self) -> usize {
+        self.train.batches_per_epoch()
+    }
+
     /// Trains until the last epoch is done or `stop` is set.
-    pub fn run(&mut self, stop: &AtomicBool, quiet: bool) -> Result<Ending, Error> {
-        let cpu = self.network.cpu().clone();
-        let steps = self.train.batches_per_epoch();
-        let mut progress =
-            Progress::new(self.recipe.train.epochs, steps, quiet).resumed(self.state.epoch - 1, self.state.batch);
+    pub fn run(&mut self, stop: &AtomicBool, progress: &mut Progress) -> Result<Ending, Error> {
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if self.state.epoch > 1 {
             events.restart_at(u64::from(self.state.epoch), SystemTime::now())?;
@@ -121,8 +162,12 @@ impl Trainer {
         let mut drawn = Instant::now();
         while self.state.epoch <= self.recipe.train.epochs {
             let started = Instant::now();
-            let Some(epoch) = cpu.enter(|| self.learn_epoch(stop, &mut progress))? else {
-                self.save_checkpoint()?;
+            let learned = match self.cpu.clone() {
+                Some(cpu) => cpu.enter(|| self.learn_epoch(stop, progress)),
+                None => self.learn_epoch(stop, progress),
+            };
+            let Some(epoch) = learned? else {
+                self.save()?;
                 self.folder.draw(&self.recipe.name, &self.metrics)?;
                 return Ok(Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch });
             };
@@ -134,11 +179,10 @@ impl Trainer {
                 drawn = Instant::now();
             }
         }
-        drop(progress);
+        progress.finish();
         self.folder.draw(&self.recipe.name, &self.metrics)?;
         let best = self.state.best.map_or(self.state.epoch - 1, |b| b.epoch);
-        let parameters = self.network.values().len();
-        let summary = Summary::new(&self.recipe.name, &self.metrics, best, parameters)
+        let summary = Summary::new(&self.recipe.name, &self.metrics, best, self.parameters())
             .ok_or_else(|| Error::Other("the run has no epochs".into()))?;
         self.folder.write_summary(&summary)?;
         Ok(Ending::Finished(summary))
@@ -150,63 +194,121 @@ impl Trainer {
             return Ok(None);
         }
         let steps = self.train.batches_per_epoch();
-        let total = f64::from(self.recipe.train.epochs) * steps as f64;
-        let mut batches = self.train.epoch(u64::from(self.state.epoch), self.state.batch);
+        let resident = self.engine.has_training_data();
+        let mut batches = (!resident).then(|| self.train.epoch(u64::from(self.state.epoch), self.state.batch));
         let mut tally = Tally::from(self.state.tally);
-        let (started, mut saved) = (Instant::now(), Instant::now());
+        let (started, mut settled) = (Instant::now(), Instant::now());
+        // The end of what is announced, and the first batch whose outcome is not known yet.
+        let (mut announced, mut open) = (self.state.batch, self.state.batch);
         let mut images = 0;
-        let mut rate = 0.0;
-        while let Some(batch) = batches.next_batch()? {
-            let factor = self.recipe.schedule.factor_at(self.state.epoch, batch.index, steps, self.recipe.train.epochs);
-            rate = factor * self.recipe.optimizer.lr();
-            let step = Step {
-                seed: self.recipe.train.seed,
-                number: self.state.step,
-                progress: (self.state.step as f64 / total) as f32,
-            };
-            let seen = self.network.learn(batch.images, batch.labels, &self.criterion, &step);
-            if !seen.loss_sum.is_finite() {
-                return Err(self.diverged(batch.index + 1));
+        while self.state.batch < steps {
+            match &mut batches {
+                None => {
+                    let stretch = self.announce(self.state.batch, self.stretch);
+                    self.engine.learn_resident(&stretch)?;
+                    self.state.batch += stretch.steps.len();
+                    self.state.step += stretch.steps.len() as u64;
+                }
+                Some(batches) => {
+                    let Some(batch) = batches.next_batch()? else { break };
+                    // A batch whose pictures were all skipped leaves a gap.
+                    if announced <= batch.index || self.state.batch != batch.index {
+                        let stretch = self.announce(batch.index, ANNOUNCED);
+                        announced = batch.index + stretch.steps.len();
+                        self.engine.begin(stretch)?;
+                    }
+                    self.engine.learn(batch.images, batch.labels)?;
+                    self.state.batch = batch.index + 1;
+                    self.state.step += 1;
+                }
             }
-            self.optimizer.step(&mut self.network, factor, self.recipe.train.clip);
+            let last = self.state.batch >= steps;
+            let stopping = stop.load(Ordering::Relaxed);
+            let due = self.saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds;
+            let ahead = self.engine.runs_ahead() && !resident && settled.elapsed() < SETTLE_EVERY;
+            if ahead && !last && !stopping && !due {
+                continue;
+            }
+            let seen = self.engine.settle()?;
+            if !seen.loss_sum.is_finite() {
+                return Err(self.diverged(self.state.batch));
+            }
+            if resident {
+                self.fit_stretch(self.state.batch - open, settled.elapsed());
+            }
+            (settled, open) = (Instant::now(), self.state.batch);
             tally.add(&seen);
-            images += batch.len();
-            self.state.step += 1;
-            self.state.batch = batch.index + 1;
+            images += seen.examples;
             self.state.tally = tally.into();
             let speed = images as f64 / started.elapsed().as_secs_f64();
             progress.step(self.state.batch, tally.loss(), tally.top1_share(), speed);
-            if self.state.batch < steps {
-                if stop.load(Ordering::Relaxed) {
+            if !last {
+                if stopping {
                     return Ok(None);
                 }
-                if saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds {
-                    self.save_checkpoint()?;
-                    saved = Instant::now();
+                if due {
+                    self.save()?;
+                    settled = Instant::now();
                 }
             }
         }
-        if batches.skipped() > 0 {
-            let first = batches.first_skipped().map(ToString::to_string).unwrap_or_default();
-            progress.message(&format!("{} pictures were skipped; the first: {first}", batches.skipped()));
+        // Pictures at the end that were skipped leave steps that are done but not settled.
+        tally.add(&self.engine.settle()?);
+        self.state.tally = tally.into();
+        let mut waited = Duration::ZERO;
+        if let Some(batches) = batches {
+            waited = batches.waited();
+            if batches.skipped() > 0 {
+                let first = batches.first_skipped().map(ToString::to_string).unwrap_or_default();
+                progress.message(&format!("{} pictures were skipped; the first: {first}", batches.skipped()));
+            }
         }
         let seconds = started.elapsed().as_secs_f64();
         Ok(Some(EpochTimes {
-            rate,
+            rate: self.factor(steps - 1) * self.recipe.optimizer.lr(),
             images_per_s: images as f64 / seconds,
-            waited: batches.waited().as_secs_f64() / seconds,
+            waited: waited.as_secs_f64() / seconds,
         }))
+    }
+
+    /// What the learning rate is multiplied by at a step of the present epoch.
+    fn factor(&self, batch: usize) -> f64 {
+        let steps = self.train.batches_per_epoch();
+        self.recipe.schedule.factor_at(self.state.epoch, batch, steps, self.recipe.train.epochs)
+    }
+
+    /// The next steps of the epoch, `most` of them at most.
+    fn announce(&self, first_batch: usize, most: usize) -> Stretch {
+        let per_epoch = self.train.batches_per_epoch();
+        let total = f64::from(self.recipe.train.epochs) * per_epoch as f64;
+        let count = most.min(per_epoch - first_batch);
+        let step = |i: usize| {
+            let progress = ((self.state.step + i as u64) as f64 / total) as f32;
+            (self.factor(first_batch + i), progress)
+        };
+        Stretch {
+            seed: self.recipe.train.seed,
+            epoch: u64::from(self.state.epoch),
+            first_batch,
+            first_step: self.state.step,
+            steps: (0..count).map(step).collect(),
+        }
+    }
+
+    /// Asks for as many steps next time as take about as long as results may be waited for.
+    fn fit_stretch(&mut self, steps: usize, took: Duration) {
+        let wanted = SETTLE_EVERY.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
+        self.stretch = (wanted as usize).clamp(self.stretch / 2, 4 * self.stretch).clamp(16, ANNOUNCED);
     }
 
     /// Evaluates, records the epoch, and saves.
     fn finish_epoch(&mut self, times: EpochTimes, started: Instant) -> Result<EpochMetrics, Error> {
         let epoch = self.state.epoch;
-        let cpu = self.network.cpu().clone();
-        let (network, criterion) = (&mut self.network, &self.criterion);
-        let (validation, test) = cpu.enter(|| -> Result<_, Error> {
-            let validation = self.validation.as_ref().map(|v| evaluate(network, v, criterion)).transpose()?;
-            Ok((validation, evaluate(network, &self.test, criterion)?))
-        })?;
+        let validation = match &self.validation {
+            Some(loader) => Some(self.engine.evaluate(Part::Validation, loader)?),
+            None => None,
+        };
+        let test = self.engine.evaluate(Part::Test, &self.test)?;
         let metrics = EpochMetrics {
             epoch,
             train: Scores::from(&Tally::from(self.state.tally)),
@@ -217,34 +319,54 @@ impl Trainer {
             waited: times.waited,
             seconds: started.elapsed().as_secs_f64(),
         };
-        self.ensure_finite(test.loss() + validation.map_or(0.0, |v| v.loss()))?;
+        if !(test.loss() + validation.map_or(0.0, |v| v.loss())).is_finite() {
+            return Err(self.diverged(self.state.batch));
+        }
+        let score = metrics.validation.unwrap_or(metrics.test).top1;
+        let better = self.state.best.is_none_or(|best| score > best.top1());
+        let best = if better { Some(Best::new(epoch, score)) } else { self.state.best };
+        let next = State { epoch: epoch + 1, batch: 0, step: self.state.step, tally: Tally::default().into(), best };
+        let over = epoch >= self.recipe.train.epochs;
+        let waited = self.saved.elapsed();
+        let due =
+            waited >= SAVING_SHARE * self.saving_took || waited.as_secs_f64() >= self.recipe.train.checkpoint_seconds;
+        if better || over || due {
+            let network = self.engine.network()?;
+            self.ensure_finite(&network)?;
+            if better {
+                let (values, stats) = (network.values.into_owned(), network.stats.into_owned());
+                self.unsaved_best = Some(BestNetwork { state: next, values, stats });
+            }
+        }
         self.folder.append_metrics(&metrics)?;
         self.metrics.push(metrics);
-        self.state =
-            State { epoch: epoch + 1, batch: 0, step: self.state.step, tally: Tally::default().into(), ..self.state };
-        let score = metrics.validation.unwrap_or(metrics.test).top1;
-        if self.state.best.is_none_or(|best| score > best.top1()) {
-            self.state.best = Some(Best::new(epoch, score));
-            let best = self.folder.best();
-            checkpoint::save(&best, &self.recipe, &self.model, &self.state, &self.network, None)?;
+        self.state = next;
+        if over || due {
+            self.save()?;
         }
-        self.save_checkpoint()?;
         Ok(metrics)
     }
 
-    fn save_checkpoint(&self) -> Result<(), Error> {
-        self.ensure_finite(0.0)?;
-        let path = self.folder.checkpoint();
-        checkpoint::save(&path, &self.recipe, &self.model, &self.state, &self.network, Some(&self.optimizer))
+    /// Writes the best network, if it is a new one, and a checkpoint.
+    fn save(&mut self) -> Result<(), Error> {
+        let started = Instant::now();
+        let contents = self.engine.contents()?;
+        self.ensure_finite(&contents)?;
+        if let Some(BestNetwork { state, values, stats }) = self.unsaved_best.take() {
+            let Contents { parameters, statistics, .. } = contents;
+            let (values, stats) = (values.into(), stats.into());
+            let best = Contents { parameters, statistics, values, stats, optimizer: None };
+            checkpoint::save(&self.folder.best(), &self.recipe, &self.model, &state, &best)?;
+        }
+        checkpoint::save(&self.folder.checkpoint(), &self.recipe, &self.model, &self.state, &contents)?;
+        (self.saved, self.saving_took) = (Instant::now(), started.elapsed());
+        Ok(())
     }
 
     /// Keeps what blew up out of the run folder: a step can spoil the network although its own loss was fine.
-    fn ensure_finite(&self, loss: f64) -> Result<(), Error> {
+    fn ensure_finite(&self, contents: &Contents<'_>) -> Result<(), Error> {
         let sound = |values: &[f32]| values.iter().all(|v| v.is_finite());
-        if loss.is_finite() && sound(self.network.values()) && sound(self.network.stats()) {
-            return Ok(());
-        }
-        Err(self.diverged(self.state.batch))
+        if sound(&contents.values) && sound(&contents.stats) { Ok(()) } else { Err(self.diverged(self.state.batch)) }
     }
 
     /// `step` is counted from 1.
@@ -255,7 +377,7 @@ impl Trainer {
         } else {
             "there was no checkpoint yet".into()
         };
-        let culprit = self.network.first_non_finite().unwrap_or_else(|| "the loss".into());
+        let culprit = self.engine.first_non_finite().unwrap_or_else(|| "the loss".into());
         Error::Diverged { epoch: self.state.epoch, step, culprit, saved }
     }
 }
@@ -266,13 +388,6 @@ struct EpochTimes {
     waited: f64,
 }
 
-/// Compiles the recipe's network for a data set.
-pub fn build_network(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>, batch: usize) -> Result<Network, Error> {
-    let input = input_shape(dataset.shape);
-    let layers = recipe.layers(input)?;
-    Ok(Network::new(cpu, &layers, recipe.layer_defaults(), input, dataset.classes.len(), batch)?)
-}
-
 /// A loader of a part of the data as it is, in batches that the network can take.
 pub fn evaluation_loader(split: &Split, recipe: &Recipe, dataset: &Dataset, batch: usize) -> Result<Loader, Error> {
     let config = LoaderConfig {
@@ -281,16 +396,6 @@ pub fn evaluation_loader(split: &Split, recipe: &Recipe, dataset: &Dataset, batc
         ..LoaderConfig::evaluation(batch.min(split.len()), dataset.normalize.clone())
     };
     Ok(Loader::new(split, config)?)
-}
-
-/// Tallies all that a loader delivers.
-pub fn evaluate(network: &mut Network, loader: &Loader, criterion: &Criterion) -> Result<Tally, Error> {
-    let mut tally = Tally::default();
-    let mut batches = loader.epoch(0, 0);
-    while let Some(batch) = batches.next_batch()? {
-        tally.add(&network.evaluate(batch.images, batch.labels, criterion));
-    }
-    Ok(tally)
 }
 
 fn line(m: &EpochMetrics) -> EpochLine {

@@ -1,8 +1,9 @@
 //! `ftprop eval`
 
-use super::{device, say, say_json};
+use super::{say, say_json};
+use crate::device::Place;
 use crate::error::Error;
-use crate::export::classifier::{Classifier, Runner, is_packed};
+use crate::export::classifier::{Classifier, OnGpu, Runner, is_packed};
 use crate::files;
 use crate::model::{Model, Which};
 use crate::progress::Progress;
@@ -12,12 +13,10 @@ use crate::train::evaluation_loader;
 use clap::{Args, ValueEnum};
 use ftprop_data::{Dataset, Normalize, Preprocess, Source};
 use ftprop_nn::Tally;
-use ftprop_tensor::Cpu;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Measure a trained network on a part of its data
@@ -49,7 +48,7 @@ pub(super) struct Eval {
     /// Examples a batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
-    /// cpu or auto
+    /// auto (a GPU if there is one), cpu, or cuda:0 and so on
     #[arg(long, default_value = "auto")]
     device: String,
     /// Worker threads, 0 for one a core
@@ -99,9 +98,16 @@ impl Eval {
         if self.batch == 0 {
             return Err(Error::Usage("--batch must be at least 1".into()));
         }
-        let cpu = device(&self.device, self.threads)?;
+        // A packed model is for CPUs.
+        let packed = is_packed(&self.model);
+        let name = if packed && self.device == "auto" { "cpu" } else { &self.device };
+        let place = Place::open(name, self.threads)?;
+        let cpu = place.cpu.clone();
+        if packed && place.gpu.is_some() {
+            return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
+        }
         let Subject { mut network, classes, recipe, dataset, path } =
-            if is_packed(&self.model) { self.packed(cpu.threads())? } else { self.trained(&cpu)? };
+            if packed { self.packed(cpu.threads())? } else { self.trained(&place)? };
         if dataset.classes != classes {
             return Err(Error::Other(format!(
                 "the data has the classes {} but the network was trained for {}",
@@ -163,17 +169,23 @@ impl Eval {
     }
 
     /// A network in float and the data it was trained on.
-    fn trained(&self, cpu: &Arc<Cpu>) -> Result<Subject, Error> {
+    fn trained(&self, place: &Place) -> Result<Subject, Error> {
         if self.source.is_some() {
             return Err(Error::Usage("--source goes with a packed model; a run knows its data".into()));
         }
-        let Model { network, mut recipe, info, path } =
-            Model::load(&self.model, self.checkpoint.into(), cpu.clone(), self.batch)?;
+        let batch = if place.gpu.is_some() { 1 } else { self.batch };
+        let mut model = Model::load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
         if let Some(data) = &self.data {
-            recipe.data.path = Some(data.clone());
+            model.recipe.data.path = Some(data.clone());
         }
-        let dataset = recipe.data.open()?;
-        Ok(Subject { network: Runner::Float(Box::new(network)), classes: info.classes, recipe, dataset, path })
+        let dataset = model.recipe.data.open()?;
+        let on_gpu = place.gpu.as_ref().map(|gpu| OnGpu::new(&model, gpu, self.batch)).transpose()?;
+        let Model { network, recipe, info, path } = model;
+        let network = match on_gpu {
+            Some(network) => Runner::Gpu(Box::new(network)),
+            None => Runner::Float(Box::new(network)),
+        };
+        Ok(Subject { network, classes: info.classes, recipe, dataset, path })
     }
 
     /// A packed model and the data that the command line names.

@@ -1,12 +1,12 @@
 //! `ftprop import`
 
 use super::{device, say};
-use crate::checkpoint::{self, ModelInfo, State};
+use crate::checkpoint::{self, Contents, ModelInfo, State};
+use crate::engine::build_network;
 use crate::error::Error;
 use crate::export::torch;
 use crate::recipe::{Recipe, absolute};
 use crate::run::RunFolder;
-use crate::train::build_network;
 use clap::Args;
 use ftprop_nn::Optimizer;
 use std::path::PathBuf;
@@ -54,8 +54,14 @@ impl Import {
         let optimizer = Optimizer::new(&recipe.optimizer, network.values().len())?;
         let info = ModelInfo::of(&dataset);
         folder.write_recipe(&recipe)?;
-        checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &network, None)?;
-        checkpoint::save(&folder.checkpoint(), &recipe, &info, &State::start(), &network, Some(&optimizer))?;
+        checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &Contents::of(&network, None))?;
+        checkpoint::save(
+            &folder.checkpoint(),
+            &recipe,
+            &info,
+            &State::start(),
+            &Contents::of(&network, Some(&optimizer)),
+        )?;
         say(&format!(
             "{}: {} parameters from {}",
             folder.path().display(),

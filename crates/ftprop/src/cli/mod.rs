@@ -1,6 +1,7 @@
 //! The program's commands, one file each.
 
 mod bench;
+mod devices;
 mod eval;
 mod export;
 mod import;
@@ -43,6 +44,7 @@ enum Command {
     Summary(summary::Summary),
     Plot(plot::Plot),
     Selftest(selftest::Selftest),
+    Devices(devices::Devices),
     Separable(separable::Separable),
     Solve(solve::Solve),
     Verify(verify::Verify),
@@ -77,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Summary(command) => command.run(),
         Command::Plot(command) => command.run(),
         Command::Selftest(command) => command.run(),
+        Command::Devices(command) => command.run(),
         Command::Separable(command) => command.run(),
         Command::Solve(command) => command.run(),
         Command::Verify(command) => command.run(),
@@ -97,11 +100,11 @@ fn one_line(message: &str) -> String {
     format!("{text}{}; see ftprop --help or ftprop COMMAND --help", tip.unwrap_or_default())
 }
 
-/// The device that a name means.
+/// The CPU, for commands that know no other device.
 fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
     match name {
         "auto" | "cpu" => Ok(Arc::new(Cpu::new(threads)?)),
-        _ => Err(Error::Device { device: name.into(), why: "known are auto and cpu".into() }),
+        _ => Err(Error::Device { device: name.into(), why: "this command runs on the CPU; use auto or cpu".into() }),
     }
 }
 

@@ -1,9 +1,10 @@
 //! `ftprop predict`
 
 use super::eval::WhichArg;
-use super::{device, say, say_json};
+use super::{say, say_json};
+use crate::device::Place;
 use crate::error::Error;
-use crate::export::classifier::{Classifier, Runner, is_packed};
+use crate::export::classifier::{Classifier, OnGpu, Runner, is_packed};
 use crate::model::{Model, ranked};
 use crate::progress::tell;
 use clap::Args;
@@ -30,8 +31,8 @@ pub(super) struct Predict {
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
-    /// cpu or auto
-    #[arg(long, default_value = "auto")]
+    /// cpu, or cuda:0 and so on: a GPU takes longer to start than a few images take
+    #[arg(long, default_value = "cpu")]
     device: String,
     /// Worker threads, 0 for one a core
     #[arg(long, default_value_t = 0)]
@@ -58,8 +59,12 @@ impl Predict {
         if self.top == 0 {
             return Err(Error::Usage("--top must be at least 1".into()));
         }
-        let cpu = device(&self.device, self.threads)?;
+        let place = Place::open(&self.device, self.threads)?;
+        let cpu = place.cpu.clone();
         let (mut network, classes, preprocess) = if is_packed(&self.model) {
+            if place.gpu.is_some() {
+                return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
+            }
             let packed = Classifier::open(&self.model, cpu.threads())?;
             let (classes, preprocess) = (packed.classes().to_vec(), packed.preprocess());
             (Runner::Packed(Box::new(packed)), classes, preprocess)
@@ -68,7 +73,11 @@ impl Predict {
             let preprocess = model.info.preprocess().ok_or_else(|| {
                 Error::Other("the network was trained on a table, so it cannot take images; use ftprop eval".into())
             })?;
-            (Runner::Float(Box::new(model.network)), model.info.classes, preprocess)
+            let network = match &place.gpu {
+                Some(gpu) => Runner::Gpu(Box::new(OnGpu::new(&model, gpu, 1)?)),
+                None => Runner::Float(Box::new(model.network)),
+            };
+            (network, model.info.classes, preprocess)
         };
         let mut predictions = Vec::new();
         let mut failed = 0;

@@ -1,13 +1,15 @@
 //! `ftprop train`
 
-use super::{device, say, say_json};
+use super::{say, say_json};
+use crate::device::Place;
 use crate::error::Error;
-use crate::progress::{duration, tell};
+use crate::fleet::{self, FleetOptions, Job};
+use crate::progress::{Progress, duration, tell};
 use crate::recipe::{DIGITS, Recipe, absolute};
-use crate::run::{RunFolder, Summary};
+use crate::run::{RunFolder, Summary, folder_name};
 use crate::train::{Ending, Trainer};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +19,19 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = "\
 Without a recipe it trains on the built-in digits. Later settings win: defaults, recipe, --set, named flags.
+With several recipes a GPU trains them at the same time, a CPU one after another; --out is then the folder that the
+run folders are made in, and the same command again goes on with what is not finished.
 
 Examples:
   ftprop train
   ftprop train --recipe recipes/cifar10/convnet8-qrelu-ftpsh.toml --data cifar-10-batches-bin --set train.epochs=10
   ftprop train --recipe my.toml --set activation=qrelu:3 --set optimizer.lr=5e-4 --out runs/trial
+  ftprop train --recipe a.toml --recipe b.toml --device cuda:0 --out runs/both
   ftprop train --resume runs/trial")]
 pub(super) struct Train {
-    /// The recipe, a TOML file
+    /// The recipe, a TOML file; may be repeated to train several
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
-    recipe: Option<PathBuf>,
+    recipe: Vec<PathBuf>,
     /// Where the data is: a folder, an archive or a file (recipe key data.path)
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
@@ -39,9 +44,12 @@ pub(super) struct Train {
     /// Go on with a run where it stopped
     #[arg(long, value_name = "RUN")]
     resume: Option<PathBuf>,
-    /// cpu or auto (train.device)
+    /// auto (a GPU if there is one), cpu, or cuda:0 and so on (train.device)
     #[arg(long)]
     device: Option<String>,
+    /// Of several recipes, how many to train at the same time; 0 for as many as pays
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "resume")]
+    at_once: usize,
     /// Worker threads, 0 for one a core (train.threads); the result does not depend on it
     #[arg(long)]
     threads: Option<usize>,
@@ -61,6 +69,9 @@ pub(super) struct Train {
 
 impl Train {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
+        if self.recipe.len() > 1 {
+            return self.run_several();
+        }
         let resumed = self.resume.is_some();
         let (recipe, folder) = match &self.resume {
             Some(run) => {
@@ -69,64 +80,104 @@ impl Train {
                 self.overrule(&mut recipe);
                 (recipe, Some(folder))
             }
-            None => (self.resolve()?, None),
+            None => (self.resolve(self.recipe.first().map(PathBuf::as_path))?, None),
         };
         recipe.check()?;
         let folder = match folder {
             Some(folder) => folder,
             None => RunFolder::planned(&self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name)))?,
         };
-        let cpu = device(&recipe.train.device, recipe.train.threads)?;
+        let place = Place::open(&recipe.train.device, recipe.train.threads)?;
         let dataset = recipe.data.open()?;
-        let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, cpu.clone())?;
+        let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place)?;
         // Everything that can be wrong with the data or the network was found before anything is written.
         folder.write_recipe(&recipe)?;
-        let place = folder.path().display().to_string();
+        let out = folder.path().display().to_string();
         if !self.quiet {
+            if let Some(note) = &place.note {
+                tell(note);
+            }
             tell(&format!(
-                "{}: {} training and {} test examples, {} classes; {} parameters; {} {}, {} threads ({:?})",
+                "{}: {} training and {} test examples, {} classes; {} parameters; {} {}; {}{}",
                 recipe.name,
                 trainer.train_examples(),
                 dataset.test.len(),
                 dataset.classes.len(),
-                trainer.network().values().len(),
+                trainer.parameters(),
                 recipe.activation,
                 if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
-                cpu.threads(),
-                cpu.isa()
+                place.describe(),
+                if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
             ));
             if resumed {
                 let state = trainer.state();
                 tell(&if state.epoch > recipe.train.epochs {
-                    format!("{place} has all its {} epochs; add some with --epochs", recipe.train.epochs)
+                    format!("{out} has all its {} epochs; add some with --epochs", recipe.train.epochs)
                 } else {
-                    format!("going on with {place} in epoch {}, step {}", state.epoch, state.batch + 1)
+                    format!("going on with {out} in epoch {}, step {}", state.epoch, state.batch + 1)
                 });
             }
         }
         let stop = stop_on_ctrl_c();
-        match trainer.run(&stop, self.quiet)? {
+        let (state, steps) = (*trainer.state(), trainer.steps_per_epoch());
+        let mut progress = Progress::new(recipe.train.epochs, steps, self.quiet).resumed(state.epoch - 1, state.batch);
+        match trainer.run(&stop, &mut progress)? {
             Ending::Finished(summary) => {
                 if self.json {
                     say_json(&summary)?;
                 } else {
-                    report(&summary, &place);
+                    report(&summary, &out);
                 }
                 Ok(ExitCode::SUCCESS)
             }
             Ending::Interrupted { epoch, step } => {
                 tell(&format!(
-                    "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {place}"
+                    "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {out}"
                 ));
                 Ok(ExitCode::from(130))
             }
         }
     }
 
+    /// Several recipes, as a fleet.
+    fn run_several(&self) -> Result<ExitCode, Error> {
+        let parent = self.out.clone().unwrap_or_else(|| PathBuf::from("runs"));
+        let job = |file: &PathBuf| {
+            let recipe = self.resolve(Some(file))?;
+            Ok(Job { folder: parent.join(folder_name(&recipe.name)), recipe })
+        };
+        let jobs = self.recipe.iter().map(job).collect::<Result<Vec<Job>, Error>>()?;
+        let stop = stop_on_ctrl_c();
+        let options = FleetOptions { at_once: self.at_once, quiet: self.quiet };
+        let folders: Vec<PathBuf> = jobs.iter().map(|j| j.folder.clone()).collect();
+        let (mut summaries, mut failed, mut interrupted) = (Vec::new(), 0, 0);
+        for (ending, folder) in fleet::train_all(jobs, &options, &stop)?.into_iter().zip(&folders) {
+            match ending {
+                Ok(Ending::Finished(summary)) => {
+                    if !self.json {
+                        say(&format!("{}:", summary.name));
+                        report(&summary, &folder.display().to_string());
+                    }
+                    summaries.push(summary);
+                }
+                Ok(Ending::Interrupted { .. }) => interrupted += 1,
+                Err(_) => failed += 1,
+            }
+        }
+        if self.json {
+            say_json(&summaries)?;
+        }
+        if interrupted > 0 {
+            tell(&format!("{interrupted} runs are not finished, all saved; the same command goes on with them"));
+            return Ok(ExitCode::from(130));
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
     /// The recipe of a new run.
-    fn resolve(&self) -> Result<Recipe, Error> {
+    fn resolve(&self, file: Option<&Path>) -> Result<Recipe, Error> {
         let mut layers = Recipe::defaults()?;
-        layers = match &self.recipe {
+        layers = match file {
             Some(file) => layers.file(file)?,
             None => layers.text("the built-in recipe digits.toml", DIGITS)?,
         };

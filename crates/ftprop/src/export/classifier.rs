@@ -1,7 +1,11 @@
 //! Using a packed model: what `predict`, `eval` and `export --check` have in common.
 
+use crate::device::Gpu;
+use crate::engine::build_cuda_network;
 use crate::error::Error;
 use crate::files;
+use crate::model::Model;
+use ftprop_cuda::CudaNetwork;
 use ftprop_data::{Normalize, Preprocess, Shape};
 use ftprop_nn::Network;
 use ftprop_runtime::{Engine, EngineOptions};
@@ -19,6 +23,7 @@ pub struct Classifier {
 /// A network that classifies, as trained or packed.
 pub enum Runner {
     Float(Box<Network>),
+    Gpu(Box<OnGpu>),
     Packed(Box<Classifier>),
 }
 
@@ -27,8 +32,29 @@ impl Runner {
     pub fn logits(&mut self, images: &[f32]) -> Result<&[f32], Error> {
         match self {
             Runner::Float(network) => Ok(network.infer(images)),
+            Runner::Gpu(gpu) => {
+                gpu.logits = gpu.network.infer(images)?;
+                Ok(&gpu.logits)
+            }
             Runner::Packed(classifier) => classifier.logits(images),
         }
+    }
+}
+
+/// A float network on a GPU.
+pub struct OnGpu {
+    network: CudaNetwork,
+    logits: Vec<f32>,
+}
+
+impl OnGpu {
+    /// Puts a trained network on a GPU, for batches of at most `batch`.
+    pub fn new(model: &Model, gpu: &Gpu, batch: usize) -> Result<Self, Error> {
+        let (input, classes) = (model.network.input(), model.info.classes.len());
+        let network = build_cuda_network(&model.recipe, input, classes, gpu, batch)?;
+        network.set_values(model.network.values())?;
+        network.set_stats(model.network.stats())?;
+        Ok(OnGpu { network, logits: Vec::new() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A searched network as a run folder, like one that was trained.
 
 use super::data::Origin;
-use crate::checkpoint::{self, ModelInfo, State};
+use crate::checkpoint::{self, Contents, ModelInfo, State};
 use crate::error::Error;
 use crate::files;
 use crate::recipe::{Recipe, absolute, input_shape};
@@ -52,7 +52,7 @@ pub(super) fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: 
     fill(&mut network, solution, &dataset.normalize)?;
     let info = ModelInfo::of(&dataset);
     for file in [run.best(), run.checkpoint()] {
-        checkpoint::save(&file, &recipe, &info, &State::start(), &network, None)?;
+        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::of(&network, None))?;
     }
     let changed = cpu.enter(|| changed(&mut network, problem, solution, &dataset.normalize));
     if changed > 0 {

@@ -1,0 +1,267 @@
+//! Several runs at once on one device.
+//!
+//! A small network leaves most of a GPU idle, so several share it, each in its own thread and stream; on the CPU
+//! one run takes all cores and they follow one another. Runs that use the same data share it, on the host and on
+//! the GPU. A fleet can be ended at any moment and called again: what is finished is left alone, and what is not
+//! goes on from its checkpoint.
+
+use crate::device::Place;
+use crate::error::Error;
+use crate::progress::{Progress, duration, tell};
+use crate::recipe::Recipe;
+use crate::run::RunFolder;
+use crate::train::{Ending, Trainer};
+use ftprop_data::Dataset;
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One run of a fleet. A folder that has this run is gone on with; one whose run is finished is left alone.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub recipe: Recipe,
+    pub folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FleetOptions {
+    /// Runs at the same time; 0 for as many as pays on the device.
+    pub at_once: usize,
+    /// Print nothing but errors.
+    pub quiet: bool,
+}
+
+/// What pays on a GPU: with more, runs only wait for each other.
+const AT_ONCE_ON_A_GPU: usize = 12;
+/// How often a fleet says how far it is.
+const SPEAK_EVERY: Duration = Duration::from_secs(10);
+
+/// Trains all of them and gives how each ended, in the order of the jobs. An error of one does not end the others;
+/// what is wrong with a job's folder or recipe is found before the first begins.
+pub fn train_all(
+    jobs: Vec<Job>,
+    options: &FleetOptions,
+    stop: &AtomicBool,
+) -> Result<Vec<Result<Ending, Error>>, Error> {
+    let mut endings: Vec<Option<Result<Ending, Error>>> = Vec::new();
+    let mut waiting = VecDeque::new();
+    for (index, job) in jobs.iter().enumerate() {
+        job.recipe.check()?;
+        if let Some(twin) = jobs[..index].iter().find(|other| other.folder == job.folder) {
+            return Err(Error::Other(format!(
+                "{} and {} would both be written to {}; give them different names",
+                twin.recipe.name,
+                job.recipe.name,
+                job.folder.display()
+            )));
+        }
+        let finished = job.finished()?;
+        if finished.is_none() {
+            waiting.push_back(index);
+        }
+        endings.push(finished.map(Ok));
+    }
+    let board = Board::new(&jobs, &waiting, options.quiet);
+    let mut yard = Yard::default();
+    let places: Vec<Place> = waiting.iter().map(|&i| yard.place(&jobs[i].recipe)).collect::<Result<_, _>>()?;
+    let at_once = match options.at_once {
+        0 if !places.is_empty() && places.iter().all(|p| p.gpu.is_some()) => AT_ONCE_ON_A_GPU,
+        0 => 1,
+        n => n,
+    };
+    if let Some(note) = places.iter().find_map(|p| p.note.as_ref()).filter(|_| !options.quiet) {
+        tell(note);
+    }
+    if let Some(place) = places.first().filter(|_| !options.quiet) {
+        let (done, all) = (jobs.len() - waiting.len(), jobs.len());
+        let before = if done > 0 { format!(", {done} of them finished before") } else { String::new() };
+        tell(&format!("{all} runs{before}; {} at once on {}", at_once.min(waiting.len()), place.describe()));
+    }
+    // The first ones are made one after another before any begins: the choice of kernels by timing wants a GPU
+    // that does nothing else.
+    let mut prepared: VecDeque<(usize, Result<Trainer, Error>)> = VecDeque::new();
+    for _ in 0..at_once {
+        let Some(index) = waiting.pop_front() else { break };
+        prepared.push_back((index, yard.trainer(&jobs[index])));
+    }
+    let shared = Mutex::new(Shared { yard, prepared, waiting, endings });
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.min(board.runs) {
+            scope.spawn(|| {
+                while let Some((index, trainer)) = lock(&shared).next(&jobs, stop) {
+                    let ending = trainer.and_then(|mut trainer| {
+                        let mut progress = board.progress(index, &trainer);
+                        trainer.run(stop, &mut progress)
+                    });
+                    board.ended(&jobs[index], &ending);
+                    lock(&shared).endings[index] = Some(ending);
+                }
+            });
+        }
+    });
+    let Shared { endings, .. } = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let ending = |ending: Option<_>| ending.unwrap_or(Ok(Ending::Interrupted { epoch: 1, step: 0 }));
+    Ok(endings.into_iter().map(ending).collect())
+}
+
+impl Job {
+    /// How it ended, if it is finished already.
+    fn finished(&self) -> Result<Option<Ending>, Error> {
+        if !self.folder.join("recipe.toml").exists() {
+            RunFolder::planned(&self.folder)?;
+            return Ok(None);
+        }
+        let folder = RunFolder::open(&self.folder)?;
+        if folder.recipe()?.portable() != self.recipe.portable() {
+            return Err(Error::Other(format!(
+                "{} holds a run of another recipe; remove it or choose another --out",
+                self.folder.display()
+            )));
+        }
+        let summary = folder.summary()?.filter(|s| s.epochs >= self.recipe.train.epochs);
+        Ok(summary.map(Ending::Finished))
+    }
+}
+
+/// What the workers take from and give to.
+struct Shared {
+    yard: Yard,
+    prepared: VecDeque<(usize, Result<Trainer, Error>)>,
+    waiting: VecDeque<usize>,
+    endings: Vec<Option<Result<Ending, Error>>>,
+}
+
+impl Shared {
+    fn next(&mut self, jobs: &[Job], stop: &AtomicBool) -> Option<(usize, Result<Trainer, Error>)> {
+        if let Some(next) = self.prepared.pop_front() {
+            return Some(next);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let index = self.waiting.pop_front()?;
+        Some((index, self.yard.trainer(&jobs[index])))
+    }
+}
+
+/// Devices and data sets that runs have in common.
+#[derive(Default)]
+struct Yard {
+    places: HashMap<(String, usize), Place>,
+    datasets: HashMap<String, Arc<Dataset>>,
+}
+
+impl Yard {
+    fn place(&mut self, recipe: &Recipe) -> Result<Place, Error> {
+        let key = (recipe.train.device.clone(), recipe.train.threads);
+        if let Some(place) = self.places.get(&key) {
+            return Ok(place.clone());
+        }
+        let place = Place::open(&key.0, key.1)?;
+        self.places.insert(key, place.clone());
+        Ok(place)
+    }
+
+    fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {
+        let key = format!("{:?}", recipe.data);
+        if let Some(dataset) = self.datasets.get(&key) {
+            return Ok(dataset.clone());
+        }
+        let dataset = Arc::new(recipe.data.open()?);
+        self.datasets.insert(key, dataset.clone());
+        Ok(dataset)
+    }
+
+    fn trainer(&mut self, job: &Job) -> Result<Trainer, Error> {
+        let (place, dataset) = (self.place(&job.recipe)?, self.dataset(&job.recipe)?);
+        let folder = match job.folder.join("recipe.toml").exists() {
+            true => RunFolder::open(&job.folder)?,
+            false => RunFolder::planned(&job.folder)?,
+        };
+        let trainer = Trainer::new(job.recipe.clone(), folder.clone(), &dataset, &place)?;
+        folder.write_recipe(&job.recipe)?;
+        Ok(trainer)
+    }
+}
+
+/// What a person sees of a fleet: each run's end, and now and then how far all are.
+struct Board {
+    quiet: bool,
+    runs: usize,
+    started: Instant,
+    tally: Arc<Mutex<BoardTally>>,
+}
+
+struct BoardTally {
+    /// Epochs of all runs that have to be done, those that are, and those that an earlier call did.
+    epochs: u64,
+    done: u64,
+    before: u64,
+    runs_done: usize,
+    spoke: Instant,
+}
+
+impl Board {
+    fn new(jobs: &[Job], waiting: &VecDeque<usize>, quiet: bool) -> Self {
+        let epochs = waiting.iter().map(|&i| u64::from(jobs[i].recipe.train.epochs)).sum();
+        let now = Instant::now();
+        let tally = BoardTally { epochs, done: 0, before: 0, runs_done: 0, spoke: now };
+        Board { quiet, runs: waiting.len(), started: now, tally: Arc::new(Mutex::new(tally)) }
+    }
+
+    /// What a run reports to.
+    fn progress(&self, index: usize, trainer: &Trainer) -> Progress {
+        let before = u64::from(trainer.state().epoch - 1);
+        let mut tally = lock(&self.tally);
+        tally.done += before;
+        tally.before += before;
+        let (tally, quiet, runs, started) = (self.tally.clone(), self.quiet, self.runs, self.started);
+        let name = trainer.recipe().name.clone();
+        Progress::watched(move |message| {
+            let mut tally = lock(&tally);
+            if let Some(text) = message {
+                tell(&format!("{name} (run {}): {text}", index + 1));
+                return;
+            }
+            tally.done += 1;
+            if quiet || tally.spoke.elapsed() < SPEAK_EVERY {
+                return;
+            }
+            tally.spoke = Instant::now();
+            let pace = started.elapsed().as_secs_f64() / (tally.done - tally.before) as f64;
+            let left = Duration::from_secs_f64(pace * tally.epochs.saturating_sub(tally.done) as f64);
+            tell(&format!(
+                "{} of {runs} runs done, {} of {} epochs; {} so far, {} left",
+                tally.runs_done,
+                tally.done,
+                tally.epochs,
+                duration(started.elapsed()),
+                duration(left)
+            ));
+        })
+    }
+
+    fn ended(&self, job: &Job, ending: &Result<Ending, Error>) {
+        let name = &job.recipe.name;
+        let place = job.folder.display();
+        lock(&self.tally).runs_done += 1;
+        match ending {
+            Ok(Ending::Finished(s)) if !self.quiet => tell(&format!(
+                "{name}, seed {}: test accuracy {:.2} % after {} epochs (best {:.2} %), train {:.2} %; {place}",
+                job.recipe.train.seed,
+                100.0 * s.test.top1_last,
+                s.epochs,
+                100.0 * s.test.top1_best,
+                100.0 * s.train.top1_last,
+            )),
+            Err(error) => tell(&format!("{place} failed: {error}")),
+            _ => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
