@@ -6,6 +6,7 @@
 //! | [`recipe`], [`config`] | what a run depends on, and the layers it is put together from |
 //! | [`train`] | the training loop |
 //! | [`run`] | run folders: metrics, summary, curves |
+//! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
 //! | [`export`] | trained networks for other programs |
 //! | [`golden`] | cases with known results |
@@ -16,10 +17,12 @@
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
+pub mod diagnostics;
 pub mod error;
 pub mod export;
 pub mod files;
 pub mod golden;
+mod jsonl;
 pub mod model;
 pub mod plot;
 pub mod progress;
