@@ -7,6 +7,7 @@
 //! | [`train`], [`fleet`] | the training loop, and several runs at once |
 //! | [`device`], [`engine`] | where networks are computed, and what the loop asks of one there |
 //! | [`run`] | run folders: metrics, summary, curves |
+//! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
 //! | [`export`] | trained networks for other programs |
 //! | [`golden`] | cases with known results |
@@ -18,12 +19,14 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod device;
+pub mod diagnostics;
 pub mod engine;
 pub mod error;
 pub mod export;
 pub mod files;
 pub mod fleet;
 pub mod golden;
+mod jsonl;
 pub mod model;
 pub mod plot;
 pub mod progress;

@@ -191,3 +191,24 @@ fn eval_saves_what_went_in_and_came_out() {
     let right = logits.chunks_exact(10).zip(labels).filter(|(z, label)| z.iter().all(|v| *v <= z[*label])).count();
     assert_eq!(right as f64 / 359.0, top1);
 }
+
+#[test]
+fn bench_takes_a_packed_model_and_a_run() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --out run --quiet").ok();
+    temp.run("export run -o model.ftp").ok();
+    for model in ["model.ftp", "run"] {
+        let report =
+            temp.run(&format!("bench infer {model} --batch 3 --threads 1 --steps 5 --breakdown --json")).json();
+        assert_eq!((&report["what"], &report["batch"]), (&"infer".into(), &3.into()), "{report}");
+        assert_eq!((&report["threads"], &report["steps"]), (&1.into(), &5.into()), "{report}");
+        assert!(report["images_per_s"].as_f64().unwrap() > 0.0 && report["gflops"].as_f64().unwrap() > 0.0);
+        assert!(report["breakdown"].as_array().is_some_and(|parts| parts.len() > 1), "{report}");
+    }
+    assert!(temp.run("bench infer model.ftp --steps 2").ok().out.contains("images/s"));
+    temp.run("bench infer model.ftp --network convnet4").refused(2, &["--network"]);
+    temp.run("bench infer model.ftp --batch 0").refused(2, &["--batch"]);
+    temp.run("bench infer nothing.ftp").refused(1, &["nothing.ftp"]);
+    temp.write("text.ftp", "this is not a model");
+    temp.run("bench infer text.ftp").refused(1, &["text.ftp"]);
+}

@@ -1,5 +1,7 @@
 //! `ftprop bench`
 
+mod infer;
+
 use super::{device, say, say_json};
 use crate::error::Error;
 use clap::{Args, Subcommand};
@@ -16,7 +18,9 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   ftprop bench train --network convnet8 --activation sign --batch 64 --breakdown
-  ftprop bench infer --network convnet4 --batch 1 --threads 1 --json")]
+  ftprop bench infer --network convnet4 --batch 1 --threads 1 --json
+  ftprop bench infer c8.ftp --batch 1 --threads 1 --steps 1000
+  ftprop bench infer runs/c8 --batch 64")]
 pub(super) struct Bench {
     #[command(subcommand)]
     what: What,
@@ -26,8 +30,8 @@ pub(super) struct Bench {
 enum What {
     /// Whole training steps: forward, loss, targets, backward, optimizer; no data loading
     Train(Config),
-    /// The forward pass of the float network
-    Infer(Config),
+    /// The forward pass: of a packed model, of a run's float network, or of a preset
+    Infer(infer::Inference),
 }
 
 #[derive(Args)]
@@ -49,7 +53,7 @@ struct Config {
     steps: usize,
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Also the time of each kind of layer
+    /// Also the time of each kind of layer; of a packed model, of each operation on one thread
     #[arg(long)]
     breakdown: bool,
     /// Print JSON
@@ -57,7 +61,7 @@ struct Config {
     json: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     what: &'static str,
     network: String,
@@ -87,7 +91,7 @@ impl Bench {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         match self.what {
             What::Train(config) => config.run(true),
-            What::Infer(config) => config.run(false),
+            What::Infer(inference) => inference.run(),
         }
     }
 }
@@ -95,9 +99,7 @@ impl Bench {
 impl Config {
     fn run(self, training: bool) -> Result<ExitCode, Error> {
         let started = Instant::now();
-        if self.batch == 0 || self.steps == 0 {
-            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
-        }
+        self.check()?;
         let cpu = device(&self.device, self.threads)?;
         let (side, classes) = match self.network.as_str() {
             "convnet4" | "convnet8" => (32, 10),
@@ -169,7 +171,7 @@ impl Config {
         }
         let report = Report {
             what: if training { "train" } else { "infer" },
-            network: self.network,
+            network: self.network.clone(),
             activation: self.activation.to_string(),
             batch: self.batch,
             threads: cpu.threads(),
@@ -182,10 +184,21 @@ impl Config {
             first_step_s,
             breakdown,
         };
+        self.show(&report)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.batch == 0 || self.steps == 0 {
+            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
+        }
+        Ok(())
+    }
+
+    fn show(&self, report: &Report) -> Result<ExitCode, Error> {
         if self.json {
-            say_json(&report)?;
+            say_json(report)?;
         } else {
-            print(&report);
+            print(report);
         }
         Ok(ExitCode::SUCCESS)
     }
