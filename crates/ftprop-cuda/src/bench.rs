@@ -3,17 +3,21 @@
 use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
 use ftprop_data::{Augment, Normalize, Split};
+use ftprop_nn::LayerInfo;
 use ftprop_tensor::random::Stream;
 use std::time::Instant;
 
 /// What was measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Bench {
     /// The median over several rounds of whole steps, the batch's assembly included.
     pub ms_per_step: f64,
     pub images_per_second: f64,
     /// From the start of compiling to the end of the first step.
     pub first_step_seconds: f64,
+    /// Steps that were timed.
+    pub steps: usize,
+    pub layers: Vec<LayerInfo>,
 }
 
 /// Microseconds of each piece of a training step when it runs alone, in order.
@@ -73,5 +77,11 @@ pub fn bench(device: &Device, config: NetworkConfig) -> Result<Bench, CudaError>
     }
     times.sort_by(f64::total_cmp);
     let median = times[ROUNDS / 2];
-    Ok(Bench { ms_per_step: median * 1e3, images_per_second: batch as f64 / median, first_step_seconds })
+    Ok(Bench {
+        ms_per_step: median * 1e3,
+        images_per_second: batch as f64 / median,
+        first_step_seconds,
+        steps: steps * ROUNDS,
+        layers: network.layers().to_vec(),
+    })
 }

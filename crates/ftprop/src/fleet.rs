@@ -90,7 +90,10 @@ pub fn train_all(
     std::thread::scope(|scope| {
         for _ in 0..at_once.min(board.runs) {
             scope.spawn(|| {
-                while let Some((index, trainer)) = lock(&shared).next(&jobs, stop) {
+                loop {
+                    // In a statement of its own: the lock must not be held while the run goes on.
+                    let next = lock(&shared).next(&jobs, stop);
+                    let Some((index, trainer)) = next else { break };
                     let ending = trainer.and_then(|mut trainer| {
                         let mut progress = board.progress(index, &trainer);
                         trainer.run(stop, &mut progress)
@@ -264,4 +267,54 @@ impl Board {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::DIGITS;
+
+    fn jobs(folder: &std::path::Path, names: &[&str]) -> Vec<Job> {
+        let job = |name: &&str| {
+            let mut recipe = Recipe::from_toml("digits", DIGITS).unwrap();
+            recipe.name = name.to_string();
+            (recipe.train.epochs, recipe.train.device, recipe.train.threads) = (1, "cpu".into(), 1);
+            recipe.train.seed = name.len() as u64;
+            Job { folder: folder.join(name), recipe }
+        };
+        names.iter().map(job).collect()
+    }
+
+    #[test]
+    fn each_run_of_a_fleet_is_what_it_is_alone() {
+        let temp = std::env::temp_dir().join(format!("ftprop-fleet-{}", std::process::id()));
+        let (names, stop) = (["a", "bb", "ccc"], AtomicBool::new(false));
+        let files =
+            |part: &str| names.map(|n| std::fs::read(temp.join(part).join(n).join("checkpoint.safetensors")).unwrap());
+        let quiet = |at_once| FleetOptions { at_once, quiet: true };
+        let together = train_all(jobs(&temp.join("together"), &names), &quiet(2), &stop).unwrap();
+        let apart = train_all(jobs(&temp.join("apart"), &names), &quiet(1), &stop).unwrap();
+        for (ending, other) in together.iter().zip(&apart) {
+            let (Ok(Ending::Finished(a)), Ok(Ending::Finished(b))) = (ending, other) else { panic!("{ending:?}") };
+            assert_eq!((&a.name, a.test), (&b.name, b.test));
+        }
+        assert_eq!(files("together"), files("apart"));
+
+        // Again: nothing is left to do, and another recipe is not taken for this one.
+        let before = files("apart");
+        std::fs::remove_file(temp.join("apart/a/checkpoint.safetensors")).unwrap();
+        let again = train_all(jobs(&temp.join("apart"), &names), &quiet(2), &stop).unwrap();
+        assert!(again.iter().all(|e| matches!(e, Ok(Ending::Finished(_)))), "{again:?}");
+        assert!(!temp.join("apart/a/checkpoint.safetensors").exists(), "a finished run was run again");
+        assert_eq!(before[2], std::fs::read(temp.join("apart/ccc/checkpoint.safetensors")).unwrap());
+        let mut other = jobs(&temp.join("apart"), &names);
+        other[1].recipe.train.batch = 32;
+        let error = train_all(other, &quiet(1), &stop).unwrap_err().to_string();
+        assert!(error.contains("another recipe") && error.contains("bb"), "{error}");
+
+        // Stopped before it begins, a run is left for later.
+        let stopped = train_all(jobs(&temp.join("later"), &names), &quiet(1), &AtomicBool::new(true)).unwrap();
+        assert!(stopped.iter().all(|e| matches!(e, Ok(Ending::Interrupted { .. }))), "{stopped:?}");
+        std::fs::remove_dir_all(&temp).unwrap();
+    }
 }

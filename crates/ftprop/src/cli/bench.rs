@@ -1,12 +1,16 @@
 //! `ftprop bench`
 
+mod gpu;
 mod infer;
 
-use super::{device, say, say_json};
+use super::{say, say_json};
+use crate::device::Place;
 use crate::error::Error;
 use clap::{Args, Subcommand};
+use ftprop_cuda::{NetworkConfig, Precision};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step, presets,
+    Activation, Criterion, Defaults, LayerInfo, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
+    presets,
 };
 use ftprop_tensor::random::Stream;
 use serde::Serialize;
@@ -18,6 +22,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   ftprop bench train --network convnet8 --activation sign --batch 64 --breakdown
+  ftprop bench train --network resnet18 --batch 256 --device cuda:0 --precision bf16
   ftprop bench infer --network convnet4 --batch 1 --threads 1 --json
   ftprop bench infer c8.ftp --batch 1 --threads 1 --steps 1000
   ftprop bench infer runs/c8 --batch 64")]
@@ -51,8 +56,12 @@ struct Config {
     /// Steps to measure, after three to warm up
     #[arg(long, default_value_t = 20)]
     steps: usize,
+    /// auto (a GPU if there is one, for training), cpu, or cuda:0 and so on
     #[arg(long, default_value = "auto")]
     device: String,
+    /// On a GPU: f32, tf32 or bf16
+    #[arg(long, default_value_t = Precision::default())]
+    precision: Precision,
     /// Also the time of each kind of layer; of a packed model, of each operation on one thread
     #[arg(long)]
     breakdown: bool,
@@ -67,7 +76,10 @@ struct Report {
     network: String,
     activation: String,
     batch: usize,
+    device: String,
+    /// Of the CPU.
     threads: usize,
+    /// The CPU's kernels, or a GPU's precision.
     isa: String,
     steps: usize,
     /// The median.
@@ -100,7 +112,8 @@ impl Config {
     fn run(self, training: bool) -> Result<ExitCode, Error> {
         let started = Instant::now();
         self.check()?;
-        let cpu = device(&self.device, self.threads)?;
+        let place = Place::open(if training { &self.device } else { "cpu" }, self.threads)?;
+        let cpu = place.cpu.clone();
         let (side, classes) = match self.network.as_str() {
             "convnet4" | "convnet8" => (32, 10),
             "alexnet" | "resnet18" => (224, 1000),
@@ -113,14 +126,30 @@ impl Config {
         let input = Shape { height: side, width: side, channels: 3 };
         let layers = presets::layers(&self.network, input, &[])?;
         let defaults = Defaults::new(self.activation, self.layer_loss);
+        // As the peer's bench has it.
+        let spec = OptimizerSpec::Adam { lr: 2.5e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
+        if let Some(gpu) = &place.gpu {
+            let network = NetworkConfig {
+                layers,
+                defaults,
+                input,
+                classes,
+                batch: self.batch,
+                precision: self.precision,
+                deterministic: false,
+                loss: OutputLoss::CrossEntropy,
+                label_smoothing: 0.0,
+                optimizer: spec,
+                clip: None,
+            };
+            return self.show(&gpu::report(gpu, &self, network, started)?);
+        }
         let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
         network.initialise(0);
         let stream = Stream::numbered(1);
         let images: Vec<f32> = (0..self.batch * input.len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
         let labels: Vec<u32> = (0..self.batch).map(|i| stream.below(i as u64, classes as u64) as u32).collect();
         let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
-        // As the peer's bench has it.
-        let spec = OptimizerSpec::Adam { lr: 2.5e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
         let mut optimizer = if training { Some(Optimizer::new(&spec, network.values().len())?) } else { None };
         let mut optimizer_time = Duration::ZERO;
         let mut times = Vec::with_capacity(self.steps);
@@ -155,10 +184,7 @@ impl Config {
         });
         times.sort_by(f64::total_cmp);
         let seconds = times[times.len() / 2];
-        let forward: usize = network.layers().iter().map(|l| l.multiply_adds).sum();
-        let first = network.layers().iter().map(|l| l.multiply_adds).find(|&m| m > 0).unwrap_or(0);
-        // Backward is twice forward, but the first layer's input needs no gradient.
-        let multiply_adds = if training { 3 * forward - first } else { forward };
+        let multiply_adds = multiply_adds(network.layers(), training);
         let per_step = |time: Duration| time.as_secs_f64() * 1e3 / self.steps as f64;
         let mut breakdown: Vec<Part> = network.breakdown().map_or_else(Vec::new, |b| {
             let name = |e: &ftprop_nn::timing::Entry| {
@@ -174,6 +200,7 @@ impl Config {
             network: self.network.clone(),
             activation: self.activation.to_string(),
             batch: self.batch,
+            device: "cpu".into(),
             threads: cpu.threads(),
             isa: format!("{:?}", cpu.isa()),
             steps: self.steps,
@@ -204,6 +231,13 @@ impl Config {
     }
 }
 
+/// Of one example: backward is twice forward, but the first layer's input needs no gradient.
+fn multiply_adds(layers: &[LayerInfo], training: bool) -> usize {
+    let forward: usize = layers.iter().map(|l| l.multiply_adds).sum();
+    let first = layers.iter().map(|l| l.multiply_adds).find(|&m| m > 0).unwrap_or(0);
+    if training { 3 * forward - first } else { forward }
+}
+
 /// The most memory this process has had, in MB; 0 where the system does not say.
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -213,12 +247,12 @@ fn peak_rss_mb() -> f64 {
 
 fn print(r: &Report) {
     say(&format!(
-        "{} {} {} batch {}, {} threads ({}): {:.2} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
+        "{} {} {} batch {}, {} ({}): {:.2} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
         r.what,
         r.network,
         r.activation,
         r.batch,
-        r.threads,
+        if r.device.starts_with("cuda") { r.device.clone() } else { format!("{} threads", r.threads) },
         r.isa,
         r.ms_per_step,
         r.images_per_s,

@@ -135,6 +135,7 @@ impl Timed {
     /// The part of a report that timing decides.
     fn report(&self, macs: u64, batch: usize) -> Report {
         Report {
+            device: "cpu".into(),
             steps: self.steps,
             ms_per_step: self.median * 1e3,
             images_per_s: batch as f64 / self.median,
