@@ -6,6 +6,7 @@
 
 mod picture;
 
+use crate::checkpoint::Contents;
 use crate::error::Error;
 use crate::jsonl;
 use crate::recipe::{Recipe, input_shape};
@@ -27,19 +28,6 @@ pub struct Record {
     pub step: u64,
     #[serde(flatten)]
     pub diagnosis: Diagnosis,
-}
-
-/// Where training stands: what the step about to be taken depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
-    /// Epochs and steps done.
-    pub epoch: u32,
-    pub step: u64,
-    /// All parameters, and all running statistics.
-    pub values: &'a [f32],
-    pub stats: &'a [f32],
-    /// The optimizer's steps and moments.
-    pub optimizer: (u64, &'a [&'a [f32]]),
 }
 
 /// The twin of a network under training.
@@ -70,26 +58,29 @@ impl Diagnostics {
         Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion: recipe.criterion()?, train })
     }
 
-    /// Looks at the next step, on the first batch of the next epoch. After the last epoch the step is one more of it.
-    /// None if a number blew up on the way, which training is about to find out, too.
-    pub fn look(&mut self, moment: &Moment<'_>) -> Result<Option<Record>, Error> {
+    /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch; after the last
+    /// epoch the step is one more of it. `contents` is the network under training with its optimizer. None if a number
+    /// blew up on the way, which training is about to find out, too.
+    pub fn look(&mut self, epoch: u32, step: u64, contents: &Contents<'_>) -> Result<Option<Record>, Error> {
         let network = self.probe.network_mut();
-        copy(moment.values, network.values_mut())?;
-        copy(moment.stats, network.stats_mut())?;
-        self.optimizer.restore(moment.optimizer.0, moment.optimizer.1)?;
+        copy(&contents.values, network.values_mut())?;
+        copy(&contents.stats, network.stats_mut())?;
+        if let Some((steps, moments)) = &contents.optimizer {
+            self.optimizer.restore(*steps, &moments.iter().map(|m| &m[..]).collect::<Vec<_>>())?;
+        }
         let (epochs, steps) = (self.recipe.train.epochs, self.train.batches_per_epoch());
-        let mut batches = self.train.epoch(u64::from(moment.epoch) + 1, 0);
+        let mut batches = self.train.epoch(u64::from(epoch) + 1, 0);
         let Some(batch) = batches.next_batch()? else { return Ok(None) };
-        let at = if moment.epoch < epochs { (moment.epoch + 1, batch.index) } else { (epochs, steps - 1) };
+        let at = if epoch < epochs { (epoch + 1, batch.index) } else { (epochs, steps - 1) };
         let factor = self.recipe.schedule.factor_at(at.0, at.1, steps, epochs);
-        let done = moment.step as f64 / (f64::from(epochs) * steps as f64);
-        let step = Step { seed: self.recipe.train.seed, number: moment.step, progress: done.min(1.0) as f32 };
+        let progress = (step as f64 / (f64::from(epochs) * steps as f64)).min(1.0) as f32;
+        let next = Step { seed: self.recipe.train.seed, number: step, progress };
         let cpu = self.probe.network().cpu().clone();
         let clip = self.recipe.train.clip;
         let (probe, optimizer, criterion) = (&mut self.probe, &mut self.optimizer, &self.criterion);
         let diagnosis =
-            cpu.enter(|| probe.step(optimizer, (batch.images, batch.labels), criterion, &step, (factor, clip)));
-        Ok(diagnosis.map(|diagnosis| Record { epoch: moment.epoch, step: moment.step, diagnosis }))
+            cpu.enter(|| probe.step(optimizer, (batch.images, batch.labels), criterion, &next, (factor, clip)));
+        Ok(diagnosis.map(|diagnosis| Record { epoch, step, diagnosis }))
     }
 }
 

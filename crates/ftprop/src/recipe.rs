@@ -134,6 +134,9 @@ pub struct TrainRecipe {
     pub deterministic: bool,
     /// 0 takes one for each core.
     pub threads: usize,
+    /// Looks into the hard layers after each epoch; what is trained does not depend on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub diagnostics: bool,
 }
 
 impl Default for Recipe {
@@ -171,6 +174,7 @@ impl Default for Recipe {
                 precision: Precision::default().to_string(),
                 deterministic: false,
                 threads: 0,
+                diagnostics: false,
             },
             optimizer: OptimizerSpec::adam(1e-3),
             schedule: Schedule::default(),
@@ -201,6 +205,7 @@ impl Recipe {
         recipe.data.workers = Recipe::default().data.workers;
         recipe.train.device = Recipe::default().train.device;
         recipe.train.threads = Recipe::default().train.threads;
+        recipe.train.diagnostics = Recipe::default().train.diagnostics;
         recipe.train.checkpoint_seconds = Recipe::default().train.checkpoint_seconds;
         recipe
     }

@@ -9,9 +9,11 @@
 //! | `events.out.tfevents.*` | the metrics for TensorBoard |
 //! | `curves.svg`, `curves.png` | a picture of them |
 //! | `summary.json` | the result |
+//! | `diagnostics.jsonl`, `.svg`, `.png` | how the hard layers fared, where the recipe asks for it |
 
 use crate::error::Error;
 use crate::files;
+use crate::jsonl;
 use crate::plot::{CurveOptions, Curves, EpochPoint, Picture, curves};
 use crate::recipe::Recipe;
 use ftprop_nn::Tally;
@@ -150,42 +152,17 @@ impl RunFolder {
     /// The epochs so far. A last line without its end is one that a killed run, or one still at work, was
     /// writing; it does not count.
     pub fn metrics(&self) -> Result<Vec<EpochMetrics>, Error> {
-        let path = self.metrics_path();
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = files::read_text(&path)?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole
-            .lines()
-            .enumerate()
-            .map(|(i, line)| {
-                serde_json::from_str(line)
-                    .map_err(|e| Error::Other(format!("{}:{}: not a line of metrics: {e}", path.display(), i + 1)))
-            })
-            .collect()
+        jsonl::read(&self.metrics_path(), "a line of metrics")
     }
 
     pub fn append_metrics(&self, metrics: &EpochMetrics) -> Result<(), Error> {
-        Ok(files::append_line(&self.metrics_path(), &json(metrics)?)?)
+        jsonl::append(&self.metrics_path(), metrics)
     }
 
     /// Drops what was written after the checkpoint: a killed run may have recorded an epoch, or half a line
     /// of it, that it will now go through again.
     pub fn cut_metrics(&self, epochs: u32) -> Result<Vec<EpochMetrics>, Error> {
-        let path = self.metrics_path();
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let bytes = files::read(&path)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let parsed = text.lines().map_while(|line| Some((line, serde_json::from_str::<EpochMetrics>(line).ok()?)));
-        let (lines, kept): (Vec<&str>, Vec<_>) = parsed.take(epochs as usize).unzip();
-        let whole: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        if whole.as_bytes() != bytes {
-            files::write(&path, whole.as_bytes())?;
-        }
-        Ok(kept)
+        jsonl::cut(&self.metrics_path(), |m: &EpochMetrics| m.epoch <= epochs)
     }
 
     /// The result of a run that is finished.
@@ -266,8 +243,4 @@ impl Summary {
             images_per_s,
         })
     }
-}
-
-fn json<T: Serialize>(value: &T) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|e| Error::Other(e.to_string()))
 }

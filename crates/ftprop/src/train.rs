@@ -6,6 +6,7 @@
 
 use crate::checkpoint::{self, Best, Checkpoint, Contents, ModelInfo, State};
 use crate::device::Place;
+use crate::diagnostics::{Diagnostics, Records};
 use crate::engine::{self, Engine, Part, Parts, Stretch};
 use crate::error::Error;
 use crate::progress::{EpochLine, Progress, Score};
@@ -50,6 +51,7 @@ pub struct Trainer {
     test: Loader,
     state: State,
     metrics: Vec<EpochMetrics>,
+    diagnostics: Option<(Diagnostics, Records)>,
     /// The best network, where it is better than the one on disk.
     unsaved_best: Option<BestNetwork>,
     saved: Instant,
@@ -89,6 +91,7 @@ impl Trainer {
             cpu: place.gpu.is_none().then(|| place.cpu.clone()),
             state: State::start(),
             metrics: Vec::new(),
+            diagnostics: None,
             unsaved_best: None,
             saved: Instant::now(),
             saving_took: Duration::ZERO,
@@ -110,6 +113,12 @@ impl Trainer {
                 trainer.metrics.len(),
                 trainer.state.epoch
             )));
+        }
+        if trainer.recipe.train.diagnostics {
+            // Between epochs the next look is due now; within one it was when the epoch began.
+            let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
+            let twin = Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?;
+            trainer.diagnostics = Some((twin, Records::before(trainer.folder.path(), next)?));
         }
         Ok(trainer)
     }
@@ -159,6 +168,9 @@ impl Trainer {
         if self.state.epoch > 1 {
             events.restart_at(u64::from(self.state.epoch), SystemTime::now())?;
         }
+        if self.state.batch == 0 {
+            self.look(&mut events)?;
+        }
         let mut drawn = Instant::now();
         while self.state.epoch <= self.recipe.train.epochs {
             let started = Instant::now();
@@ -168,24 +180,42 @@ impl Trainer {
             };
             let Some(epoch) = learned? else {
                 self.save()?;
-                self.folder.draw(&self.recipe.name, &self.metrics)?;
+                self.draw()?;
                 return Ok(Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch });
             };
             let metrics = self.finish_epoch(epoch, started)?;
             progress.epoch_done(&line(&metrics));
             events.scalars(u64::from(metrics.epoch), SystemTime::now(), &scalars(&metrics))?;
+            self.look(&mut events)?;
             if drawn.elapsed() > DRAW_EVERY {
-                self.folder.draw(&self.recipe.name, &self.metrics)?;
+                self.draw()?;
                 drawn = Instant::now();
             }
         }
         progress.finish();
-        self.folder.draw(&self.recipe.name, &self.metrics)?;
+        self.draw()?;
         let best = self.state.best.map_or(self.state.epoch - 1, |b| b.epoch);
         let summary = Summary::new(&self.recipe.name, &self.metrics, best, self.parameters())
             .ok_or_else(|| Error::Other("the run has no epochs".into()))?;
         self.folder.write_summary(&summary)?;
         Ok(Ending::Finished(summary))
+    }
+
+    /// Looks at the step about to be taken, if the recipe asks for it.
+    fn look(&mut self, events: &mut EventWriter) -> Result<(), Error> {
+        let Some((twin, records)) = &mut self.diagnostics else { return Ok(()) };
+        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.contents()?)? {
+            let scalars = record.scalars();
+            let scalars: Vec<(&str, f32)> = scalars.iter().map(|(tag, value)| (tag.as_str(), *value)).collect();
+            events.scalars(u64::from(record.epoch), SystemTime::now(), &scalars)?;
+            records.add(record)?;
+        }
+        Ok(())
+    }
+
+    fn draw(&self) -> Result<(), Error> {
+        self.folder.draw(&self.recipe.name, &self.metrics)?;
+        self.diagnostics.as_ref().map_or(Ok(()), |(_, records)| records.draw(&self.recipe.name))
     }
 
     /// The steps of one epoch; none if `stop` was set before its end.

@@ -59,6 +59,9 @@ pub(super) struct Train {
     /// How often to go through the training data (train.epochs)
     #[arg(long)]
     epochs: Option<u32>,
+    /// Look into the hard layers after each epoch (train.diagnostics): diagnostics.jsonl and a picture of it
+    #[arg(long)]
+    diagnostics: bool,
     /// Print nothing but errors and the result
     #[arg(long)]
     quiet: bool,
@@ -208,6 +211,7 @@ impl Train {
         if let Some(epochs) = self.epochs {
             recipe.train.epochs = epochs;
         }
+        recipe.train.diagnostics |= self.diagnostics;
     }
 }
 

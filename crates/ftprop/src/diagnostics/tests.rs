@@ -1,6 +1,6 @@
 use super::*;
+use crate::engine::build_network;
 use crate::files;
-use crate::train::build_network;
 use ftprop_nn::Network;
 
 const RECIPE: &str = r#"
@@ -33,19 +33,31 @@ fn setting(changes: &str) -> Setting {
     Setting { recipe, dataset, cpu, network }
 }
 
-/// The moment after so many epochs of 13 steps, with an optimizer that has no past.
-fn at<'a>(network: &'a Network, moments: &'a [&'a [f32]], epoch: u32) -> Moment<'a> {
-    let (values, stats) = (network.values(), network.stats());
-    Moment { epoch, step: u64::from(epoch) * 13, values, stats, optimizer: (0, moments) }
+impl Setting {
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics::new(&self.recipe, &self.dataset, self.cpu.clone()).unwrap()
+    }
+
+    fn optimizer(&self) -> Optimizer {
+        Optimizer::new(&self.recipe.optimizer, self.network.values().len()).unwrap()
+    }
+
+    /// The state after so many epochs of 13 steps, with an optimizer that has no past.
+    fn look(&self, diagnostics: &mut Diagnostics, epoch: u32) -> Record {
+        let optimizer = self.optimizer();
+        let contents = Contents::of(&self.network, Some(&optimizer));
+        diagnostics.look(epoch, u64::from(epoch) * 13, &contents).unwrap().unwrap()
+    }
 }
 
 #[test]
 fn the_step_looked_at_is_the_next_one_of_the_run() {
-    let Setting { recipe, dataset, cpu, mut network } = setting("");
-    let mut diagnostics = Diagnostics::new(&recipe, &dataset, cpu).unwrap();
-    let zeros = vec![0.0; network.values().len()];
-    let record = diagnostics.look(&at(&network, &[&zeros, &zeros], 1)).unwrap().unwrap();
+    let setting = setting("");
+    let mut diagnostics = setting.diagnostics();
+    let record = setting.look(&mut diagnostics, 1);
 
+    let mut optimizer = setting.optimizer();
+    let Setting { recipe, dataset, mut network, .. } = setting;
     let (train, _) = recipe.data.hold_out(&dataset.train, recipe.train.seed).unwrap();
     let config = LoaderConfig {
         augment: recipe.data.augment(),
@@ -53,7 +65,6 @@ fn the_step_looked_at_is_the_next_one_of_the_run() {
     };
     let mut epoch = Loader::new(&train, config).unwrap().epoch(2, 0);
     let batch = epoch.next_batch().unwrap().unwrap();
-    let mut optimizer = Optimizer::new(&recipe.optimizer, network.values().len()).unwrap();
     let step = Step { seed: recipe.train.seed, number: 13, progress: 0.5 };
     let tally = network.learn(batch.images, batch.labels, &recipe.criterion().unwrap(), &step);
     optimizer.step(&mut network, recipe.schedule.factor_at(2, 0, 13, 2), None);
@@ -65,28 +76,26 @@ fn the_step_looked_at_is_the_next_one_of_the_run() {
 
 #[test]
 fn there_is_a_step_to_look_at_after_the_last_epoch() {
-    let Setting { recipe, dataset, cpu, network } = setting("");
-    let mut diagnostics = Diagnostics::new(&recipe, &dataset, cpu).unwrap();
-    let zeros = vec![0.0; network.values().len()];
-    let record = diagnostics.look(&at(&network, &[&zeros, &zeros], 2)).unwrap().unwrap();
+    let setting = setting("");
+    let mut diagnostics = setting.diagnostics();
+    let record = setting.look(&mut diagnostics, 2);
     // The cosine has come down to zero there, but its last step was still above.
-    assert_ne!(diagnostics.probe.network().values(), network.values());
+    assert_ne!(diagnostics.probe.network().values(), setting.network.values());
     assert!(record.diagnosis.loss_after < record.diagnosis.loss);
     // A state of another network is refused.
-    assert!(diagnostics.look(&Moment { values: &zeros[1..], ..at(&network, &[&zeros, &zeros], 0) }).is_err());
-    assert!(diagnostics.look(&at(&network, &[&zeros], 0)).is_err());
+    let contents = || Contents::of(&setting.network, None);
+    let (short, no_moments) = (vec![0.0; 7].into(), Some((0, Vec::new())));
+    assert!(diagnostics.look(0, 0, &Contents { values: short, ..contents() }).is_err());
+    assert!(diagnostics.look(0, 0, &Contents { optimizer: no_moments, ..contents() }).is_err());
 }
 
 /// Two layers that start far out: the saturated hinge leaves them there, the soft hinge does not.
 #[test]
 fn dead_units_stop_the_gradient() {
     let look = |layer_loss: &str, scale: f32| {
-        let changes = format!("layer_loss = \"{layer_loss}\"");
-        let Setting { recipe, dataset, cpu, mut network } = setting(&changes);
-        network.values_mut().iter_mut().for_each(|w| *w *= scale);
-        let zeros = vec![0.0; network.values().len()];
-        let mut diagnostics = Diagnostics::new(&recipe, &dataset, cpu).unwrap();
-        diagnostics.look(&at(&network, &[&zeros, &zeros], 0)).unwrap().unwrap().diagnosis.layers
+        let mut setting = setting(&format!("layer_loss = \"{layer_loss}\""));
+        setting.network.values_mut().iter_mut().for_each(|w| *w *= scale);
+        setting.look(&mut setting.diagnostics(), 0).diagnosis.layers
     };
     let (near, far, soft) = (look("saturated_hinge", 1.0), look("saturated_hinge", 8.0), look("soft_hinge", 8.0));
     for layer in 0..2 {
@@ -100,14 +109,13 @@ fn dead_units_stop_the_gradient() {
 
 #[test]
 fn records_survive_their_file_and_are_cut_where_a_run_goes_on() {
-    let Setting { recipe, dataset, cpu, network } = setting("");
-    let mut diagnostics = Diagnostics::new(&recipe, &dataset, cpu).unwrap();
-    let zeros = vec![0.0; network.values().len()];
+    let setting = setting("");
+    let mut diagnostics = setting.diagnostics();
     let folder = std::env::temp_dir().join(format!("ftprop-diagnostics-{}", std::process::id()));
     files::create_folder(&folder).unwrap();
     let mut records = Records::before(&folder, 0).unwrap();
     for epoch in 0..3 {
-        records.add(diagnostics.look(&at(&network, &[&zeros, &zeros], epoch)).unwrap().unwrap()).unwrap();
+        records.add(setting.look(&mut diagnostics, epoch)).unwrap();
     }
     records.draw("two layers").unwrap();
     assert_eq!(Records::read(&folder).unwrap().all(), records.all());
