@@ -308,7 +308,7 @@ mod tests {
         assert!(!temp.join("apart/a/checkpoint.safetensors").exists(), "a finished run was run again");
         assert_eq!(before[2], std::fs::read(temp.join("apart/ccc/checkpoint.safetensors")).unwrap());
         let mut other = jobs(&temp.join("apart"), &names);
-        other[1].recipe.train.batch = 32;
+        other[1].recipe.train.batch = 48;
         let error = train_all(other, &quiet(1), &stop).unwrap_err().to_string();
         assert!(error.contains("another recipe") && error.contains("bb"), "{error}");
 
