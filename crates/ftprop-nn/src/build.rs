@@ -68,17 +68,25 @@ impl<'a> Builder<'a> {
     pub(crate) fn chain(&mut self, specs: &[LayerSpec], input: Shape, prefix: &str) -> Result<(Chain, Shape), NnError> {
         let mut shape = input;
         self.widest = self.widest.max(shape.len());
-        let mut layers = Vec::with_capacity(specs.len());
+        let mut layers: Vec<Link> = Vec::with_capacity(specs.len());
         for (i, spec) in specs.iter().enumerate() {
             let path = format!("{prefix}{i}");
             let next_is_norm = matches!(specs.get(i + 1), Some(LayerSpec::BatchNorm { .. }));
             let (layer, out) = self.layer(spec, shape, &path, next_is_norm)?;
             self.activations = self.activations.saturating_add(out.len().saturating_mul(self.batch));
             self.check_memory(&path, spec)?;
-            layers.push(Link { name: layer_name(&path, spec), kind: spec.kind(), layer });
+            let pooled = layer.max_pool().zip(layers.last()).and_then(|(g, l)| l.layer.with_max_pool(g, self.batch));
+            match (pooled, layers.last_mut()) {
+                (Some(pooled), Some(link)) => {
+                    self.needs(cpu::conv_pool::scratch_len(self.cpu, &pooled.geometry, self.batch));
+                    self.activations -= shape.len() * self.batch;
+                    (link.kind, link.layer) = ("conv with max_pool", Box::new(pooled));
+                }
+                _ => layers.push(Link { name: layer_name(&path, spec), kind: spec.kind(), layer }),
+            }
             shape = out;
-            self.widest = self.widest.max(shape.len());
         }
+        self.widest = layers.iter().fold(self.widest, |widest, link| widest.max(link.layer.out_len()));
         Ok((Chain::new(layers, self.batch), shape))
     }
 

@@ -1,11 +1,13 @@
 //! The convolution layer.
 
-use super::{Layer, Pass, Slopes};
+use super::{Layer, Pass, PooledConv, Slopes};
+use ftprop_tensor::cpu::conv_pool::ConvPool;
 use ftprop_tensor::cpu::{conv, reduce};
-use ftprop_tensor::geometry::ConvGeometry;
+use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use std::ops::Range;
 
 /// A convolution, with a bias or not.
+#[derive(Clone)]
 pub(crate) struct Conv {
     pub(crate) geometry: ConvGeometry,
     pub(crate) weight: Range<usize>,
@@ -38,5 +40,9 @@ impl Layer for Conv {
 
     fn learns(&self) -> bool {
         true
+    }
+
+    fn with_max_pool(&self, pool: PoolGeometry, batch: usize) -> Option<PooledConv> {
+        ConvPool::new(self.geometry, pool).map(|geometry| PooledConv::new(self.clone(), geometry, batch))
     }
 }

@@ -7,6 +7,7 @@
 mod activation;
 mod chain;
 mod conv;
+mod conv_pool;
 mod dropout;
 mod fc;
 mod norm;
@@ -16,6 +17,7 @@ mod residual;
 pub(crate) use activation::{HardLayer, SoftLayer};
 pub(crate) use chain::{Chain, Link};
 pub(crate) use conv::Conv;
+pub(crate) use conv_pool::PooledConv;
 pub(crate) use dropout::Dropout;
 pub(crate) use fc::Fc;
 pub(crate) use norm::Norm;
@@ -23,6 +25,7 @@ pub(crate) use pool::{AvgPool, MaxPool};
 pub(crate) use residual::Residual;
 
 use crate::timing::Breakdown;
+use ftprop_tensor::geometry::PoolGeometry;
 use ftprop_tensor::{Buffer, Cpu};
 
 /// What a layer is given on its way through the network.
@@ -85,6 +88,16 @@ pub(crate) trait Layer: Send {
     /// Whether it has parameters.
     fn learns(&self) -> bool {
         false
+    }
+
+    /// What it does, if it is a max pooling.
+    fn max_pool(&self) -> Option<PoolGeometry> {
+        None
+    }
+
+    /// This layer and a max pooling of its output as one, where that is faster.
+    fn with_max_pool(&self, _pool: PoolGeometry, _batch: usize) -> Option<PooledConv> {
+        None
     }
 
     /// The chains inside it, for looking at their outputs.

@@ -23,6 +23,10 @@ impl Layer for MaxPool {
         pool::max_backward(pass.cpu, &self.geometry, pass.n, x, dy, dx);
         slopes.advance();
     }
+
+    fn max_pool(&self) -> Option<PoolGeometry> {
+        Some(self.geometry)
+    }
 }
 
 /// Average pooling.

@@ -51,76 +51,92 @@ pub(crate) fn reals(tile: Reals<'_>) {
 unsafe fn bytes_avx2(tile: Bytes<'_>) {
     let width = tile.blocks * BLOCK;
     let block_weights = tile.steps() * BLOCK * 4;
-    let together = tile.narrow;
-    assert!(together > 0);
-    for block in 0..tile.blocks {
+    let (inputs, path, narrow) = (tile.inputs.as_ptr(), &tile.path.offsets[..], tile.narrow);
+    assert!(narrow > 0);
+    // Weights that serve one position are only passing through: reading several blocks of them side by side keeps more
+    // of the memory's streams busy.
+    let at_once = if tile.positions.len() == 1 && tile.blocks == PANEL { PANEL } else { 1 };
+    for block in (0..tile.blocks).step_by(at_once) {
         // SAFETY: `Tile::check`.
         unsafe {
             let weights = tile.weights.as_ptr().add(block * block_weights);
             let mut sums = tile.sums.as_mut_ptr().add(block * BLOCK);
+            if at_once == PANEL {
+                let weights = std::array::from_fn(|block| weights.add(block * block_weights));
+                bytes_block::<1, PANEL>(inputs, &[tile.positions[0]], path, weights, narrow, sums, width);
+                continue;
+            }
             let mut positions = tile.positions;
-            while let Some((four, rest)) = positions.split_first_chunk::<4>() {
-                bytes_block(tile.inputs.as_ptr(), four, &tile.path.offsets, weights, together, sums, width);
-                sums = sums.add(4 * width);
-                positions = rest;
+            macro_rules! pass {
+                ($($together:literal),+) => {$(
+                    while let Some((now, rest)) = positions.split_first_chunk::<$together>() {
+                        bytes_block::<$together, 1>(inputs, now, path, [weights], narrow, sums, width);
+                        sums = sums.add($together * width);
+                        positions = rest;
+                    }
+                )+};
             }
-            if let Some((two, rest)) = positions.split_first_chunk::<2>() {
-                bytes_block(tile.inputs.as_ptr(), two, &tile.path.offsets, weights, together, sums, width);
-                sums = sums.add(2 * width);
-                positions = rest;
-            }
-            if let Some((one, _)) = positions.split_first_chunk::<1>() {
-                bytes_block(tile.inputs.as_ptr(), one, &tile.path.offsets, weights, together, sums, width);
-            }
+            pass!(4, 2, 1);
         }
     }
 }
 
+/// How far ahead of their use weights that pass through are asked for, in bytes of each stream.
+const AHEAD: usize = 1024;
+
+/// Sums for `P` positions and `B` blocks whose weights start at `weights`.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn bytes_block<const P: usize>(
+unsafe fn bytes_block<const P: usize, const B: usize>(
     inputs: *const u8,
     positions: &[u32; P],
     path: &[u32],
-    mut weights: *const i8,
+    mut weights: [*const i8; B],
     together: usize,
     sums: *mut i32,
     width: usize,
 ) {
-    let mut wide = [[_mm256_setzero_si256(); 2]; P];
-    let mut narrow = [[_mm256_setzero_si256(); 2]; P];
-    let ones = _mm256_set1_epi16(1);
-    // SAFETY: the caller's path, weights and sums are in bounds.
+    // SAFETY: the caller's path, weights and sums are in bounds; asking for memory ahead is never an access.
     unsafe {
         let from: [*const u8; P] = std::array::from_fn(|p| inputs.add(positions[p] as usize));
-        for path in path.chunks(together) {
+        for (number, path) in path.chunks(together).enumerate() {
+            let mut narrow = [[[_mm256_setzero_si256(); 2]; B]; P];
             for &offset in path {
-                let low = _mm256_loadu_si256(weights as *const __m256i);
-                let high = _mm256_loadu_si256(weights.add(32) as *const __m256i);
-                weights = weights.add(64);
-                for p in 0..P {
-                    let input = _mm256_set1_epi32((from[p].add(offset as usize) as *const i32).read_unaligned());
-                    narrow[p][0] = _mm256_add_epi16(narrow[p][0], _mm256_maddubs_epi16(input, low));
-                    narrow[p][1] = _mm256_add_epi16(narrow[p][1], _mm256_maddubs_epi16(input, high));
+                for block in 0..B {
+                    let low = _mm256_loadu_si256(weights[block] as *const __m256i);
+                    let high = _mm256_loadu_si256(weights[block].add(32) as *const __m256i);
+                    if B > 1 {
+                        _mm_prefetch::<_MM_HINT_T0>(weights[block].wrapping_add(AHEAD));
+                    }
+                    weights[block] = weights[block].add(64);
+                    for p in 0..P {
+                        let input = (from[p].add(offset as usize) as *const i32).read_unaligned();
+                        let (input, narrow) = (_mm256_set1_epi32(input), &mut narrow[p][block]);
+                        narrow[0] = _mm256_add_epi16(narrow[0], _mm256_maddubs_epi16(input, low));
+                        narrow[1] = _mm256_add_epi16(narrow[1], _mm256_maddubs_epi16(input, high));
+                    }
                 }
             }
-            widen(&mut wide, &mut narrow, ones);
-        }
-        for (p, wide) in wide.iter().enumerate() {
-            let to = sums.add(p * width) as *mut __m256i;
-            _mm256_storeu_si256(to, wide[0]);
-            _mm256_storeu_si256(to.add(1), wide[1]);
+            for (p, narrow) in narrow.iter().enumerate() {
+                for (block, narrow) in narrow.iter().enumerate() {
+                    widen(narrow, sums.add(p * width + block * BLOCK) as *mut __m256i, number == 0);
+                }
+            }
         }
     }
 }
 
+/// Adds neighbours of 16-bit sums to 32-bit ones, or starts those. They live in memory: registers are short, and this is
+/// rare.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn widen<const P: usize>(wide: &mut [[__m256i; 2]; P], narrow: &mut [[__m256i; 2]; P], ones: __m256i) {
-    for p in 0..P {
-        for half in 0..2 {
-            wide[p][half] = _mm256_add_epi32(wide[p][half], _mm256_madd_epi16(narrow[p][half], ones));
-            narrow[p][half] = _mm256_setzero_si256();
+unsafe fn widen(narrow: &[__m256i; 2], sums: *mut __m256i, starts: bool) {
+    for (half, &narrow) in narrow.iter().enumerate() {
+        let wide = _mm256_madd_epi16(narrow, _mm256_set1_epi16(1));
+        // SAFETY: the caller's sums hold a block.
+        unsafe {
+            let before = if starts { _mm256_setzero_si256() } else { _mm256_loadu_si256(sums.add(half)) };
+            _mm256_storeu_si256(sums.add(half), _mm256_add_epi32(before, wide));
         }
     }
 }

@@ -19,7 +19,7 @@ use positions::{Taps, mostly_border, position_product};
 /// Rows of output pixels that one task computes.
 const TASK_ROWS: usize = 192;
 /// Steps of the sum that go through one tile at a time, so that a panel of weights stays in the first cache.
-const BLOCK_DEPTH: usize = 160;
+pub(super) const BLOCK_DEPTH: usize = 160;
 /// The same for the weights' gradient, where the sum runs over pixels.
 const PIXEL_BLOCK_DEPTH: usize = 128;
 

@@ -215,6 +215,13 @@ pub(crate) fn products<'a>(cpu: &Cpu, count: usize, f: impl Fn(usize) -> Product
     });
 }
 
+/// Computes the product into `c` on this thread.
+pub(crate) fn product_here(cpu: &Cpu, p: &Product<'_>, c: &mut [f32]) {
+    check(cpu, p, c.len());
+    let panels = p.cols.div_ceil(cpu.isa.lanes() * cpu.isa.tile_vectors());
+    dispatch(cpu.isa, Task { p, c: Shared::new(c), rows: 0..p.rows, panels: 0..panels });
+}
+
 /// Computes the product into `c`, whose row i starts at `c_rows`' i-th place.
 pub(crate) fn product(cpu: &Cpu, p: &Product<'_>, c: &mut [f32]) {
     if p.rows == 0 || p.cols == 0 {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`gemm`] | the register-tiled product under every convolution and fully connected layer |
 //! | [`conv`] | convolution: forward, and the gradients of its input and its weights |
+//! | [`conv_pool`] | convolution and the max pooling after it, as one |
 //! | [`linear`] | fully connected layers |
 //! | [`pool`] | max and average pooling |
 //! | [`norm`] | batch normalisation |
@@ -14,6 +15,7 @@
 //! never lets the number of threads decide in which order something is summed.
 
 pub mod conv;
+pub mod conv_pool;
 pub mod elementwise;
 pub mod gemm;
 pub mod linear;
@@ -82,6 +84,24 @@ impl Cpu {
         } else {
             self.pool.install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(f));
         }
+    }
+
+    /// As [`each`](Self::each), with `len` floats of `scratch` that no other task touches while `f` runs. `f` must not
+    /// run tasks itself: while it waits for them, its thread could begin another.
+    pub(crate) fn each_with_scratch(
+        &self,
+        tasks: usize,
+        scratch: &mut [f32],
+        len: usize,
+        f: impl Fn(usize, &mut [f32]) + Sync + Send,
+    ) {
+        let scratch = Shared::new(&mut scratch[..self.threads * len]);
+        let alone = tasks <= 1 || self.threads == 1;
+        self.each(tasks, |task| {
+            let worker = if alone { 0 } else { rayon::current_thread_index().expect("tasks run on workers") };
+            // SAFETY: a worker runs one task at a time.
+            f(task, unsafe { scratch.slice(worker * len, len) });
+        });
     }
 
     /// Cuts `out` into runs of `len` and calls `f(index, run)` for each.
