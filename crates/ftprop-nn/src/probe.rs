@@ -6,7 +6,8 @@
 //! training is not touched, and has no code for it to pass through.
 //!
 //! What is counted are *steps*: a unit of `sign` or `step` has one, a unit of `qrelu:k` has k, and each of
-//! them is either at its unit's target or not. Every unit counts once for each example.
+//! them is either at its unit's target or not. Every unit counts once for each example; most of them hardly matter
+//! to the loss, so the shares are also taken by weight, where each counts for the |g| that weights its target.
 
 use crate::activation::{Activation, qrelu};
 use crate::layer_loss::LayerLoss;
@@ -59,6 +60,10 @@ pub struct LayerDiagnosis {
     pub came_true: Option<f64>,
     /// Of the steps at their target: the ones that no longer are after the step.
     pub lost: Option<f64>,
+    /// The same three by weight.
+    pub disagree_by_weight: Option<f64>,
+    pub came_true_by_weight: Option<f64>,
+    pub lost_by_weight: Option<f64>,
     /// The norm of ∂L/∂h, which arrives at the layer from above.
     pub gradient: f64,
     /// The norm of ∂ℓ/∂z, which it passes on.
@@ -150,18 +155,41 @@ struct Sight {
     below: String,
     len: usize,
     parameters: Range<usize>,
-    /// Each unit's target, and how many of its steps were on.
-    units: Vec<(i8, u8)>,
+    /// Each unit's gradient, and how many of its steps were on.
+    units: Vec<(f32, u8)>,
     beyond: usize,
     targeted: usize,
     faint: usize,
-    /// Steps a unit has.
-    steps: usize,
-    disagreeing: usize,
-    came_true: usize,
-    lost: usize,
+    agreeing: Steps,
+    disagreeing: Steps,
+    came_true: Steps,
+    lost: Steps,
     gradient: f64,
     slope: f64,
+}
+
+/// A number of steps, and what they weigh.
+#[derive(Clone, Copy, Default)]
+struct Steps {
+    count: usize,
+    weight: f64,
+}
+
+impl Steps {
+    fn add(&mut self, count: usize, g: f32) {
+        self.count += count;
+        self.weight += count as f64 * f64::from(g.abs());
+    }
+
+    fn and(self, others: Steps) -> Steps {
+        Steps { count: self.count + others.count, weight: self.weight + others.weight }
+    }
+
+    /// The share of a whole, by count and by weight.
+    fn of(self, whole: Steps) -> [Option<f64>; 2] {
+        let some = whole.count > 0;
+        [some.then(|| self.count as f64 / whole.count as f64), some.then(|| self.weight / whole.weight)]
+    }
 }
 
 impl Sight {
@@ -169,8 +197,9 @@ impl Sight {
     fn see_targets(&mut self, unit: &HardUnit, g: &[f32], z: &[f32]) {
         let saturated = HardUnit { layer_loss: LayerLoss::SaturatedHinge, ..*unit };
         let faint = [-1.0, 1.0].map(|t| FAINT * unit.phi(t, threshold(unit.activation)));
-        (self.beyond, self.targeted, self.faint, self.disagreeing) = (0, 0, 0, 0);
-        self.steps = steps(unit.activation);
+        (self.beyond, self.targeted, self.faint) = (0, 0, 0);
+        (self.agreeing, self.disagreeing) = Default::default();
+        let steps = steps(unit.activation);
         self.units.clear();
         for (&g, &z) in g.iter().zip(z) {
             let (t, on) = (unit.rule.target(g), steps_on(unit.activation, z));
@@ -178,31 +207,35 @@ impl Sight {
             if t != 0.0 {
                 self.targeted += 1;
                 self.faint += usize::from(unit.phi(t, z) < faint[usize::from(t > 0.0)]);
-                self.disagreeing += if t > 0.0 { self.steps - usize::from(on) } else { usize::from(on) };
+                let agreeing = if t > 0.0 { usize::from(on) } else { steps - usize::from(on) };
+                self.agreeing.add(agreeing, g);
+                self.disagreeing.add(steps - agreeing, g);
             }
-            self.units.push((t as i8, on));
+            self.units.push((g, on));
         }
         self.gradient = norm(g);
     }
 
     /// What became of the targets, on the way forward after the step.
-    fn see_outcome(&mut self, activation: Activation, z: &[f32]) {
-        (self.came_true, self.lost) = (0, 0);
-        for (&(t, before), &z) in self.units.iter().zip(z) {
-            // Steps that went on; thresholds are passed in order, so either all changes are ups or all downs.
-            let up = i32::from(steps_on(activation, z)) - i32::from(before);
-            let towards = up * i32::from(t);
-            if towards > 0 {
-                self.came_true += towards as usize;
-            } else {
-                self.lost += -towards as usize;
+    fn see_outcome(&mut self, unit: &HardUnit, z: &[f32]) {
+        (self.came_true, self.lost) = Default::default();
+        for (&(g, before), &z) in self.units.iter().zip(z) {
+            let (t, now) = (unit.rule.target(g), steps_on(unit.activation, z));
+            // Thresholds are passed in order, so a unit's changes are all ups or all downs.
+            let changed = usize::from(now.abs_diff(before));
+            if t != 0.0 && changed > 0 {
+                let kept = (now > before) == (t > 0.0);
+                if kept { &mut self.came_true } else { &mut self.lost }.add(changed, g);
             }
         }
     }
 
     fn diagnosis(&self, weight_gradient: f64) -> LayerDiagnosis {
         let share = |part: usize, of: usize| (of > 0).then(|| part as f64 / of as f64);
-        let (all, targeted) = (self.units.len(), self.targeted * self.steps);
+        let all = self.units.len();
+        let [disagree, disagree_by_weight] = self.disagreeing.of(self.agreeing.and(self.disagreeing));
+        let [came_true, came_true_by_weight] = self.came_true.of(self.disagreeing);
+        let [lost, lost_by_weight] = self.lost.of(self.agreeing);
         LayerDiagnosis {
             layer: self.layer.clone(),
             below: self.below.clone(),
@@ -210,9 +243,12 @@ impl Sight {
             beyond: share(self.beyond, all).unwrap_or(0.0),
             untargeted: share(all - self.targeted, all).unwrap_or(0.0),
             faint: share(self.faint, self.targeted),
-            disagree: share(self.disagreeing, targeted),
-            came_true: share(self.came_true, self.disagreeing),
-            lost: share(self.lost, targeted - self.disagreeing),
+            disagree,
+            came_true,
+            lost,
+            disagree_by_weight,
+            came_true_by_weight,
+            lost_by_weight,
             gradient: self.gradient,
             slope: self.slope,
             weight_gradient,
@@ -243,10 +279,10 @@ impl Watched {
             beyond: 0,
             targeted: 0,
             faint: 0,
-            steps: 1,
-            disagreeing: 0,
-            came_true: 0,
-            lost: 0,
+            agreeing: Steps::default(),
+            disagreeing: Steps::default(),
+            came_true: Steps::default(),
+            lost: Steps::default(),
             gradient: 0.0,
             slope: 0.0,
         });
@@ -262,7 +298,7 @@ impl Layer for Watched {
     fn forward(&mut self, pass: &mut Pass<'_>, z: &[f32], h: &mut [f32]) {
         let mut sights = self.watch.lock();
         if sights.stepped {
-            sights.sights[self.index].see_outcome(self.layer.unit.activation, &z[..h.len()]);
+            sights.sights[self.index].see_outcome(&self.layer.unit, &z[..h.len()]);
         }
         drop(sights);
         self.layer.forward(pass, z, h);

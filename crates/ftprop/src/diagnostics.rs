@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use picture::picture;
+pub use picture::{comparison, picture};
 
 /// One look at a run, a line of `diagnostics.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl Record {
     }
 }
 
-fn figures(layer: &LayerDiagnosis) -> [(&'static str, Option<f64>); 9] {
+fn figures(layer: &LayerDiagnosis) -> [(&'static str, Option<f64>); 12] {
     [
         ("beyond", Some(layer.beyond)),
         ("untargeted", Some(layer.untargeted)),
@@ -116,6 +116,9 @@ fn figures(layer: &LayerDiagnosis) -> [(&'static str, Option<f64>); 9] {
         ("disagree", layer.disagree),
         ("came_true", layer.came_true),
         ("lost", layer.lost),
+        ("disagree_by_weight", layer.disagree_by_weight),
+        ("came_true_by_weight", layer.came_true_by_weight),
+        ("lost_by_weight", layer.lost_by_weight),
         ("gradient", Some(layer.gradient)),
         ("slope", Some(layer.slope)),
         ("weight_gradient", Some(layer.weight_gradient)),
@@ -142,6 +145,10 @@ impl Records {
 
     pub fn all(&self) -> &[Record] {
         &self.all
+    }
+
+    pub fn into_all(self) -> Vec<Record> {
+        self.all
     }
 
     /// Writes one more.

@@ -112,6 +112,8 @@ pub struct Inset {
     pub x_range: (f64, f64),
     /// The data in `x_range` with a little room when not given.
     pub y_range: Option<(f64, f64)>,
+    /// Shows the lines of this style only, where one is given.
+    pub only: Option<Style>,
     /// Written above the inset; empty for none.
     pub label: String,
 }

@@ -93,4 +93,10 @@ fn a_run_can_be_looked_at_from_some_epoch_on() {
     temp.run("train --recipe small.toml --quiet --set activation=relu --diagnostics --out relu").ok();
     assert_eq!(records(&temp, "relu").len(), 3);
     assert!(!temp.path("relu/diagnostics.png").exists());
+    temp.run("train --recipe small.toml --quiet --out plain").ok();
+    temp.run("plot --diagnostics run run --out both").ok();
+    assert!(temp.text("both.svg").contains("1: fc 16, out of reach"));
+    for run in ["relu", "plain"] {
+        temp.run(&format!("plot --diagnostics run {run}")).refused(1, &[run, "--diagnostics"]);
+    }
 }

@@ -15,7 +15,7 @@ fn seen(unit: &HardUnit, g: &[f32], z: &[f32], z_after: &[f32]) -> LayerDiagnosi
     Watched::new(layer, &watch, "1", "fc", 0);
     let sight = &mut watch.lock().sights[0];
     sight.see_targets(unit, g, z);
-    sight.see_outcome(unit.activation, z_after);
+    sight.see_outcome(unit, z_after);
     sight.diagnosis(0.0)
 }
 
@@ -46,6 +46,7 @@ fn the_counts_are_the_plain_definitions() {
             let unit = HardUnit { form, progress: 0.4, ..HardUnit::new(activation, loss) };
             let (mut beyond, mut none, mut faint, mut targeted) = (0, 0, 0, 0);
             let (mut steps, mut wrong, mut righted, mut wronged) = (0, 0, 0, 0);
+            let mut weights = [0.0; 4];
             for i in 0..z.len() {
                 let outside = match (activation, form) {
                     (Activation::Qrelu { .. }, QreluForm::Single) => !(0.0..=1.0).contains(&z[i]),
@@ -69,6 +70,10 @@ fn the_counts_are_the_plain_definitions() {
                     wrong += usize::from(!at_target(z[i]));
                     righted += usize::from(!at_target(z[i]) && at_target(after[i]));
                     wronged += usize::from(at_target(z[i]) && !at_target(after[i]));
+                    let (before, now) = (at_target(z[i]), at_target(after[i]));
+                    for (weight, counts) in weights.iter_mut().zip([true, !before, !before && now, before && !now]) {
+                        *weight += if counts { f64::from(g[i].abs()) } else { 0.0 };
+                    }
                 }
             }
             let share = |a: usize, b: usize| a as f64 / b as f64;
@@ -79,6 +84,14 @@ fn the_counts_are_the_plain_definitions() {
             assert_eq!(got.disagree, Some(share(wrong, steps)), "{name}");
             assert_eq!(got.came_true, Some(share(righted, wrong)), "{name}");
             assert_eq!(got.lost, Some(share(wronged, steps - wrong)), "{name}");
+            let [all, wrong, righted, wronged] = weights;
+            for (got, expected) in [
+                (got.disagree_by_weight, wrong / all),
+                (got.came_true_by_weight, righted / wrong),
+                (got.lost_by_weight, wronged / (all - wrong)),
+            ] {
+                assert!(got.is_some_and(|got| (got - expected).abs() < 1e-9), "{name}: {got:?} for {expected}");
+            }
             let norm = g.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
             assert!((got.gradient - norm).abs() < 1e-12, "{name}");
         }

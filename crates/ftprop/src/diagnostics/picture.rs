@@ -1,4 +1,4 @@
-//! The figures of all hard layers over time, in one picture.
+//! The figures of hard layers over time: one run's in one picture, or those of several runs compared.
 
 use super::Record;
 use crate::plot::{Figure, Panel, Picture, Series, Style};
@@ -7,12 +7,14 @@ use ftprop_nn::LayerDiagnosis;
 /// A figure of a layer; a line is interrupted where it has none.
 type Value = fn(&LayerDiagnosis) -> Option<f64>;
 
-/// What one panel shows: a title, a label, a solid line for each layer, and perhaps a dashed one.
+/// What one panel shows: a solid and a dashed line for each layer, or for each run.
 struct Content {
     title: &'static str,
+    /// The title beside a layer's name, for panels that are worth comparing.
+    short: Option<&'static str>,
     y_label: &'static str,
     solid: Value,
-    dashed: Option<Value>,
+    dashed: Value,
     /// Whether its axis begins at zero.
     from_zero: bool,
 }
@@ -20,44 +22,50 @@ struct Content {
 const PANELS: [Content; 6] = [
     Content {
         title: "out of the saturated hinge's reach (dashed: hardly pushed)",
+        short: Some("out of reach"),
         y_label: "units (%)",
         solid: |l| percent(Some(l.beyond)),
-        dashed: Some(|l| percent(l.faint)),
+        dashed: |l| percent(l.faint),
         from_zero: true,
     },
     Content {
-        title: "target and activation disagree (dashed: no target)",
+        title: "targets that disagree (dashed: by weight)",
+        short: Some("disagree"),
         y_label: "steps (%)",
         solid: |l| percent(l.disagree),
-        dashed: Some(|l| percent(Some(l.untargeted))),
+        dashed: |l| percent(l.disagree_by_weight),
         from_zero: true,
     },
     Content {
         title: "flips that came true (dashed: targets lost)",
-        y_label: "share (log10)",
+        short: None,
+        y_label: "steps (log10 of the share)",
         solid: |l| l.came_true.and_then(magnitude),
-        dashed: Some(|l| l.lost.and_then(magnitude)),
+        dashed: |l| l.lost.and_then(magnitude),
         from_zero: false,
     },
     Content {
-        title: "gradient passed on, of that which arrived",
-        y_label: "norm (%)",
+        title: "flips that came true, by weight (dashed: targets lost)",
+        short: Some("came true, by weight"),
+        y_label: "weight (log10 of the share)",
+        solid: |l| l.came_true_by_weight.and_then(magnitude),
+        dashed: |l| l.lost_by_weight.and_then(magnitude),
+        from_zero: false,
+    },
+    Content {
+        title: "gradient passed on (dashed: units without a target)",
+        short: None,
+        y_label: "norm, units (%)",
         solid: |l| percent((l.gradient > 0.0).then(|| l.slope / l.gradient)),
-        dashed: None,
+        dashed: |l| percent(Some(l.untargeted)),
         from_zero: true,
     },
     Content {
-        title: "gradient that arrives at the layer",
+        title: "gradient that arrives (dashed: that of the weights)",
+        short: Some("gradient"),
         y_label: "norm (log10)",
         solid: |l| magnitude(l.gradient),
-        dashed: None,
-        from_zero: false,
-    },
-    Content {
-        title: "gradient of the layer's weights",
-        y_label: "norm (log10)",
-        solid: |l| magnitude(l.weight_gradient),
-        dashed: None,
+        dashed: |l| magnitude(l.weight_gradient),
         from_zero: false,
     },
 ];
@@ -71,33 +79,69 @@ fn magnitude(value: f64) -> Option<f64> {
     (value > 0.0).then(|| value.log10())
 }
 
-/// Every hard layer has a colour of its own.
-pub fn picture(records: &[Record], title: &str) -> Picture {
-    let layers = records.first().map_or(&[][..], |r| &r.diagnosis.layers);
-    let panel = |content: &Content| {
+impl Content {
+    /// The panel of some layers' records, each with a name and a colour.
+    fn panel(&self, title: String, lines: &[Line<'_>]) -> Panel {
         let mut series = Vec::new();
-        for (group, layer) in layers.iter().enumerate() {
-            let points = |value: Value| -> Vec<(f64, f64)> {
-                let of = |r: &Record| value(r.diagnosis.layers.get(group)?);
-                records.iter().map(|r| (f64::from(r.epoch), of(r).unwrap_or(f64::NAN))).collect()
+        for (group, line) in lines.iter().enumerate() {
+            let mut add = |name: &str, style: Style, value: Value| {
+                let point =
+                    |&(epoch, layer): &(u32, &LayerDiagnosis)| (f64::from(epoch), value(layer).unwrap_or(f64::NAN));
+                let points = line.points.iter().map(point).collect();
+                series.push(Series { name: name.to_string(), group, style, points });
             };
-            if let Some(dashed) = content.dashed {
-                series.push(Series { name: String::new(), group, style: Style::ThinDashed, points: points(dashed) });
-            }
-            let name = format!("{}: {}", layer.layer, layer.below);
-            series.push(Series { name, group, style: Style::Solid, points: points(content.solid) });
+            add("", Style::ThinDashed, self.dashed);
+            add(&line.name, Style::Solid, self.solid);
         }
         let values = series.iter().flat_map(|s| &s.points).map(|point| point.1);
         let highest = values.fold(1.0, f64::max);
         Panel::Lines(Figure {
-            title: content.title.into(),
+            title,
             x_label: "epochs done".into(),
-            y_label: content.y_label.into(),
-            y_range: content.from_zero.then_some((-0.02 * highest, 1.05 * highest)),
+            y_label: self.y_label.into(),
+            y_range: self.from_zero.then_some((-0.02 * highest, 1.05 * highest)),
             series,
             ..Figure::default()
         })
-    };
-    let panels = PANELS.iter().map(panel).collect();
+    }
+}
+
+/// A layer of a run, epoch by epoch.
+struct Line<'a> {
+    name: String,
+    points: Vec<(u32, &'a LayerDiagnosis)>,
+}
+
+impl<'a> Line<'a> {
+    fn new(name: String, records: &'a [Record], path: &str) -> Self {
+        let of = |r: &'a Record| Some((r.epoch, r.diagnosis.layers.iter().find(|l| l.layer == path)?));
+        Line { name, points: records.iter().filter_map(of).collect() }
+    }
+}
+
+fn layers(records: &[Record]) -> &[LayerDiagnosis] {
+    records.first().map_or(&[], |r| &r.diagnosis.layers)
+}
+
+fn name(layer: &LayerDiagnosis) -> String {
+    format!("{}: {}", layer.layer, layer.below)
+}
+
+/// One run: a panel for each figure, where every hard layer has a colour of its own.
+pub fn picture(records: &[Record], title: &str) -> Picture {
+    let lines: Vec<_> = layers(records).iter().map(|l| Line::new(name(l), records, &l.layer)).collect();
+    let panels = PANELS.iter().map(|content| content.panel(content.title.to_string(), &lines)).collect();
     Picture { title: title.to_string(), panels, columns: 2, panel_size: (520.0, 270.0), legend: true }
+}
+
+/// Several runs: a row for each hard layer of the first, where every run has a colour of its own.
+pub fn comparison(runs: &[(String, Vec<Record>)], title: &str) -> Picture {
+    let mut panels = Vec::new();
+    for layer in runs.first().map_or(&[][..], |(_, records)| layers(records)) {
+        let lines: Vec<_> = runs.iter().map(|(run, records)| Line::new(run.clone(), records, &layer.layer)).collect();
+        for (content, short) in PANELS.iter().filter_map(|content| Some((content, content.short?))) {
+            panels.push(content.panel(format!("{}, {short}", name(layer)), &lines));
+        }
+    }
+    Picture { title: title.to_string(), panels, columns: 4, panel_size: (400.0, 240.0), legend: true }
 }

@@ -125,10 +125,17 @@ fn records_survive_their_file_and_are_cut_where_a_run_goes_on() {
     let svg = files::read_text(&folder.join("diagnostics.svg")).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(svg.matches(">1: fc 24</text>").count(), 1);
-    // Three of the six panels have a dashed line for each layer; the legend has none.
-    assert_eq!(svg.matches("stroke-dasharray").count(), 6);
+    // Each of the six panels has a dashed line for each layer; the legend has none.
+    assert_eq!(svg.matches("stroke-dasharray").count(), 12);
+
+    let runs = ["one", "other"].map(|name| (name.to_string(), records.all().to_vec()));
+    let svg = comparison(&runs, "").svg();
+    // A row of four panels for each of the two layers, with a dashed line for each run.
+    assert_eq!(svg.matches(">3: fc 12, disagree</text>").count(), 1);
+    assert_eq!(svg.matches("stroke-dasharray").count(), 16);
+    assert!(svg.contains(">one</text>") && svg.contains(">other</text>"));
 
     let scalars = records.all()[0].scalars();
     assert!(scalars.iter().any(|(tag, value)| tag == "diagnostics.beyond/3" && (0.0..1.0).contains(value)));
-    assert_eq!(scalars.len(), 2 + 2 * 9);
+    assert_eq!(scalars.len(), 2 + 2 * 12);
 }

@@ -40,6 +40,7 @@ pub fn curves(runs: &[Curves], options: &CurveOptions) -> Picture {
     accuracy.inset = options.zoom_last.filter(|zoom| *zoom > 0 && *zoom < last).map(|zoom| Inset {
         x_range: (f64::from(last - zoom), f64::from(last)),
         y_range: None,
+        only: None,
         label: format!("last {zoom} epochs"),
     });
     let mut panels = vec![Panel::Lines(accuracy)];

@@ -13,7 +13,9 @@ const TEXT_SIZE: f64 = 11.0;
 /// Draws `inset` over the figure whose lines and axes these are.
 pub(super) fn draw(inset: &Inset, series: &[Series], axes: &Axes<'_>, scene: &mut Scene) {
     let Some(x_range) = ticks::usable(inset.x_range) else { return };
-    let y_range = inset.y_range.and_then(ticks::usable).unwrap_or_else(|| lines::y_range_within(series, x_range));
+    let shown: Vec<Series> =
+        series.iter().filter(|series| inset.only.is_none_or(|style| style == series.style)).cloned().collect();
+    let y_range = inset.y_range.and_then(ticks::usable).unwrap_or_else(|| lines::y_range_within(&shown, x_range));
 
     let (zoomed_from, zoomed_to) = (axes.place((x_range.0, y_range.1)), axes.place((x_range.1, y_range.0)));
     let zoomed = Area {
@@ -33,9 +35,9 @@ pub(super) fn draw(inset: &Inset, series: &[Series], axes: &Axes<'_>, scene: &mu
     scene.shapes.push(Shape::Box { area: outer, fill: Some(Colour::WHITE), outline: Some(Colour::GRID) });
     let labels = Labels { title: &inset.label, ..Labels::default() };
     let inner = outer.without(6.0, 2.0, 6.0, 2.0);
-    let axes = Axes::new(inner, x_range, y_range, lines::least_x_step(series), 0.0, labels, TEXT_SIZE);
+    let axes = Axes::new(inner, x_range, y_range, lines::least_x_step(&shown), 0.0, labels, TEXT_SIZE);
     axes.draw_grid(scene);
-    lines::draw_series(series, &axes, 0.85, scene);
+    lines::draw_series(&shown, &axes, 0.85, scene);
     axes.draw_frame(scene);
 }
 

@@ -50,6 +50,22 @@ fn the_inset_appears_only_where_there_is_more_than_it_shows() {
 }
 
 #[test]
+fn an_inset_can_leave_a_style_out() {
+    let dashed_lines = |only: Option<Style>| {
+        let mut picture =
+            curves(&[run("a", 300, 0.8)], &CurveOptions { zoom_last: Some(100), ..CurveOptions::default() });
+        for panel in &mut picture.panels {
+            if let Panel::Lines(Figure { inset: Some(inset), .. }) = panel {
+                inset.only = only;
+            }
+        }
+        picture.svg().matches("stroke-dasharray").count()
+    };
+    assert_eq!(dashed_lines(None), dashed_lines(Some(Style::Solid)) + 1);
+    assert_eq!(dashed_lines(None), dashed_lines(Some(Style::ThinDashed)));
+}
+
+#[test]
 fn the_same_picture_is_the_same_bytes() {
     let picture = curves(&[run("a", 300, 0.8)], &CurveOptions { losses: true, ..CurveOptions::default() });
     assert_eq!(picture.svg(), picture.svg());
@@ -91,7 +107,8 @@ fn odd_data_is_drawn_without_complaint() {
         vec![(2.0, 5.0), (2.0, 5.0)],
     ];
     for points in odd {
-        for inset in [None, Some(Inset { x_range: (1.0, 2.0), y_range: None, label: String::new() })] {
+        for only in [None, Some(None), Some(Some(Style::Solid)), Some(Some(Style::ThinDashed))] {
+            let inset = only.map(|only| Inset { x_range: (1.0, 2.0), y_range: None, only, label: String::new() });
             let series = vec![Series { name: "odd".into(), group: 40, style: Style::Solid, points: points.clone() }];
             let picture = Picture::of(Figure { series, inset, ..Figure::default() });
             let svg = picture.svg();
