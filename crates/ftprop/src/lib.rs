@@ -9,6 +9,7 @@
 //! | [`run`] | run folders: metrics, summary, curves |
 //! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
+//! | [`report`] | what many runs came to, as pages |
 //! | [`export`] | trained networks for other programs |
 //! | [`golden`] | cases with known results |
 //! | [`plot`], [`progress`], [`tensorboard`], [`files`] | pictures, bars, event files, files |
@@ -31,6 +32,7 @@ pub mod model;
 pub mod plot;
 pub mod progress;
 pub mod recipe;
+pub mod report;
 pub mod run;
 pub mod tensorboard;
 pub mod train;
