@@ -1,12 +1,14 @@
 """Holds ftprop's ONNX export to ONNX Runtime, over a whole test set.
 
     python benches/check_onnx.py target/release/ftprop runs/digits [--data PATH]
+    python benches/check_onnx.py target/release/ftprop digits.ftp --source digits
 
-Exports the run, runs every test picture through ONNX Runtime, and compares the class and the logits with those that
+Exports the run or the packed model, runs every test picture through ONNX Runtime, and compares the class and the logits with those that
 `ftprop eval --save` wrote. Exits with 1 if a class differs or a logit is further away than --tolerance.
 
 A hard unit whose sum lies within float rounding of its threshold may fall on either side in another program, which sums
-in another order, and then logits jump. --allow says for how many pictures that is accepted.
+in another order, and then logits jump. --allow says for how many pictures that is accepted. The ONNX of a packed model
+sums integers, exactly in any order, and needs no such allowance.
 
 Needs numpy and onnxruntime (pip install numpy onnxruntime).
 """
@@ -39,7 +41,8 @@ def read_safetensors(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="the ftprop to run")
-    parser.add_argument("run", help="a run folder or a checkpoint file")
+    parser.add_argument("run", help="a run folder, a checkpoint file or a packed model")
+    parser.add_argument("--source", help="the kind of data, for a packed model")
     parser.add_argument("--data", help="where the data is, if not where it was in training")
     parser.add_argument("--tolerance", type=float, default=1e-4, help="how far a logit may be away")
     parser.add_argument("--allow", type=int, default=0, help="pictures that may differ")
@@ -48,6 +51,7 @@ def main():
         model, record = f"{folder}/model.onnx", f"{folder}/record.safetensors"
         subprocess.run([options.program, "export", options.run, "-o", model, "--format", "onnx"], check=True)
         data = ["--data", options.data] if options.data else []
+        data += ["--source", options.source] if options.source else []
         subprocess.run([options.program, "eval", options.run, "--save", record, *data], check=True)
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         tensors = read_safetensors(record)

@@ -206,8 +206,9 @@ impl Weights<'_> {
         }
     }
 
-    /// The weights of output channel `row` as reals, without their scale.
-    pub(crate) fn reals(&self, row: usize, inputs: usize) -> Box<dyn Iterator<Item = f32> + '_> {
+    /// The weights of output channel `row`, each of `inputs` weights, as reals without their scale. Of a checked model
+    /// only.
+    pub fn reals(&self, row: usize, inputs: usize) -> Box<dyn Iterator<Item = f32> + '_> {
         if self.codec != Codec::F32 {
             return Box::new(self.integers(row, inputs).map(|q| q as f32));
         }

@@ -3,7 +3,7 @@
 use super::eval::WhichArg;
 use super::{device, say, say_json};
 use crate::error::Error;
-use crate::export::classifier::Classifier;
+use crate::export::classifier::{Classifier, is_packed};
 use crate::export::packed::{self, Agreement};
 use crate::export::{onnx, torch};
 use crate::files;
@@ -11,7 +11,7 @@ use crate::model::Model;
 use clap::{Args, ValueEnum};
 use ftprop_runtime::pack::WeightFormat;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Write a trained network for other programs: packed, for PyTorch, or as ONNX
@@ -19,15 +19,17 @@ use std::process::ExitCode;
 #[command(after_help = "\
 A packed model is one small file that ftprop predict, ftprop eval and the runtime library take. For PyTorch it is
 safetensors with the names of torchvision's resnet18 for that preset, and of an nn.Sequential for other networks;
-ftprop import reads it back. ONNX takes normalised pictures, channels first.
+ftprop import reads it back. ONNX takes normalised pictures, channels first; of a packed model it is exact, so that other
+programs get the same classes to the last picture.
 
 Examples:
   ftprop export runs/digits -o digits.ftp --check
   ftprop export runs/c8 -o c8.ftp --weights int4 --check cifar-10-batches-bin
   ftprop export runs/c8 -o c8.safetensors --format torch
-  ftprop export runs/c8 -o c8.onnx --format onnx")]
+  ftprop export runs/c8 -o c8.onnx --format onnx
+  ftprop export c8.ftp -o c8-exact.onnx --format onnx")]
 pub(super) struct Export {
-    /// A run folder or a checkpoint file
+    /// A run folder or a checkpoint file; for ONNX also a packed model (.ftp)
     model: PathBuf,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
@@ -97,6 +99,9 @@ impl Export {
                 "--weights and --check go with --format packed; other formats keep every bit".into(),
             ));
         }
+        if is_packed(&self.model) {
+            return self.packed_to_onnx();
+        }
         let cpu = device("cpu", self.threads)?;
         let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
         let bytes = match self.format {
@@ -130,9 +135,26 @@ impl Export {
                 Some(agreement)
             }
         };
-        files::write(&self.output, &bytes)?;
+        self.write(&bytes, &model.path, check)
+    }
+
+    /// A packed model can go on to ONNX.
+    fn packed_to_onnx(&self) -> Result<ExitCode, Error> {
+        if self.format != FormatArg::Onnx {
+            return Err(Error::Usage(
+                "a packed model can only become --format onnx; give its run for the others".into(),
+            ));
+        }
+        let refused = |e: ftprop_runtime::Error| Error::NotACheckpoint { path: self.model.clone(), why: e.to_string() };
+        let file = files::read(&self.model)?;
+        let packed = ftprop_runtime::Model::parse(&file).map_err(refused)?;
+        self.write(&onnx::packed::to_bytes(&packed)?, &self.model, None)
+    }
+
+    fn write(&self, bytes: &[u8], from: &Path, check: Option<Agreement>) -> Result<ExitCode, Error> {
+        files::write(&self.output, bytes)?;
         let report = Report {
-            model: model.path.display().to_string(),
+            model: from.display().to_string(),
             file: self.output.display().to_string(),
             bytes: bytes.len(),
             check,

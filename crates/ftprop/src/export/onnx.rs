@@ -1,82 +1,37 @@
 //! ONNX, with standard operators in float.
 //!
 //! The graph takes normalised pictures `[batch, channels, height, width]` (rows `[batch, columns]` where a table was
-//! trained on) and gives `logits`. What normalising means, and the classes, stand in the model's metadata. Field
-//! numbers are those of `onnx.proto`.
+//! trained on) and gives `logits`. What normalising means, and the classes, stand in the model's metadata.
+//!
+//! There are two ways to it. [`to_bytes`] writes the trained network, layer by layer. Another program sums in another
+//! order, so a hard unit whose sum lies within float rounding of its threshold may fall on the other side there.
+//! [`packed::to_bytes`] writes a packed model, whose hard layers sum integers that a float holds exactly: every program
+//! gets the same.
+
+mod graph;
+pub mod packed;
 
 use super::layers::{Layer, Pool, layers};
 use super::protobuf::Message;
 use crate::error::Error;
 use crate::model::Model;
 use ftprop_nn::Activation;
-use std::collections::BTreeSet;
-
-/// Of June 2022: old enough to be known everywhere.
-const OPSET: i64 = 17;
-const IR_VERSION: i64 = 8;
-/// `TensorProto.DataType`
-const FLOAT: i64 = 1;
-const INT64: i64 = 7;
+use graph::{Graph, Value, float, int, ints, listed};
 
 /// The bytes of an ONNX file.
 pub fn to_bytes(model: &Model) -> Result<Vec<u8>, Error> {
-    let [height, width, channels] = model.info.input.map(|n| n as i64);
+    let [height, width, channels] = model.info.input;
     let table = model.info.preprocess().is_none();
     let input = if table { vec![channels] } else { vec![channels, height, width] };
     let mut graph = Graph::default();
     let end = graph.chain(&layers(model)?, Value { name: "input".into(), flat: table });
-    let logits = graph.flatten(end);
-    graph.node("Identity", &[&logits.name], "logits", vec![]);
-
-    let body = Message::default()
-        .each(&graph.nodes, |m, node| m.message(1, node))
-        .text(2, &model.recipe.name)
-        .each(&graph.initializers, |m, tensor| m.message(5, tensor))
-        .message(11, &value_info("input", &input))
-        .message(12, &value_info("logits", &[model.info.classes.len() as i64]));
-    let numbers = |all: &[f32]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let classes = serde_json::to_string(&model.info.classes).map_err(|e| Error::Other(e.to_string()))?;
     let mut facts = vec![
-        ("classes", classes),
-        ("mean", numbers(&model.info.mean)),
-        ("std", numbers(&model.info.std)),
+        ("mean", listed(&model.info.mean)),
+        ("std", listed(&model.info.std)),
         ("full", model.info.full.to_string()),
     ];
     facts.extend(model.info.resize.map(|resize| ("resize", resize.to_string())));
-    Ok(Message::default()
-        .number(1, IR_VERSION)
-        .text(2, "ftprop")
-        .text(3, env!("CARGO_PKG_VERSION"))
-        .message(7, &body)
-        .message(8, &Message::default().text(1, "").number(2, OPSET))
-        .each(&facts, |m, (key, value)| m.message(14, &Message::default().text(1, key).text(2, value)))
-        .into_bytes())
-}
-
-/// A tensor with a batch in front.
-fn value_info(name: &str, shape: &[i64]) -> Message {
-    let batch = Message::default().text(2, "batch");
-    let shape =
-        Message::default().message(1, &batch).each(shape, |m, &size| m.message(1, &Message::default().number(1, size)));
-    let tensor = Message::default().number(1, FLOAT).message(2, &shape);
-    Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
-}
-
-/// A value of the graph.
-#[derive(Clone)]
-struct Value {
-    name: String,
-    /// Whether an example is a row; otherwise it is a picture.
-    flat: bool,
-}
-
-#[derive(Default)]
-struct Graph {
-    nodes: Vec<Message>,
-    initializers: Vec<Message>,
-    /// Numbers that are written once and used often.
-    constants: BTreeSet<String>,
-    values: usize,
+    graph.finish(end, &model.recipe.name, &input, &model.info.classes, facts)
 }
 
 impl Graph {
@@ -158,77 +113,8 @@ impl Graph {
             }
         }
     }
-
-    /// Each example as a row, channels slowest.
-    fn flatten(&mut self, value: Value) -> Value {
-        if value.flat { value } else { self.operator("Flatten", &[value.name], vec![int("axis", 1)], true) }
-    }
-
-    /// Each example as a picture; a row becomes one pixel.
-    fn picture(&mut self, value: Value, channels: usize) -> Value {
-        if !value.flat {
-            return value;
-        }
-        let name = format!("pixel_{channels}");
-        if self.constants.insert(name.clone()) {
-            // A 0 keeps the batch.
-            let sizes: Vec<u8> = [0, channels as i64, 1, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
-            let tensor = Message::default().number(1, 4).number(2, INT64).text(8, &name).bytes(9, &sizes);
-            self.initializers.push(tensor);
-        }
-        self.operator("Reshape", &[value.name, name], vec![], false)
-    }
-
-    fn operator(&mut self, kind: &str, inputs: &[String], attributes: Vec<Message>, flat: bool) -> Value {
-        self.values += 1;
-        let name = format!("{}_{}", kind.to_lowercase(), self.values);
-        self.node(kind, &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &name, attributes);
-        Value { name, flat }
-    }
-
-    fn node(&mut self, kind: &str, inputs: &[&str], output: &str, attributes: Vec<Message>) {
-        let node = Message::default()
-            .each(inputs, |m, input| m.text(1, input))
-            .text(2, output)
-            .text(3, &format!("make_{output}"))
-            .text(4, kind)
-            .each(&attributes, |m, attribute| m.message(5, attribute));
-        self.nodes.push(node);
-    }
-
-    fn constant(&mut self, value: f32) -> String {
-        let name = format!("constant_{value}");
-        if self.constants.insert(name.clone()) {
-            self.initializers.push(tensor(&name, &[], &[value]));
-        }
-        name
-    }
-
-    fn tensor(&mut self, what: &str, shape: &[usize], values: &[f32]) -> String {
-        let name = format!("{what}_{}", self.initializers.len());
-        self.initializers.push(tensor(&name, shape, values));
-        name
-    }
-}
-
-fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Message {
-    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    Message::default().each(shape, |m, &size| m.number(1, size as i64)).number(2, FLOAT).text(8, name).bytes(9, &bytes)
 }
 
 fn window(pool: &Pool) -> Vec<Message> {
     vec![ints("kernel_shape", &[pool.kernel; 2]), ints("strides", &[pool.stride; 2]), ints("pads", &[pool.pad; 4])]
-}
-
-/// An attribute; its type is field 20.
-fn int(name: &str, value: i64) -> Message {
-    Message::default().text(1, name).number(3, value).number(20, 2)
-}
-
-fn float(name: &str, value: f32) -> Message {
-    Message::default().text(1, name).float(2, value).number(20, 1)
-}
-
-fn ints(name: &str, values: &[usize]) -> Message {
-    Message::default().text(1, name).each(values, |m, &value| m.number(8, value as i64)).number(20, 7)
 }
