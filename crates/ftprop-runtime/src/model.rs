@@ -355,7 +355,7 @@ impl Model<'_> {
 
 impl Conv<'_> {
     /// Inputs of one output: kernel rows × columns × channels of a group. Of a checked convolution only.
-    pub(crate) fn inputs(&self, channels: usize) -> usize {
+    pub fn inputs(&self, channels: usize) -> usize {
         self.window.kernel[0] * self.window.kernel[1] * (channels / self.groups)
     }
 }

@@ -1,5 +1,6 @@
-//! A packed model as ONNX, exact: the sums of hard layers are integers below 2^24, which a float holds in whatever order
-//! they are added.
+//! A packed model as ONNX: the sums of hard layers are integers below 2^24, which a float holds in whatever order they are
+//! added, so every program finds the same levels. Only the logits are rounded, and what a residual network adds up
+//! before its activations.
 //!
 //! The input is the normalised picture, as for the trained network; the first nodes turn it back into the bytes it was
 //! made from. Levels of `sign` are −1 and 1 here, those of other activations 0 to k. Weights on the image have 16 bits,
@@ -23,7 +24,7 @@ pub fn to_bytes(model: &Model<'_>) -> Result<Vec<u8>, Error> {
     let image = writer.bytes_of(&picture);
     writer.made.push(Made { value: image, kind: Kind::Image, shape: values[0].shape });
     for (op, about) in model.ops.iter().zip(&values[1..]) {
-        let value = writer.operation(op, about.shape, &picture)?;
+        let value = writer.operation(op, about.shape)?;
         writer.made.push(Made { value, kind: about.kind, shape: about.shape });
     }
     let end = &writer.made[values.len() - 1];
@@ -61,21 +62,31 @@ impl Writer<'_> {
         self.graph.tensor(what, &[1, values.len(), 1, 1], values)
     }
 
-    /// The bytes that a normalised picture was made from.
+    /// The bytes that a normalised picture was made from, by the steps of `Classifier::logits`, so that what was not made
+    /// from bytes is rounded to the same ones.
     fn bytes_of(&mut self, picture: &Value) -> Value {
         let about = &self.model.preprocessing;
-        let deviation = self.channels("deviation", &about.std.iter().map(|std| std * 255.0).collect::<Vec<_>>());
-        let mean = self.channels("mean", &about.mean.iter().map(|mean| mean * 255.0).collect::<Vec<_>>());
+        let (deviation, mean) = (self.channels("deviation", &about.std), self.channels("mean", &about.mean));
+        let (none, full) = (self.graph.constant(0.0), self.graph.constant(255.0));
         let scaled = self.operator("Mul", &[&picture.name, &deviation], vec![]);
         let moved = self.operator("Add", &[&scaled, &mean], vec![]);
-        Value { name: self.operator("Round", &[&moved], vec![]), flat: false }
+        let bytes = self.operator("Mul", &[&moved, &full], vec![]);
+        let bytes = self.operator("Round", &[&bytes], vec![]);
+        Value { name: self.operator("Clip", &[&bytes, &none, &full], vec![]), flat: false }
     }
 
     /// A value as the reals it means.
-    fn reals(&mut self, number: usize, picture: &Value) -> String {
+    fn reals(&mut self, number: usize) -> String {
         let name = self.made[number].value.name.clone();
         match self.made[number].kind {
-            Kind::Image => picture.name.clone(),
+            Kind::Image => {
+                let about = &self.model.preprocessing;
+                let (deviation, mean) = (self.channels("deviation", &about.std), self.channels("mean", &about.mean));
+                let full = self.graph.constant(255.0);
+                let shares = self.operator("Div", &[&name, &full], vec![]);
+                let moved = self.operator("Sub", &[&shares, &mean], vec![]);
+                self.operator("Div", &[&moved, &deviation], vec![])
+            }
             Kind::Levels(Activation::QRelu(k)) => {
                 let most = self.graph.constant(f32::from(k));
                 self.operator("Div", &[&name, &most], vec![])
@@ -84,36 +95,30 @@ impl Writer<'_> {
         }
     }
 
-    fn operation(&mut self, op: &Op<'_>, output: Shape, picture: &Value) -> Result<Value, Error> {
+    fn operation(&mut self, op: &Op<'_>, output: Shape) -> Result<Value, Error> {
         let name = match op {
-            Op::Conv { input, conv } => {
-                let kind = self.made[*input].kind;
-                match kind {
-                    _ if conv.weights.codec == Codec::F32 || kind == Kind::Real => {
-                        let reals = self.reals(*input, picture);
-                        let Stage::Affine(affine) = &conv.stage else {
-                            return Err(Error::Other(
-                                "thresholds behind float weights; the file was made by hand".into(),
-                            ));
-                        };
-                        let sums = self.convolution(&reals, conv, self.made[*input].shape.channels, |q| q);
-                        self.affine(&sums, affine)
-                    }
-                    Kind::Image => self.on_image(*input, conv, output)?,
-                    _ => self.on_levels(*input, conv)?,
+            Op::Conv { input, conv } => match (self.made[*input].kind, conv.weights.codec, &conv.stage) {
+                (kind, codec, Stage::Affine(affine)) if codec == Codec::F32 || kind == Kind::Real => {
+                    let reals = self.reals(*input);
+                    let sums = self.convolution(&reals, conv, self.made[*input].shape.channels, |w| w);
+                    self.affine(&sums, affine)
                 }
-            }
+                (Kind::Image, ..) => self.on_image(*input, conv, output)?,
+                _ => self.on_levels(*input, conv)?,
+            },
             Op::MaxPool { input, window, inverted } => {
-                let (name, kind) = (self.made[*input].value.name.clone(), self.made[*input].kind);
+                let Made { value, kind, .. } = &self.made[*input];
+                let (name, kind) = (value.name.clone(), *kind);
                 let most = self.operator("MaxPool", &[&name], attributes(window));
-                match (kind, inverted.is_empty()) {
-                    (Kind::Levels(activation), false) => {
+                match kind {
+                    Kind::Levels(activation) if !inverted.is_empty() => {
                         // steps − level, which for −1 and 1 is a change of sign.
-                        let turn: Vec<f32> = inverted.iter().map(|&on| if on { -1.0 } else { 1.0 }).collect();
                         let steps = if activation == Activation::Sign { 0 } else { activation.steps().unwrap_or(0) };
-                        let most_levels: Vec<f32> =
-                            inverted.iter().map(|&on| if on { f32::from(steps) } else { 0.0 }).collect();
-                        let (turn, steps) = (self.channels("turn", &turn), self.channels("steps", &most_levels));
+                        let of = |on: f32, off: f32| -> Vec<f32> {
+                            inverted.iter().map(|&inverted| if inverted { on } else { off }).collect()
+                        };
+                        let turn = self.channels("turn", &of(-1.0, 1.0));
+                        let steps = self.channels("steps", &of(f32::from(steps), 0.0));
                         let turned = self.operator("Mul", &[&most, &turn], vec![]);
                         self.operator("Add", &[&turned, &steps], vec![])
                     }
@@ -121,17 +126,17 @@ impl Writer<'_> {
                 }
             }
             Op::AveragePool { input, window } => {
-                let reals = self.reals(*input, picture);
+                let reals = self.reals(*input);
                 let mut attributes = attributes(window);
                 attributes.push(int("count_include_pad", 1));
                 self.operator("AveragePool", &[&reals], attributes)
             }
             Op::Map { input, affine } => {
-                let reals = self.reals(*input, picture);
+                let reals = self.reals(*input);
                 self.affine(&reals, affine)
             }
             Op::Add { inputs, activation } => {
-                let [a, b] = inputs.map(|input| self.reals(input, picture));
+                let [a, b] = inputs.map(|input| self.reals(input));
                 let sum = self.operator("Add", &[&a, &b], vec![]);
                 self.activation(&sum, *activation)
             }
@@ -142,9 +147,10 @@ impl Writer<'_> {
     /// The sums of a layer, with each weight changed on the way.
     fn convolution(&mut self, input: &str, conv: &Conv<'_>, channels: usize, change: impl Fn(f32) -> f32) -> String {
         let ([rows, columns], inner) = (conv.window.kernel, channels / conv.groups);
-        let mut weights = Vec::with_capacity(conv.outputs * rows * columns * inner);
+        let inputs = conv.inputs(channels);
+        let mut weights = Vec::with_capacity(conv.outputs * inputs);
         for output in 0..conv.outputs {
-            let row: Vec<f32> = conv.weights.reals(output, rows * columns * inner).map(&change).collect();
+            let row: Vec<f32> = conv.weights.reals(output, inputs).map(&change).collect();
             for channel in 0..inner {
                 weights.extend((0..rows * columns).map(|tap| row[tap * inner + channel]));
             }
@@ -162,7 +168,7 @@ impl Writer<'_> {
             Kind::Levels(activation) => i64::from(activation.steps().unwrap_or(1)),
             _ => 1,
         };
-        self.within(conv, channels, largest)?;
+        within(conv, channels, largest, |q| q)?;
         let sums = self.convolution(&name, conv, channels, |q| q);
         Ok(match &conv.stage {
             Stage::Affine(affine) => self.affine(&sums, affine),
@@ -182,17 +188,16 @@ impl Writer<'_> {
         let Made { value, shape, .. } = &self.made[input];
         let (name, shape) = (value.name.clone(), *shape);
         let channels = shape.channels;
-        // Bytes times bytes; a low byte is −128 to 127, and the high one what remains.
-        let inputs = (conv.window.kernel[0] * conv.window.kernel[1] * (channels / conv.groups)) as i64;
-        if inputs * 255 * 128 > EXACT {
-            return Err(inexact());
-        }
+        // A low byte is −128 to 127, and the high one what remains.
         let low = |q: f32| ((q as i32 + 128).rem_euclid(256) - 128) as f32;
+        let high = |q: f32| (q - low(q)) / 256.0;
+        within(conv, channels, 255, low)?;
+        within(conv, channels, 255, high)?;
         let mut wide = |part: &dyn Fn(f32) -> f32| {
             let sums = self.convolution(&name, conv, channels, part);
             self.operator("Cast", &[&sums], vec![int("to", DOUBLE)])
         };
-        let (lows, highs) = (wide(&low), wide(&|q| (q - low(q)) / 256.0));
+        let (lows, highs) = (wide(&low), wide(&high));
         let (high_unit, unit) =
             (self.graph.wide_tensor("high", &[], &[256.0]), self.graph.wide_tensor("unit", &[], &[PIXEL_UNIT as f64]));
         let highs = self.operator("Mul", &[&highs, &high_unit], vec![]);
@@ -296,20 +301,19 @@ impl Writer<'_> {
             }
         }
     }
-
-    /// Whether a float holds every sum of a layer.
-    fn within(&self, conv: &Conv<'_>, channels: usize, largest: i64) -> Result<(), Error> {
-        let inputs = conv.window.kernel[0] * conv.window.kernel[1] * (channels / conv.groups);
-        let most = (0..conv.outputs)
-            .map(|output| conv.weights.reals(output, inputs).map(|q| q.abs() as i64).sum::<i64>())
-            .max()
-            .unwrap_or(0);
-        if most * largest < EXACT { Ok(()) } else { Err(inexact()) }
-    }
 }
 
-fn inexact() -> Error {
-    Error::Other("a layer of the packed model has sums beyond 2^24, which a float does not hold; export its run".into())
+/// Whether a float holds every sum of a layer: of its weights, changed, times inputs up to `largest`.
+fn within(conv: &Conv<'_>, channels: usize, largest: i64, change: impl Fn(f32) -> f32) -> Result<(), Error> {
+    let inputs = conv.inputs(channels);
+    let sum = |output: usize| conv.weights.reals(output, inputs).map(|q| change(q).abs() as i64).sum::<i64>();
+    match (0..conv.outputs).all(|output| sum(output) * largest <= EXACT) {
+        true => Ok(()),
+        false => Err(Error::Other(
+            "a layer of the packed model has sums beyond 2^24, which a float does not hold; export its run instead"
+                .into(),
+        )),
+    }
 }
 
 fn attributes(window: &Window) -> Vec<Message> {
