@@ -3,14 +3,14 @@
     python benches/check_onnx.py target/release/ftprop runs/digits [--data PATH]
     python benches/check_onnx.py target/release/ftprop digits.ftp --source digits
 
-Exports the run or the packed model, runs every test picture through ONNX Runtime, and compares the class and the logits with those that
-`ftprop eval --save` wrote. Exits with 1 if a class differs or a logit is further away than --tolerance.
+Exports the run or the packed model, runs every test picture through ONNX Runtime, and compares the class and the logits
+with those that `ftprop eval --save` wrote. Exits with 1 if a class differs or a logit is further away than --tolerance.
 
 A hard unit whose sum lies within float rounding of its threshold may fall on either side in another program, which sums
 in another order, and then logits jump. --allow says for how many pictures that is accepted. The ONNX of a packed model
 sums integers, exactly in any order, and needs no such allowance.
 
-Needs numpy and onnxruntime (pip install numpy onnxruntime).
+Needs numpy and onnxruntime (pip install numpy onnxruntime); with onnx, its checker looks at the file, too.
 """
 import argparse
 import json
@@ -22,6 +22,11 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+
+try:
+    import onnx
+except ImportError:
+    onnx = None
 
 DTYPES = {"F32": np.float32, "I64": np.int64}
 
@@ -53,6 +58,8 @@ def main():
         data = ["--data", options.data] if options.data else []
         data += ["--source", options.source] if options.source else []
         subprocess.run([options.program, "eval", options.run, "--save", record, *data], check=True)
+        if onnx is not None:
+            onnx.checker.check_model(model, full_check=True)
         session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         tensors = read_safetensors(record)
     images, labels, expected = tensors["images"], tensors["labels"], tensors["logits"]

@@ -167,6 +167,121 @@ fn an_onnx_file_is_the_same_every_time_and_holds_every_weight() {
     assert!(file.len() as u64 > torch * 9 / 10, "{} bytes for weights of {torch}", file.len());
 }
 
+/// What a protobuf message holds: each field's number, and its bytes where it has a length.
+fn fields(mut message: &[u8]) -> Vec<(u64, &[u8])> {
+    fn number(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (&byte, rest) = bytes.split_first().expect("the message ends inside a number");
+            *bytes = rest;
+            value |= u64::from(byte & 127) << shift;
+            if byte < 128 {
+                break;
+            }
+        }
+        value
+    }
+    let mut fields = Vec::new();
+    while !message.is_empty() {
+        let key = number(&mut message);
+        let length = match key & 7 {
+            0 => {
+                number(&mut message);
+                0
+            }
+            2 => number(&mut message) as usize,
+            5 => 4,
+            other => panic!("a field of wire type {other}"),
+        };
+        let (content, rest) = message.split_at(length);
+        fields.push((key >> 3, content));
+        message = rest;
+    }
+    fields
+}
+
+struct OnnxNode {
+    kind: String,
+    inputs: Vec<String>,
+}
+
+/// The nodes of an ONNX file and its constants' bytes by name, after checking that nodes only use what stands before
+/// them, that no name is made twice, and that the graph ends in `logits`.
+fn onnx_graph(file: &[u8]) -> (Vec<OnnxNode>, std::collections::HashMap<String, Vec<u8>>) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let of = |fields: &[(u64, &[u8])], which: u64| -> Vec<String> {
+        fields.iter().filter(|(field, _)| *field == which).map(|(_, bytes)| text(bytes)).collect()
+    };
+    let graph = fields(file).into_iter().find(|(field, _)| *field == 7).expect("a graph").1;
+    let graph = fields(graph);
+    let mut constants = std::collections::HashMap::new();
+    for (_, tensor) in graph.iter().filter(|(field, _)| *field == 5) {
+        let tensor = fields(tensor);
+        let raw = tensor.iter().find(|(field, _)| *field == 9).expect("a tensor has bytes").1.to_vec();
+        assert!(constants.insert(of(&tensor, 8).remove(0), raw).is_none(), "two constants have one name");
+    }
+    let mut known: std::collections::HashSet<String> = constants.keys().cloned().collect();
+    known.insert("input".into());
+    let mut nodes = Vec::new();
+    for (_, node) in graph.iter().filter(|(field, _)| *field == 1) {
+        let node = fields(node);
+        let (inputs, kind) = (of(&node, 1), of(&node, 4).remove(0));
+        for input in &inputs {
+            assert!(known.contains(input), "{kind} takes {input}, which nothing before it makes");
+        }
+        assert!(known.insert(of(&node, 2).remove(0)), "two nodes make one value");
+        nodes.push(OnnxNode { kind, inputs });
+    }
+    assert!(known.contains("logits"));
+    (nodes, constants)
+}
+
+/// ONNX Runtime itself is asked by `benches/check_onnx.py`, which CI runs.
+#[test]
+fn the_onnx_of_a_packed_model_is_all_integers_up_to_the_logits() {
+    let temp = Temp::new();
+    temp.run("train --epochs 1 --out run --quiet").ok();
+    temp.run("export run -o run.ftp").ok();
+    temp.run("export run.ftp -o run.onnx --format onnx").ok();
+    temp.run("export run.ftp -o again.onnx --format onnx").ok();
+    let file = temp.read("run.onnx");
+    assert!(file == temp.read("again.onnx"));
+    let (nodes, constants) = onnx_graph(&file);
+    let count = |kind: &str| nodes.iter().filter(|node| node.kind == kind).count();
+    // The layer on the image is two convolutions; every other one is one. Norms have become thresholds.
+    assert_eq!((count("Conv"), count("Cast"), count("BatchNormalization")), (5, 2, 0));
+    assert_eq!((count("Greater"), count("Where"), count("MaxPool")), (3, 3, 1));
+    let floats = |name: &str| -> Vec<f32> {
+        constants[name].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    };
+    for node in nodes.iter().filter(|node| node.kind == "Conv") {
+        let weights = floats(&node.inputs[1]);
+        assert!(weights.iter().all(|w| w.fract() == 0.0 && w.abs() <= 128.0), "{}", node.inputs[1]);
+        assert!(weights.iter().any(|&w| w != 0.0));
+    }
+    for node in nodes.iter().filter(|node| node.kind == "Greater").skip(1) {
+        assert!(floats(&node.inputs[1]).iter().all(|t| t.fract() == 0.0), "{}", node.inputs[1]);
+    }
+}
+
+#[test]
+fn whatever_can_be_packed_goes_on_to_onnx() {
+    let temp = thorough();
+    for weights in ["int8", "int4", "f32"] {
+        temp.run(&format!("export run -o run.ftp --weights {weights}")).ok();
+        temp.run("export run.ftp -o run.onnx --format onnx").ok();
+        let (nodes, _) = onnx_graph(&temp.read("run.onnx"));
+        for kind in ["Conv", "Greater", "Where", "Add", "MaxPool"] {
+            assert!(nodes.iter().any(|node| node.kind == kind), "{weights}: {kind}");
+        }
+    }
+    temp.run("export run.ftp -o run.safetensors --format torch").refused(2, &["onnx"]);
+    temp.run("export run.ftp -o other.ftp").refused(2, &["onnx"]);
+    temp.write("text.ftp", "this is not a model");
+    temp.run("export text.ftp -o text.onnx --format onnx").refused(1, &["text.ftp"]);
+    assert!(!temp.path("text.onnx").exists());
+}
+
 #[test]
 fn help_shows_how() {
     let temp = Temp::new();
