@@ -39,7 +39,7 @@ const AT_ONCE_ON_A_GPU: usize = 12;
 const SPEAK_EVERY: Duration = Duration::from_secs(10);
 
 /// Trains all of them and gives how each ended, in the order of the jobs. An error of one does not end the others;
-/// what is wrong with a job's folder or recipe is found before the first begins.
+/// what is wrong with a job's folder, recipe or data is found before the first begins.
 pub fn train_all(
     jobs: Vec<Job>,
     options: &FleetOptions,
@@ -66,6 +66,9 @@ pub fn train_all(
     let board = Board::new(&jobs, &waiting, options.quiet);
     let mut yard = Yard::default();
     let places: Vec<Place> = waiting.iter().map(|&i| yard.place(&jobs[i].recipe)).collect::<Result<_, _>>()?;
+    for &index in &waiting {
+        yard.dataset(&jobs[index].recipe)?;
+    }
     let at_once = match options.at_once {
         0 if !places.is_empty() && places.iter().all(|p| p.gpu.is_some()) => AT_ONCE_ON_A_GPU,
         0 => 1,

@@ -9,6 +9,7 @@
 //! | [`run`] | run folders: metrics, summary, curves |
 //! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
+//! | [`study`], [`reproduce`], [`sweep`] | many runs compared: the paper's table, grids over recipe keys |
 //! | [`report`] | what many runs came to, as pages |
 //! | [`export`] | trained networks for other programs |
 //! | [`golden`] | cases with known results |
@@ -33,6 +34,9 @@ pub mod plot;
 pub mod progress;
 pub mod recipe;
 pub mod report;
+pub mod reproduce;
 pub mod run;
+pub mod study;
+pub mod sweep;
 pub mod tensorboard;
 pub mod train;

@@ -210,6 +210,14 @@ impl Recipe {
         recipe
     }
 
+    /// The same recipe for another number of epochs, with its schedule scaled to them.
+    pub fn scaled(&self, epochs: u32) -> Recipe {
+        let mut recipe = self.clone();
+        recipe.schedule = self.schedule.scaled(self.train.epochs.max(1), epochs);
+        recipe.train.epochs = epochs;
+        recipe
+    }
+
     /// What can be wrong with a recipe before any data is read.
     pub fn check(&self) -> Result<(), Error> {
         let bad = |what: &str| Err(Error::Other(what.to_string()));

@@ -4,13 +4,16 @@ mod bench;
 mod devices;
 mod eval;
 mod export;
+mod fleet;
 mod import;
 mod plot;
 mod predict;
+mod reproduce;
 mod selftest;
 mod separable;
 mod solve;
 mod summary;
+mod sweep;
 mod train;
 mod verify;
 
@@ -37,6 +40,8 @@ struct Program {
 #[derive(Subcommand)]
 enum Command {
     Train(train::Train),
+    Reproduce(reproduce::Reproduce),
+    Sweep(sweep::Sweep),
     Eval(eval::Eval),
     Export(export::Export),
     Import(import::Import),
@@ -72,6 +77,8 @@ pub fn main() -> ExitCode {
     };
     let outcome = match program.command {
         Command::Train(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
+        Command::Sweep(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),

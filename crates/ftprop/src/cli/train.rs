@@ -216,7 +216,7 @@ impl Train {
 }
 
 /// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
-fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     // Without a handler Ctrl-C simply kills, and --resume still works: no reason to refuse to train.

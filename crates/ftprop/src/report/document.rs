@@ -81,6 +81,11 @@ impl Document {
         markdown::write(self)
     }
 
+    /// Its tables alone, as text for a terminal.
+    pub fn tables(&self) -> String {
+        markdown::tables(self)
+    }
+
     /// The page as HTML, with its pictures inside.
     pub fn html(&self) -> String {
         html::write(self)

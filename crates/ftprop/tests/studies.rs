@@ -1,0 +1,138 @@
+//! `ftprop reproduce` and `ftprop sweep`: many runs, their reports, and going on after a stop.
+
+mod common;
+
+use common::Temp;
+
+const CELLS: &str = "convnet4-sign-sste,convnet4-sign-ftpsh,convnet4-relu";
+
+fn reproduce(more: &str) -> String {
+    let small = "--seeds 2 --epochs 3 --validation 8 --set train.batch=16";
+    format!("reproduce --data cifar --out table {small} --device cpu --cells {CELLS} {more}")
+}
+
+#[test]
+fn a_small_reproduction_has_a_whole_report() {
+    let temp = Temp::new();
+    temp.cifar10("cifar");
+    let output = temp.run(&reproduce("--diagnostics")).ok().out;
+    assert!(output.contains("paper, best epoch") && output.contains("table/report.html"), "{output}");
+
+    let report = temp.text("table/report.md");
+    for part in [
+        "6 of 6 runs are finished, 3 epochs each",
+        "|  | sign, SSTE | sign, FTP-SH | ReLU |",
+        "| paper, best epoch | 80.6 | 81.3 | 86.5 |",
+        "| PyTorch, one run of 270 epochs, best | 81.0 | 81.4 | 86.1 |",
+        "| ours, epoch chosen on validation |",
+        "| 4-layer convnet, sign | +0.7 |",
+        "| convnet4-relu | 2 | 3 |",
+        "figures/convnet4.png",
+        "figures/convnet4-sign-diagnostics.png",
+        "ftprop reproduce --data cifar --out table --seeds 2",
+        "threads",
+    ] {
+        assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+    // Figures of the report are those of the runs.
+    let accuracy = |seed: u32| {
+        let run = temp.json(&format!("table/runs/convnet4-sign-ftpsh/seed-{seed}/summary.json"));
+        100.0 * run["test"]["top1_last"].as_f64().unwrap()
+    };
+    let mean = format!("{:.2} ± ", (accuracy(1) + accuracy(2)) / 2.0);
+    let last = report.lines().find(|line| line.starts_with("| ours, last epoch |")).unwrap();
+    assert!(last.split('|').nth(3).unwrap().contains(&mean), "{mean} is not in the third column of {last}");
+
+    let page = temp.text("table/report.html");
+    assert!(page.contains("<svg ") && !page.contains("src=") && !page.contains("href="), "the page fetches something");
+    for file in ["svg", "png"] {
+        assert!(!temp.read(&format!("table/figures/convnet4.{file}")).is_empty());
+    }
+
+    // Nothing is left to do, and another length is not taken for this one.
+    let before = temp.read("table/history.jsonl");
+    std::fs::remove_file(temp.path("table/runs/convnet4-relu/seed-1/checkpoint.safetensors")).unwrap();
+    temp.run(&reproduce("")).ok();
+    assert!(!temp.path("table/runs/convnet4-relu/seed-1/checkpoint.safetensors").exists(), "it was run again");
+    assert_eq!(before, temp.read("table/history.jsonl"));
+    temp.run(&reproduce("--epochs 4").replacen("--epochs 3", "", 1)).refused(1, &["another recipe", "--out"]);
+    let only = "reproduce --out table --seeds 2 --epochs 3 --validation 8 --report-only";
+    let output = temp.run(only).ok().out;
+    assert!(output.contains("8-layer convnet"), "{output}");
+    assert!(temp.text("table/report.md").contains("6 of 24 runs are finished"));
+}
+
+#[test]
+fn a_reproduction_goes_on_after_any_end() {
+    let temp = Temp::new();
+    temp.cifar10("cifar");
+    temp.run(&reproduce("--quiet")).ok();
+    std::fs::rename(temp.path("table"), temp.path("whole")).unwrap();
+
+    // Out of time at once, then killed a few times, then left to end.
+    assert_eq!(temp.run(&reproduce("--quiet --minutes 0")).code, Some(130));
+    for milliseconds in [150, 400, 700] {
+        let mut child = temp.start(&reproduce("--quiet"));
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    temp.run(&reproduce("--quiet")).ok();
+    for cell in CELLS.split(',') {
+        for seed in 1..=2 {
+            temp.assert_same_result(
+                &format!("table/runs/{cell}/seed-{seed}"),
+                &format!("whole/runs/{cell}/seed-{seed}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sweep_trains_every_combination() {
+    let temp = Temp::with_recipes();
+    let sweep = "sweep --recipe small.toml --epochs 2 --grid layer_loss=soft_hinge,saturated_hinge \
+                 --grid optimizer.lr=1e-2,1e-3 --out sweep --device cpu";
+    let output = temp.run(sweep).ok().out;
+    let rows: Vec<&str> = output.lines().filter(|line| line.contains("_hinge")).collect();
+    assert_eq!(rows.len(), 4, "{output}");
+    let report = temp.text("sweep/report.md");
+    for part in
+        ["4 of 4 runs are finished", "| `layer_loss` | `optimizer.lr` | last epoch |", "figures/small.png", sweep]
+    {
+        let part = part.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(report.contains(&part), "{part} is not in\n{report}");
+    }
+    // The best come first.
+    let last = |row: &str| row.split_whitespace().nth(2).unwrap().parse::<f64>().unwrap();
+    assert!(rows.windows(2).all(|pair| last(pair[0]) >= last(pair[1])), "{output}");
+
+    // A run of a sweep is the run it says.
+    let settings = "--set layer_loss=saturated_hinge --set optimizer.lr=1e-3 --seed 1";
+    temp.run(&format!("train --recipe small.toml --quiet --device cpu {settings} --out alone")).ok();
+    let run = "sweep/runs/small/layer_loss-saturated_hinge_optimizer.lr-1e-3/seed-1";
+    let weights = |path: &str| temp.run(&format!("eval {path} --json")).json()["loss"].clone();
+    assert_eq!(weights(run), weights("alone"));
+}
+
+#[test]
+fn wrong_studies_are_refused_before_anything_is_written() {
+    let temp = Temp::with_recipes();
+    temp.cifar10("cifar");
+    let base = "reproduce --data cifar --out table";
+    temp.run("reproduce --out table").refused(2, &["--data"]);
+    temp.run(&format!("{base} --seeds 0")).refused(2, &["--seeds"]);
+    temp.run(&format!("{base} --cells convnet4-sing-sste")).refused(2, &["convnet4-sing-sste", "convnet4-sign-sste"]);
+    temp.run(&format!("{base} --rows svhn")).refused(2, &["svhn", "cifar10", "imagenet"]);
+    temp.run(&format!("{base} --minutes=-3")).refused(2, &["--minutes"]);
+    temp.run(&format!("{base} --set train.epoch=3")).refused(2, &["train.epochs"]);
+    temp.run("reproduce --data nowhere --out table").refused(1, &["CIFAR-10", "nowhere"]);
+    temp.run(&format!("{base} --device cuda:77")).refused(1, &["cuda:77"]);
+    temp.run("sweep --out sweep").refused(2, &["--grid"]);
+    temp.run("sweep --grid layer_loss --out sweep").refused(2, &["layer_loss", "KEY=VALUE"]);
+    temp.run("sweep --grid layer_los=hinge --out sweep").refused(2, &["layer_loss"]);
+    temp.run("sweep --recipe nowhere.toml --grid layer_loss=hinge --out sweep").refused(1, &["nowhere.toml"]);
+    for folder in ["table", "sweep"] {
+        assert!(!temp.path(folder).exists(), "{folder} was made");
+    }
+}
