@@ -10,7 +10,7 @@
 //!
 //! let file = std::fs::read("model.ftp")?;
 //! let mut engine = Engine::load(&file, &EngineOptions { threads: 2, ..EngineOptions::default() })?;
-//! let image = vec![0u8; engine.image_len()];
+//! let image = vec![0u8; engine.image_len()]; // rows of pixels of channels
 //! let mut logits = vec![0.0; engine.classes()];
 //! engine.classify(&image, &mut logits)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

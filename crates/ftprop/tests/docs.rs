@@ -1,6 +1,7 @@
-//! The commands in the documentation work: each `sh` block of the quick start is run as it stands, in order, in a
-//! fresh folder. Blocks marked `sh data` need real data: they run where `FTPROP_DATA` points to a folder with
-//! `cifar-10-batches-bin` and `photos`, and only those that take seconds there.
+//! The commands in the documentation work: each `sh` block of a page is run as it stands, in order, in a fresh folder.
+//! Blocks marked `sh data` need real data: they run where `FTPROP_DATA` points to a folder with `cifar-10-batches-bin`
+//! and `photos`, and only those that take seconds there. Those marked `sh repository` build, and CI runs them. Rust stands
+//! in the documentation of `ftprop-runtime` too, where it is compiled.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,10 +33,11 @@ fn run(line: &str, folder: &Path) {
     assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
-fn the_commands_of_the_quick_start_work() {
-    let text = std::fs::read_to_string(root().join("docs/quickstart.md")).unwrap();
-    let folder = std::env::temp_dir().join(format!("ftprop-docs-{}", std::process::id()));
+/// Runs a page's commands; returns the folder they ran in and how many there were.
+fn follow(page: &str) -> (PathBuf, usize) {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let name = page.replace(['/', '.'], "-");
+    let folder = std::env::temp_dir().join(format!("ftprop-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(root().join("recipes"), folder.join("recipes")).unwrap();
     let data = std::env::var_os("FTPROP_DATA").map(PathBuf::from);
@@ -44,6 +46,8 @@ fn the_commands_of_the_quick_start_work() {
             std::os::unix::fs::symlink(data.join(name), folder.join(name)).unwrap();
         }
     }
+    let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let runtime = std::fs::read_to_string(root().join("crates/ftprop-runtime/src/lib.rs")).unwrap();
     let mut commands = 0;
     for (info, lines) in blocks(&text) {
         match info.as_str() {
@@ -60,17 +64,39 @@ fn the_commands_of_the_quick_start_work() {
                     run(line, &folder);
                 }
             }),
+            "sh repository" => lines.iter().for_each(|line| assert!(ci.contains(line), "CI does not run {line}")),
+            "rust" => lines.iter().for_each(|line| {
+                assert!(runtime.contains(format!("//! {line}").trim_end()), "ftprop-runtime does not show {line}");
+            }),
             other => panic!("what is a block of '{other}'?"),
         }
     }
+    (folder, commands)
+}
+
+#[test]
+fn the_commands_of_the_quick_start_work() {
+    let (folder, commands) = follow("docs/quickstart.md");
     assert!(commands >= 8, "only {commands} commands were found");
     assert!(folder.join("comparison.png").exists() && folder.join("runs/digits/curves.svg").exists());
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
+fn the_commands_of_deploying_work() {
+    let (folder, commands) = follow("docs/deploy.md");
+    assert!(commands >= 9, "only {commands} commands were found");
+    for name in ["digits.ftp", "digits.onnx", "digits-float.onnx", "digits.safetensors", "runs/back"] {
+        assert!(folder.join(name).exists(), "{name}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn every_page_that_is_linked_exists() {
-    for page in ["README.md", "docs/quickstart.md", "docs/theory.md", "docs/recipes.md", "docs/decisions.md"] {
+    for page in
+        ["README.md", "docs/quickstart.md", "docs/theory.md", "docs/recipes.md", "docs/decisions.md", "docs/deploy.md"]
+    {
         let path = root().join(page);
         let text = std::fs::read_to_string(&path).unwrap();
         for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
