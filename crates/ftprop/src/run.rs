@@ -18,6 +18,7 @@ use crate::plot::{CurveOptions, Curves, EpochPoint, Picture, curves};
 use crate::recipe::Recipe;
 use ftprop_nn::Tally;
 use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// Loss and accuracies over one part of the data; accuracies are fractions of 1.
@@ -124,6 +125,21 @@ impl RunFolder {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Keeps other processes from training in this folder for as long as it is held; nothing where there is no folder
+    /// yet, or where the file system has no locks.
+    pub fn lock(&self) -> Result<Option<File>, Error> {
+        // The folder itself is locked, so no file is left behind, and a killed process holds nothing.
+        let Ok(folder) = File::open(&self.path) else { return Ok(None) };
+        match folder.try_lock() {
+            Ok(()) => Ok(Some(folder)),
+            Err(TryLockError::WouldBlock) => Err(Error::Other(format!(
+                "{} is being trained by another process; wait for it, or end it and go on with --resume",
+                self.path.display()
+            ))),
+            Err(TryLockError::Error(_)) => Ok(None),
+        }
     }
 
     pub fn checkpoint(&self) -> PathBuf {

@@ -16,6 +16,7 @@ use crate::tensorboard::EventWriter;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::Tally;
 use ftprop_tensor::Cpu;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -42,6 +43,8 @@ const SAVING_SHARE: u32 = 20;
 pub struct Trainer {
     recipe: Recipe,
     folder: RunFolder,
+    /// Held while there is a folder, so that no other process trains in it.
+    lock: Option<File>,
     model: ModelInfo,
     engine: Box<dyn Engine>,
     /// Whose threads compute; none where a GPU does.
@@ -71,6 +74,7 @@ impl Trainer {
     /// Prepares a run in its folder; goes on from the folder's checkpoint if it has one.
     pub fn new(recipe: Recipe, folder: RunFolder, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
         recipe.check()?;
+        let lock = folder.lock()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let config = LoaderConfig {
             workers: recipe.data.workers,
@@ -98,6 +102,7 @@ impl Trainer {
             stretch: 64,
             recipe,
             folder,
+            lock,
             engine,
         };
         if trainer.folder.checkpoint().exists() {
@@ -164,6 +169,9 @@ impl Trainer {
 
     /// Trains until the last epoch is done or `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool, progress: &mut Progress) -> Result<Ending, Error> {
+        if self.lock.is_none() {
+            self.lock = self.folder.lock()?;
+        }
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if self.state.epoch > 1 {
             events.restart_at(u64::from(self.state.epoch), SystemTime::now())?;

@@ -167,3 +167,15 @@ fn a_finished_run_can_be_extended() {
     assert!(again.out.contains("after 3 epochs"), "{again:?}");
     assert!(temp.snapshot("run") == before);
 }
+
+#[test]
+fn two_processes_do_not_train_in_one_folder() {
+    let temp = Temp::with_recipes();
+    let mut first = temp.start("train --recipe thorough.toml --quiet --epochs 100000 --out run");
+    wait_until(|| lines(&temp.path("run/metrics.jsonl")) > 0);
+    temp.run(RESUME).refused(1, &["run", "another process", "--resume"]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // What is left of a killed process does not lock anyone out.
+    temp.run("train --resume run --quiet --epochs 1").ok();
+}
