@@ -128,7 +128,13 @@ impl Device {
         let (mut raw, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is initialised and the ordinal is in range.
         check(unsafe { sys::cuDeviceGet(&mut raw, ordinal as i32) }, || format!("open cuda:{ordinal}"))?;
+        // Threads that wait for the GPU sleep: of several runs each would otherwise keep a core busy. An older setting
+        // of someone else's is no reason not to go on.
         // SAFETY: the device was just opened.
+        let _ = unsafe {
+            sys::cuDevicePrimaryCtxSetFlags_v2(raw, sys::CUctx_flags_enum::CU_CTX_SCHED_BLOCKING_SYNC as u32)
+        };
+        // SAFETY: as above.
         check(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, raw) }, || format!("open cuda:{ordinal}"))?;
         Ok(Device { inner: Arc::new(Inner { ordinal, raw, context, kernels: Mutex::default() }) })
     }

@@ -3,6 +3,7 @@
 use crate::CudaError;
 use crate::device::Device;
 use crate::error::readable;
+use crate::stream::Stream;
 use cudarc::driver::sys::{self, CUdeviceptr};
 use std::ffi::c_void;
 
@@ -44,12 +45,17 @@ impl DeviceBuffer {
         let buffer = DeviceBuffer { device: device.clone(), start, bytes };
         // SAFETY: the buffer was just allocated with this size.
         check(unsafe { sys::cuMemsetD8_v2(start, 0, bytes) }, || "clear memory".into())?;
+        wait_for_default()?;
         Ok(buffer)
     }
 
     pub(crate) fn of<T: Plain>(device: &Device, values: &[T], what: &str) -> Result<Self, CudaError> {
         let buffer = DeviceBuffer::new(device, size_of_val(values), what)?;
-        buffer.write(0, values)?;
+        // SAFETY: both sides have that many bytes.
+        check(unsafe { sys::cuMemcpyHtoD_v2(buffer.start, values.as_ptr().cast(), size_of_val(values)) }, || {
+            "copy to the GPU".into()
+        })?;
+        wait_for_default()?;
         Ok(buffer)
     }
 
@@ -59,27 +65,19 @@ impl DeviceBuffer {
         self.start + byte as u64
     }
 
-    /// Copies values to a byte offset and waits.
-    pub(crate) fn write<T: Plain>(&self, byte: usize, values: &[T]) -> Result<(), CudaError> {
-        let bytes = size_of_val(values);
-        assert!(byte + bytes <= self.bytes, "a copy past the end of a device buffer");
+    /// Copies values to a byte offset, in order with the stream's work.
+    pub(crate) fn write<T: Plain>(&self, stream: &Stream, byte: usize, values: &[T]) -> Result<(), CudaError> {
+        assert!(byte + size_of_val(values) <= self.bytes, "a copy past the end of a device buffer");
         self.device.enter()?;
-        // SAFETY: both sides have that many bytes.
-        check(unsafe { sys::cuMemcpyHtoD_v2(self.at(byte), values.as_ptr().cast(), bytes) }, || {
-            "copy to the GPU".into()
-        })
+        // SAFETY: the buffer has room; this is pageable memory, read before the call returns.
+        unsafe { stream.copy_in(self.at(byte), values) }
     }
 
-    /// Copies values from a byte offset, after the default stream's work; the caller waits for other streams.
-    pub(crate) fn read<T: Plain>(&self, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
+    /// Waits for the stream's work and copies values from a byte offset.
+    pub(crate) fn read<T: Plain>(&self, stream: &Stream, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::default(); len];
-        let bytes = size_of_val(&values[..]);
-        assert!(byte + bytes <= self.bytes, "a copy past the end of a device buffer");
-        self.device.enter()?;
-        // SAFETY: both sides have that many bytes.
-        check(unsafe { sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.at(byte), bytes) }, || {
-            "copy from the GPU".into()
-        })?;
+        assert!(byte + size_of_val(&values[..]) <= self.bytes, "a copy past the end of a device buffer");
+        stream.copy_out(self.at(byte), &mut values)?;
         Ok(values)
     }
 }
@@ -91,6 +89,14 @@ impl Drop for DeviceBuffer {
             let _ = unsafe { sys::cuMemFree_v2(self.start) };
         }
     }
+}
+
+/// Waits for the default stream. What is asked of it may still be on its way when the call returns, and the streams
+/// that networks use do not wait for it: where many share a GPU, it would reach the memory long after they began to
+/// use it.
+fn wait_for_default() -> Result<(), CudaError> {
+    // SAFETY: this thread has a context, and null is its default stream.
+    check(unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) }, || "wait for the GPU".into())
 }
 
 pub(crate) fn out_of_memory(device: &Device, needed: usize, what: &str) -> CudaError {

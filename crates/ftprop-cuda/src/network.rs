@@ -243,7 +243,7 @@ impl CudaNetwork {
         self.step_along(false)?;
         self.steps += 1;
         self.main.wait()?;
-        let norm = |_| Ok(self.arena.buffer.read::<f64>(self.arena.offset(self.clip[3]), 1)?[0]);
+        let norm = |_| Ok(self.arena.buffer.read::<f64>(&self.main, self.arena.offset(self.clip[3]), 1)?[0]);
         self.config.clip.map(norm).transpose()
     }
 
@@ -295,9 +295,10 @@ impl CudaNetwork {
         }
         self.check_labels(labels)?;
         self.wait()?;
-        let streaming = self.staging()?;
-        streaming.images.write(0, images)?;
-        streaming.labels.write(0, labels)?;
+        self.staging()?;
+        let streaming = self.streaming.as_ref().expect("made above");
+        streaming.images.write(&self.main, 0, images)?;
+        streaming.labels.write(&self.main, 0, labels)?;
         Ok(n)
     }
 
@@ -316,13 +317,11 @@ impl CudaNetwork {
     }
 
     pub(crate) fn read_tally(&self) -> Result<DeviceTally, CudaError> {
-        self.wait()?;
-        Ok(self.arena.buffer.read(self.arena.offset(self.tally), 1)?[0])
+        Ok(self.arena.buffer.read(&self.main, self.arena.offset(self.tally), 1)?[0])
     }
 
     pub(crate) fn write_tally(&self, tally: DeviceTally) -> Result<(), CudaError> {
-        self.wait()?;
-        self.arena.buffer.write(self.arena.offset(self.tally), &[tally])
+        self.arena.buffer.write(&self.main, self.arena.offset(self.tally), &[tally])
     }
 
     /// Waits, and takes what was tallied since the last time.

@@ -41,14 +41,12 @@ impl CudaNetwork {
 
     /// All parameters, in the CPU network's order and layout.
     pub fn values(&self) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        self.values.read(0, self.count())
+        self.values.read(&self.main, 0, self.count())
     }
 
     pub fn set_values(&self, values: &[f32]) -> Result<(), CudaError> {
         self.expect_len("parameters", values.len(), self.count())?;
-        self.wait()?;
-        self.values.write(0, values)?;
+        self.values.write(&self.main, 0, values)?;
         if let Some(copy) = &self.copy {
             let args = Args::default().ptr(self.values.at(0)).ptr(copy.at(0)).int(values.len());
             // SAFETY: the arguments are those of `round_values` in basic.cu.
@@ -60,36 +58,31 @@ impl CudaNetwork {
 
     /// All gradients of the last [`learn`](Self::learn).
     pub fn grads(&self) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        self.grads.read(0, self.count())
+        self.grads.read(&self.main, 0, self.count())
     }
 
     /// All running statistics.
     pub fn stats(&self) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
-        self.stats.read(0, self.initial.stats().len())
+        self.stats.read(&self.main, 0, self.initial.stats().len())
     }
 
     pub fn set_stats(&self, stats: &[f32]) -> Result<(), CudaError> {
         self.expect_len("statistics", stats.len(), self.initial.stats().len())?;
-        self.wait()?;
-        self.stats.write(0, stats)
+        self.stats.write(&self.main, 0, stats)
     }
 
     /// The optimizer's steps so far and its moments, as a checkpoint keeps them.
     pub fn optimizer_state(&self) -> Result<(u64, Vec<Vec<f32>>), CudaError> {
-        self.wait()?;
-        let moments = self.moments.iter().map(|m| m.read(0, self.count())).collect::<Result<_, _>>()?;
+        let moments = self.moments.iter().map(|m| m.read(&self.main, 0, self.count())).collect::<Result<_, _>>()?;
         Ok((self.steps, moments))
     }
 
     /// Goes on from a checkpoint's state.
     pub fn restore_optimizer(&mut self, steps: u64, moments: &[&[f32]]) -> Result<(), CudaError> {
         self.expect_len("moments", moments.len(), self.moments.len())?;
-        self.wait()?;
         for (buffer, saved) in self.moments.iter().zip(moments) {
             self.expect_len("moments", saved.len(), self.count())?;
-            buffer.write(0, saved)?;
+            buffer.write(&self.main, 0, saved)?;
         }
         self.steps = steps;
         Ok(())
@@ -97,29 +90,27 @@ impl CudaNetwork {
 
     /// The logits of the last batch, `[n, classes]`.
     pub fn logits(&self, n: usize) -> Result<Vec<f32>, CudaError> {
-        self.wait()?;
         let (at, len) = (self.arena.offset(self.tensors[self.output].values), n * self.config.classes);
         if self.logits_f32 {
-            return self.arena.buffer.read(at, len);
+            return self.arena.buffer.read(&self.main, at, len);
         }
-        let halves: Vec<u16> = self.arena.buffer.read(at, len)?;
+        let halves: Vec<u16> = self.arena.buffer.read(&self.main, at, len)?;
         Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
     }
 
     /// The first layer whose output for the last batch of n examples is not finite, else the first parameter
     /// that is not. Reads everything back, so this is for when something has gone wrong.
     pub fn first_non_finite(&self, n: usize) -> Result<Option<String>, CudaError> {
-        self.wait()?;
         let n = n.min(self.config.batch);
         for (run, shape) in self.runs.iter().zip(&self.outputs) {
             let (tensor, len) = (run.output(), n * shape.len());
             let at = self.arena.offset(self.tensors[tensor].values);
             let wide = self.config.precision != Precision::Bf16 || (tensor == self.output && self.logits_f32);
             let finite = if wide {
-                self.arena.buffer.read::<f32>(at, len)?.iter().all(|v| v.is_finite())
+                self.arena.buffer.read::<f32>(&self.main, at, len)?.iter().all(|v| v.is_finite())
             } else {
                 // A bf16 is not finite where its eight exponent bits are all set.
-                self.arena.buffer.read::<u16>(at, len)?.iter().all(|v| v & 0x7f80 != 0x7f80)
+                self.arena.buffer.read::<u16>(&self.main, at, len)?.iter().all(|v| v & 0x7f80 != 0x7f80)
             };
             if !finite {
                 return Ok(Some(run.name().to_string()));

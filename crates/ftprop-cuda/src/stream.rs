@@ -3,7 +3,7 @@
 use crate::CudaError;
 use crate::compile::Kernels;
 use crate::device::Device;
-use crate::memory::check;
+use crate::memory::{Plain, check};
 use cudarc::driver::sys::{self, CUdeviceptr, CUevent, CUgraphExec, CUstream};
 use std::ffi::c_void;
 
@@ -75,6 +75,15 @@ impl Stream {
         // SAFETY: the caller's device buffer has room, and its promise covers the host side.
         let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), size_of_val(from), self.raw) };
         check(code, || "copy to the GPU".into())
+    }
+
+    /// Waits for everything in the stream and copies device bytes to the host.
+    pub(crate) fn copy_out<T: Plain>(&self, from: CUdeviceptr, to: &mut [T]) -> Result<(), CudaError> {
+        self.device.enter()?;
+        // SAFETY: callers pass a part of one of their buffers; the host's side is borrowed until the copy is done.
+        let code = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, size_of_val(to), self.raw) };
+        check(code, || "copy from the GPU".into())?;
+        self.wait()
     }
 
     pub(crate) fn clear(&self, at: CUdeviceptr, bytes: usize) -> Result<(), CudaError> {

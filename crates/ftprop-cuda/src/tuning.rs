@@ -121,10 +121,11 @@ fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], cudnn: Option<&Cudnn>, n: us
         runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
     }
     let arena = layout.build(device, "timing a product")?;
+    let clock = Clock { stream: Stream::new(device)?, start: Event::new(device)?, end: Event::new(device)? };
     for (place, len) in places.iter().zip(lengths) {
         // Zeros can run faster than real numbers do.
         let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
-        arena.buffer.write(arena.offset(*place), &values)?;
+        arena.buffer.write(&clock.stream, arena.offset(*place), &values)?;
     }
     let [x, y, w] = places.map(|p| arena.at(p));
     let w = w + (gemm.weight_offset % 8 * gemm.precision.activation_bytes()) as u64;
@@ -133,7 +134,6 @@ fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], cudnn: Option<&Cudnn>, n: us
         Mode::Input => [y, w, x],
         Mode::Weights => [y, x, w],
     };
-    let clock = Clock { stream: Stream::new(device)?, start: Event::new(device)?, end: Event::new(device)? };
     let mut best: Option<(f32, Choice)> = None;
     for (choice, run) in &runs {
         let ms = match clock.least(run, &arena, n, operands) {

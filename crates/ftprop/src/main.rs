@@ -1,5 +1,12 @@
 //! The program; everything is in the library.
 
 fn main() -> std::process::ExitCode {
+    // Runs that share a GPU have a stream each, and streams that share one of the driver's queues wait for each other.
+    // It has eight of them unless it is told otherwise before it starts.
+    const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if std::env::var_os(QUEUES).is_none() {
+        // SAFETY: no other thread has begun that could read the environment.
+        unsafe { std::env::set_var(QUEUES, "32") };
+    }
     ftprop::cli::main()
 }

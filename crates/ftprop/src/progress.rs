@@ -64,12 +64,14 @@ fn three_digits(x: f64) -> String {
     if x != 0.0 && x.abs() < 1e-4 { scientific } else { scientific.parse::<f64>().unwrap_or(x).to_string() }
 }
 
+type Watch = dyn FnMut(Option<&str>) + Send;
+
 enum Sink {
     Quiet,
     Bar(ProgressBar),
     Lines(Box<dyn Write + Send>),
     /// Hears of each finished epoch (nothing), and of messages.
-    Watcher(Box<dyn FnMut(Option<&str>) + Send>),
+    Watcher(Box<Watch>),
 }
 
 /// Shows how a long job goes. See the [module](self).

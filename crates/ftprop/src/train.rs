@@ -284,6 +284,14 @@ impl Trainer {
         }
         // Pictures at the end that were skipped leave steps that are done but not settled.
         tally.add(&self.engine.settle()?);
+        if resident && tally.examples != self.train_examples() as u64 {
+            return Err(Error::Other(format!(
+                "the GPU counted {} of {} training examples in epoch {}; ftprop selftest --device cuda:0 may tell why",
+                tally.examples,
+                self.train_examples(),
+                self.state.epoch
+            )));
+        }
         self.state.tally = tally.into();
         let mut waited = Duration::ZERO;
         if let Some(batches) = batches {

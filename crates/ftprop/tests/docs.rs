@@ -93,10 +93,27 @@ fn the_commands_of_deploying_work() {
 }
 
 #[test]
+fn the_commands_of_reproducing_work() {
+    let (folder, commands) = follow("docs/reproduce.md");
+    assert!(commands >= 4, "only {commands} commands were found");
+    for name in ["sweep/report.html", "sweep/figures/digits.png", "hard-layers.png", "runs/soft/diagnostics.png"] {
+        assert!(folder.join(name).exists(), "{name}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn every_page_that_is_linked_exists() {
-    for page in
-        ["README.md", "docs/quickstart.md", "docs/theory.md", "docs/recipes.md", "docs/decisions.md", "docs/deploy.md"]
-    {
+    for page in [
+        "README.md",
+        "docs/quickstart.md",
+        "docs/theory.md",
+        "docs/recipes.md",
+        "docs/reproduce.md",
+        "docs/performance.md",
+        "docs/decisions.md",
+        "docs/deploy.md",
+    ] {
         let path = root().join(page);
         let text = std::fs::read_to_string(&path).unwrap();
         for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {

@@ -39,7 +39,7 @@ const PANELS: [Content; 6] = [
     Content {
         title: "flips that came true (dashed: targets lost)",
         short: None,
-        y_label: "steps (log10 of the share)",
+        y_label: "steps (log10)",
         solid: |l| l.came_true.and_then(magnitude),
         dashed: |l| l.lost.and_then(magnitude),
         from_zero: false,
@@ -47,7 +47,7 @@ const PANELS: [Content; 6] = [
     Content {
         title: "flips that came true, by weight (dashed: targets lost)",
         short: Some("came true, by weight"),
-        y_label: "weight (log10 of the share)",
+        y_label: "weight (log10)",
         solid: |l| l.came_true_by_weight.and_then(magnitude),
         dashed: |l| l.lost_by_weight.and_then(magnitude),
         from_zero: false,
@@ -143,5 +143,7 @@ pub fn comparison(runs: &[(String, Vec<Record>)], title: &str) -> Picture {
             panels.push(content.panel(format!("{}, {short}", name(layer)), &lines));
         }
     }
-    Picture { title: title.to_string(), panels, columns: 4, panel_size: (400.0, 240.0), legend: true }
+    let dashed = "dashed, from left to right: hardly pushed; disagree by weight; targets lost; gradient of the weights";
+    let title = if title.is_empty() { dashed.to_string() } else { format!("{title} ({dashed})") };
+    Picture { title, panels, columns: 4, panel_size: (400.0, 240.0), legend: true }
 }
