@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Run, Words};
 
 /// Positions that share a tile of tables.
-const SHARED: usize = 256;
+pub(super) const SHARED: usize = 256;
 /// Bytes of tables that positions pass over together. More than the first cache holds measured best: the second one
 /// keeps up, and partial sums travel less often.
 const TABLE_BYTES: usize = 48 << 10;
@@ -76,7 +76,7 @@ unsafe fn bytes_avx2(tile: Bytes<'_>) {
                     }
                 )+};
             }
-            pass!(4, 2, 1);
+            pass!(6, 4, 2, 1);
         }
     }
 }
@@ -201,18 +201,18 @@ unsafe fn words_block<const P: usize>(
 }
 
 /// Part of a run whose tables fit the first cache.
-struct Piece {
-    offset: usize,
-    steps: usize,
+pub(super) struct Piece {
+    pub(super) offset: usize,
+    pub(super) steps: usize,
     /// Whether a 16-bit sum begins or ends here.
-    opens: bool,
-    closes: bool,
+    pub(super) opens: bool,
+    pub(super) closes: bool,
     /// Whether that 16-bit sum is the first part of the 32-bit one.
-    starts: bool,
+    pub(super) starts: bool,
 }
 
 /// Cuts runs into even pieces of at most `most` steps and says where 16-bit sums, of `narrow` steps, begin and end.
-fn pieces(runs: &[Run], most: usize, narrow: usize) -> impl Iterator<Item = Piece> + '_ {
+pub(super) fn pieces(runs: &[Run], most: usize, narrow: usize) -> impl Iterator<Item = Piece> + '_ {
     let cut = move |run: &Run| {
         let (count, offset, steps) = (run.steps.div_ceil(most), run.offset, run.steps);
         (0..count).map(move |i| {
@@ -315,7 +315,7 @@ unsafe fn bits_piece<const B: usize, const P: usize>(
 /// from such an address counts as two operations.
 #[inline(always)]
 #[allow(clippy::pointers_in_nomem_asm_block, reason = "the pointer passes through, nothing is read")]
-fn pinned(mut pointer: *const u8) -> *const u8 {
+pub(super) fn pinned(mut pointer: *const u8) -> *const u8 {
     // SAFETY: no instruction at all.
     unsafe { std::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
     pointer

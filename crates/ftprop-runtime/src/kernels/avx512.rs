@@ -1,13 +1,19 @@
 //! AVX-512 with VNNI: 64 byte products or 32 word products an instruction.
 //!
 //! `vpdpbusd` adds four byte products to a 32-bit sum and cannot overflow here, so levels need no widening. Both it
-//! and `vpdpwssd` take four bytes of input a step, which lets one loop serve bytes and words. Lookup tables measured
-//! slower than `vpdpbusd` even for bits, so those of AVX2 serve whoever asks for them.
+//! and `vpdpwssd` take four bytes of input a step, which lets one loop serve bytes and words. Lookup tables work as with
+//! AVX2, a register for two blocks; whether they beat `vpdpbusd` depends on the CPU, see `Kernels::prefers_tables`.
 
 use std::arch::x86_64::*;
 
-pub(crate) use super::avx2::bits;
-use super::{BLOCK, Bytes, Counts, Reals, Run, Words};
+use std::mem::MaybeUninit;
+
+use super::avx2::{self, Piece, SHARED, pieces, pinned};
+use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Run, Words};
+
+/// Bytes of tables that positions pass over together: partial sums travel less often than with AVX2's, and the second
+/// cache keeps up.
+const TABLE_BYTES: usize = 128 << 10;
 
 pub(crate) fn bytes(tile: Bytes<'_>) {
     tile.check(4, 4);
@@ -25,6 +31,17 @@ pub(crate) fn words(tile: Words<'_>) {
         let (inputs, weights) = (tile.inputs.as_ptr() as *const u8, tile.weights.as_ptr() as *const u8);
         dot::<true>(inputs, tile.positions, &tile.path.offsets, weights, tile.blocks, tile.sums.as_mut_ptr());
     }
+}
+
+pub(crate) fn bits(tile: Bits<'_>) {
+    // A register holds the row of two blocks; odd panels are rare.
+    const TWO: usize = PANEL / 2;
+    if tile.blocks != TWO && tile.blocks != PANEL {
+        return avx2::bits(tile);
+    }
+    tile.check(1, PATTERNS);
+    // SAFETY: as for `bytes`; patterns are masked to four bits where they are used.
+    unsafe { if tile.blocks == TWO { bits_avx512::<1>(tile) } else { bits_avx512::<2>(tile) } }
 }
 
 pub(crate) fn reals(tile: Reals<'_>) {
@@ -57,7 +74,7 @@ unsafe fn dot<const WORDS: bool>(
         }
         match blocks {
             1 => pass!(1, 12, 4, 1),
-            2 => pass!(2, 12, 4, 1),
+            2 => pass!(2, 8, 4, 1),
             3 => pass!(3, 8, 4, 1),
             _ => pass!(4, 6, 2, 1),
         }
@@ -96,6 +113,102 @@ unsafe fn dot_block<const WORDS: bool, const B: usize, const P: usize>(
         for (p, total) in total.iter().enumerate() {
             for (block, &total) in total.iter().enumerate() {
                 _mm512_storeu_si512(sums.add((p * B + block) * BLOCK) as *mut __m512i, total);
+            }
+        }
+    }
+}
+
+/// As in AVX2, with rows of `Z` registers.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn bits_avx512<const Z: usize>(tile: Bits<'_>) {
+    let width = Z * 2 * BLOCK;
+    let most = (TABLE_BYTES / (PATTERNS * width * 2)).min(tile.narrow);
+    let mut narrow = [const { MaybeUninit::<[__m512i; Z]>::uninit() }; SHARED];
+    for (positions, sums) in tile.positions.chunks(SHARED).zip(tile.sums.chunks_mut(SHARED * width)) {
+        let mut tables = tile.weights.as_ptr() as *const u8;
+        for piece in pieces(tile.path, most, tile.narrow) {
+            // SAFETY: `Tile::check` for inputs, tables and sums; the pieces come in order.
+            unsafe {
+                let mut i = 0;
+                while let Some(&now) = positions[i..].first_chunk::<4>() {
+                    bits_piece(tile.inputs, now, &piece, tables, &mut narrow[i..], sums[i * width..].as_mut_ptr());
+                    i += 4;
+                }
+                while let Some(&now) = positions[i..].first_chunk::<1>() {
+                    bits_piece(tile.inputs, now, &piece, tables, &mut narrow[i..], sums[i * width..].as_mut_ptr());
+                    i += 1;
+                }
+                tables = tables.add(piece.steps * PATTERNS * width * 2);
+            }
+        }
+    }
+}
+
+/// Adds one piece's table rows for some positions.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn bits_piece<const Z: usize, const P: usize>(
+    inputs: &[u8],
+    positions: [u32; P],
+    piece: &Piece,
+    mut table: *const u8,
+    narrow: &mut [MaybeUninit<[__m512i; Z]>],
+    sums: *mut i32,
+) {
+    let width = Z * 2 * BLOCK;
+    // SAFETY: the caller has checked inputs, tables and sums; a sum is read only after its opening piece wrote it.
+    unsafe {
+        let from: [*const u8; P] = std::array::from_fn(|p| inputs.as_ptr().add(positions[p] as usize + piece.offset));
+        let mut total = [[_mm512_setzero_si512(); Z]; P];
+        if !piece.opens {
+            total = std::array::from_fn(|p| narrow[p].assume_init());
+        }
+        // Adds the rows that patterns pick from the table `ahead` of the current one.
+        let add = |total: &mut [[__m512i; Z]; P], table: *const u8, ahead: usize, patterns: [u32; P]| {
+            for p in 0..P {
+                let row = pinned(table.add((patterns[p] & 15) as usize * (width * 2)));
+                let row = row.add(ahead * PATTERNS * width * 2) as *const __m512i;
+                for (part, total) in total[p].iter_mut().enumerate() {
+                    *total = _mm512_add_epi16(*total, _mm512_loadu_si512(row.add(part)));
+                }
+            }
+        };
+        for step in (0..piece.steps & !3).step_by(4) {
+            let four: [u32; P] = std::array::from_fn(|p| (from[p].add(step) as *const u32).read_unaligned());
+            for ahead in 0..4 {
+                add(&mut total, table, ahead, four.map(|four| four >> (8 * ahead)));
+            }
+            table = table.add(4 * PATTERNS * width * 2);
+        }
+        for step in piece.steps & !3..piece.steps {
+            add(&mut total, table, 0, std::array::from_fn(|p| *from[p].add(step) as u32));
+            table = table.add(PATTERNS * width * 2);
+        }
+        for p in 0..P {
+            if piece.closes {
+                spill(&total[p], sums.add(p * width), piece.starts);
+            } else {
+                narrow[p].write(total[p]);
+            }
+        }
+    }
+}
+
+/// Adds 16-bit sums to 32-bit ones, or starts those.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn spill<const Z: usize>(narrow: &[__m512i; Z], sums: *mut i32, starts: bool) {
+    for (part, &narrow) in narrow.iter().enumerate() {
+        let halves = [
+            _mm512_cvtepi16_epi32(_mm512_castsi512_si256(narrow)),
+            _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64::<1>(narrow)),
+        ];
+        for (half, &wide) in halves.iter().enumerate() {
+            // SAFETY: the caller's sums hold Z registers' worth.
+            unsafe {
+                let to = sums.add(part * 2 * BLOCK + half * BLOCK) as *mut __m512i;
+                let before = if starts { _mm512_setzero_si512() } else { _mm512_loadu_si512(to) };
+                _mm512_storeu_si512(to, _mm512_add_epi32(before, wide));
             }
         }
     }

@@ -203,10 +203,16 @@ impl Kernels {
 
     /// Whether lookup tables beat products for a layer on bits with so many weights and outputs a channel. Tables are
     /// sixteen bytes for two weights, so enough outputs must share the reading of them, more so once they leave the
-    /// second cache.
+    /// second cache. With AVX-512 they beat `vpdpbusd` on AMD (measured: Zen 4) and not on Intel.
     pub(crate) fn prefers_tables(self, weights: usize, outputs: usize) -> bool {
         let small = weights <= 1 << 18;
-        self == Kernels::Avx2 && outputs >= if small { 32 } else { 196 }
+        let tables = match self {
+            Kernels::Avx2 => true,
+            #[cfg(target_arch = "x86_64")]
+            Kernels::Avx512 => made_by_amd(),
+            _ => false,
+        };
+        tables && outputs >= if small { 16 } else { 196 }
     }
 
     /// The kernels that run here, the fastest first.
@@ -296,4 +302,10 @@ fn avx512_is_here() -> bool {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vnni")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn made_by_amd() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD"
 }
