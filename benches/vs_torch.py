@@ -42,7 +42,7 @@ def measure(case, a):
     common = ["--network", network, "--activation", activation, "--batch", batch, "--threads", str(a.threads), "--steps", steps]
     rounds = []
     for number in range(a.rounds):
-        ours = run([a.ftprop, "bench", "train", *common, "--json"])
+        ours = run([a.ftprop, "bench", "train", *common, "--device", "cpu", "--json"])
         peers = [run([a.python, os.path.join(HERE, "torch_train.py"), *common, "--layout", layout])
                  for layout in ("channels_last", "contiguous")]
         theirs = min(peers, key=lambda p: p["ms_per_step"])
