@@ -1,13 +1,14 @@
 //! The vector units, behind one small trait.
 //!
 //! A kernel is written once, generic over [`Simd`], as a [`Kernel`]; [`dispatch`] compiles it for each
-//! instruction set and picks one at run time. On aarch64 NEON is part of the base instruction set, so the
-//! portable lanes become NEON there.
+//! instruction set and picks one at run time. On aarch64 NEON is part of the base instruction set, so plain
+//! loops become NEON there by themselves.
 
 /// An instruction set that the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
     Portable,
+    Neon,
     Avx2,
     Avx512,
 }
@@ -15,7 +16,7 @@ pub enum Isa {
 impl Isa {
     /// The best one of this machine.
     pub fn detect() -> Self {
-        [Isa::Avx512, Isa::Avx2].into_iter().find(|isa| isa.available()).unwrap_or(Isa::Portable)
+        [Isa::Avx512, Isa::Avx2, Isa::Neon].into_iter().find(|isa| isa.available()).unwrap_or(Isa::Portable)
     }
 
     /// Whether this machine has it.
@@ -32,20 +33,22 @@ impl Isa {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
             }
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => true,
             _ => false,
         }
     }
 
     /// Every one this machine has, for tests that hold them equal.
     pub fn all_available() -> impl Iterator<Item = Isa> {
-        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.available())
+        [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.available())
     }
 
     /// Floats in one vector.
     pub(crate) fn lanes(self) -> usize {
         match self {
             Isa::Portable => Portable::LANES,
+            Isa::Neon => 4,
             Isa::Avx2 => 8,
             Isa::Avx512 => 16,
         }
@@ -55,6 +58,7 @@ impl Isa {
     pub(crate) fn tile_vectors(self) -> usize {
         match self {
             Isa::Portable => Portable::TILE_VECTORS,
+            Isa::Neon => 4,
             Isa::Avx2 => 2,
             Isa::Avx512 => 4,
         }
@@ -97,7 +101,9 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Isa::Avx512 => unsafe { x86::avx512(kernel) },
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: every machine of this kind has NEON.
+        Isa::Neon => unsafe { kernel.run::<arm::Neon>() },
         _ => unreachable!("`Cpu` holds only instruction sets that the machine has"),
     }
 }
@@ -126,7 +132,7 @@ macro_rules! vectorised {
             }
 
             match isa {
-                $crate::cpu::Isa::Portable => plain($($arg),*),
+                $crate::cpu::Isa::Portable | $crate::cpu::Isa::Neon => plain($($arg),*),
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `Cpu` holds only instruction sets that the machine has.
                 $crate::cpu::Isa::Avx2 => unsafe { avx2($($arg),*) },
@@ -142,15 +148,15 @@ macro_rules! vectorised {
 
 pub(crate) use vectorised;
 
-/// Four lanes of plain arithmetic, which the compiler turns into SSE or NEON.
+/// Four lanes of plain arithmetic, for machines that have nothing better.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
 impl Simd for Portable {
     type V = [f32; 4];
     const LANES: usize = 4;
-    const TILE_VECTORS: usize = if cfg!(target_arch = "aarch64") { 4 } else { 2 };
-    const MANY_REGISTERS: bool = cfg!(target_arch = "aarch64");
+    const TILE_VECTORS: usize = 2;
+    const MANY_REGISTERS: bool = false;
     #[inline(always)]
     unsafe fn zero() -> Self::V {
         [0.0; 4]
@@ -176,12 +182,8 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        if cfg!(target_arch = "aarch64") {
-            std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
-        } else {
-            // Without an FMA unit `mul_add` would be a library call.
-            std::array::from_fn(|i| a[i] * b[i] + c[i])
-        }
+        // Without an FMA unit `mul_add` would be a library call.
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
     }
 }
 
@@ -266,4 +268,46 @@ mod x86 {
         _mm512_add_ps,
         _mm512_fmadd_ps
     );
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::Simd;
+    use std::arch::aarch64::*;
+
+    /// Four lanes and 32 registers.
+    #[derive(Clone, Copy)]
+    pub(super) struct Neon;
+
+    // SAFETY of each: pointers are the caller's promise; NEON is part of the base instruction set.
+    impl Simd for Neon {
+        type V = float32x4_t;
+        const LANES: usize = 4;
+        const TILE_VECTORS: usize = 4;
+        const MANY_REGISTERS: bool = true;
+        #[inline(always)]
+        unsafe fn zero() -> Self::V {
+            unsafe { vdupq_n_f32(0.0) }
+        }
+        #[inline(always)]
+        unsafe fn splat(x: *const f32) -> Self::V {
+            unsafe { vld1q_dup_f32(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(x: *const f32) -> Self::V {
+            unsafe { vld1q_f32(x) }
+        }
+        #[inline(always)]
+        unsafe fn store(x: *mut f32, v: Self::V) {
+            unsafe { vst1q_f32(x, v) }
+        }
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            unsafe { vaddq_f32(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            unsafe { vfmaq_f32(c, a, b) }
+        }
+    }
 }
