@@ -17,12 +17,12 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
+from cpu_name import cpu_name
 from hide_avx512 import hidden
 
 HERE = Path(__file__).resolve().parent
@@ -147,14 +147,6 @@ def measure(name, a):
                   "rounds": rounds}
         kind = "avx2" if a.avx2 else "full"
         (folder / f"{kind}-{batch}-{threads}.json").write_text(json.dumps(record))
-
-
-def cpu_name():
-    try:
-        names = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
-        return names[0].split(":", 1)[1].strip()
-    except (OSError, IndexError):
-        return platform.processor() or platform.machine()
 
 
 def ratio(rounds, theirs, ours):

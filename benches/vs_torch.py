@@ -12,10 +12,11 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
+
+from cpu_name import cpu_name
 
 CASES = ["convnet4/sign/64", "convnet8/sign/64", "convnet8/qrelu:3/64", "resnet18/sign/16", "alexnet/sign/16"]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,14 +27,6 @@ def run(command):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
     return json.loads(done.stdout)
-
-
-def cpu_name():
-    try:
-        names = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
-        return names[0].split(":", 1)[1].strip()
-    except (OSError, IndexError):
-        return platform.processor() or platform.machine()
 
 
 def measure(case, a):

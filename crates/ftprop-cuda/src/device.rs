@@ -40,6 +40,14 @@ pub struct Versions {
     pub cudnn: Option<String>,
 }
 
+impl Versions {
+    /// Each that is there, with its name.
+    pub fn named(&self) -> Vec<String> {
+        let all = [("driver for CUDA", &self.driver), ("NVRTC", &self.nvrtc), ("cuDNN", &self.cudnn)];
+        all.into_iter().filter_map(|(name, version)| Some(format!("{name} {}", version.as_ref()?))).collect()
+    }
+}
+
 /// Every GPU that the driver shows; empty where it shows none.
 pub fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
     (0..count()?).map(|ordinal| Device::open(ordinal)?.info()).collect()

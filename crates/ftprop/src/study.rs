@@ -53,7 +53,7 @@ pub struct Stint {
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progressed {
+pub struct Endings {
     pub finished: usize,
     pub interrupted: usize,
     pub failed: usize,
@@ -66,13 +66,13 @@ pub fn train(
     options: &FleetOptions,
     command: &str,
     stop: &AtomicBool,
-) -> Result<Progressed, Error> {
+) -> Result<Endings, Error> {
     let done = |jobs: &[Job]| -> Result<Vec<(bool, u64)>, Error> {
         jobs.iter().map(|job| outcome(job).map(|o| (o.summary.is_some(), o.metrics.len() as u64))).collect()
     };
     let before = done(jobs)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
-    let mut counted = Progressed::default();
+    let mut counted = Endings::default();
     for ending in fleet::train_all(jobs.to_vec(), options, stop)? {
         match ending {
             Ok(Ending::Finished(_)) => counted.finished += 1,
@@ -104,9 +104,7 @@ fn versions(device: &str) -> Vec<String> {
     if device == "cpu" {
         return Vec::new();
     }
-    let ftprop_cuda::Versions { driver, nvrtc, cudnn } = ftprop_cuda::versions();
-    let named = [("driver for CUDA", driver), ("NVRTC", nvrtc), ("cuDNN", cudnn)];
-    named.into_iter().filter_map(|(name, version)| Some(format!("{name} {}", version?))).collect()
+    ftprop_cuda::versions().named()
 }
 
 fn history_file(out: &Path) -> PathBuf {

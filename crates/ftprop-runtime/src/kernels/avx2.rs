@@ -8,10 +8,9 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
+use super::tables::{Piece, SHARED, pieces, pinned, table_rows};
 use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Run, Words};
 
-/// Positions that share a tile of tables.
-pub(super) const SHARED: usize = 256;
 /// Bytes of tables that positions pass over together. More than the first cache holds measured best: the second one
 /// keeps up, and partial sums travel less often.
 const TABLE_BYTES: usize = 48 << 10;
@@ -200,42 +199,6 @@ unsafe fn words_block<const P: usize>(
     }
 }
 
-/// Part of a run whose tables fit the first cache.
-pub(super) struct Piece {
-    pub(super) offset: usize,
-    pub(super) steps: usize,
-    /// Whether a 16-bit sum begins or ends here.
-    pub(super) opens: bool,
-    pub(super) closes: bool,
-    /// Whether that 16-bit sum is the first part of the 32-bit one.
-    pub(super) starts: bool,
-}
-
-/// Cuts runs into even pieces of at most `most` steps and says where 16-bit sums, of `narrow` steps, begin and end.
-pub(super) fn pieces(runs: &[Run], most: usize, narrow: usize) -> impl Iterator<Item = Piece> + '_ {
-    let cut = move |run: &Run| {
-        let (count, offset, steps) = (run.steps.div_ceil(most), run.offset, run.steps);
-        (0..count).map(move |i| {
-            let (start, end) = (i * steps / count, (i + 1) * steps / count);
-            (offset + start, end - start)
-        })
-    };
-    let mut upcoming = runs.iter().flat_map(cut).peekable();
-    let mut summed = 0;
-    let mut starts = true;
-    std::iter::from_fn(move || {
-        let (offset, steps) = upcoming.next()?;
-        let opens = summed == 0;
-        summed += steps;
-        let closes = upcoming.peek().is_none_or(|(_, next)| summed + next > narrow);
-        let piece = Piece { offset, steps, opens, closes, starts };
-        if closes {
-            (summed, starts) = (0, false);
-        }
-        Some(piece)
-    })
-}
-
 #[target_feature(enable = "avx2")]
 unsafe fn bits_avx2<const B: usize>(tile: Bits<'_>) {
     let width = B * BLOCK;
@@ -260,66 +223,7 @@ unsafe fn bits_avx2<const B: usize>(tile: Bits<'_>) {
     }
 }
 
-/// Adds one piece's table rows for some positions.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn bits_piece<const B: usize, const P: usize>(
-    inputs: &[u8],
-    positions: [u32; P],
-    piece: &Piece,
-    mut table: *const u8,
-    narrow: &mut [MaybeUninit<[__m256i; B]>],
-    sums: *mut i32,
-) {
-    let width = B * BLOCK;
-    // SAFETY: the caller has checked inputs, tables and sums; a sum is read only after its opening piece wrote it.
-    unsafe {
-        let from: [*const u8; P] = std::array::from_fn(|p| inputs.as_ptr().add(positions[p] as usize + piece.offset));
-        let mut total = [[_mm256_setzero_si256(); B]; P];
-        if !piece.opens {
-            total = std::array::from_fn(|p| narrow[p].assume_init());
-        }
-        // Adds the rows that patterns pick from the table `ahead` of the current one.
-        let add = |total: &mut [[__m256i; B]; P], table: *const u8, ahead: usize, patterns: [u32; P]| {
-            for p in 0..P {
-                let row = pinned(table.add((patterns[p] & 15) as usize * (width * 2)));
-                let row = row.add(ahead * PATTERNS * width * 2) as *const __m256i;
-                for (block, total) in total[p].iter_mut().enumerate() {
-                    *total = _mm256_add_epi16(*total, _mm256_loadu_si256(row.add(block)));
-                }
-            }
-        };
-        // Loads are what limits this loop, so patterns are loaded four at a time.
-        for step in (0..piece.steps & !3).step_by(4) {
-            let four: [u32; P] = std::array::from_fn(|p| (from[p].add(step) as *const u32).read_unaligned());
-            for ahead in 0..4 {
-                add(&mut total, table, ahead, four.map(|four| four >> (8 * ahead)));
-            }
-            table = table.add(4 * PATTERNS * width * 2);
-        }
-        for step in piece.steps & !3..piece.steps {
-            add(&mut total, table, 0, std::array::from_fn(|p| *from[p].add(step) as u32));
-            table = table.add(PATTERNS * width * 2);
-        }
-        for p in 0..P {
-            if piece.closes {
-                spill(&total[p], sums.add(p * width), piece.starts);
-            } else {
-                narrow[p].write(total[p]);
-            }
-        }
-    }
-}
-
-/// The pointer itself, computed once: otherwise each of a row's loads would add its two parts again, and an addition
-/// from such an address counts as two operations.
-#[inline(always)]
-#[allow(clippy::pointers_in_nomem_asm_block, reason = "the pointer passes through, nothing is read")]
-pub(super) fn pinned(mut pointer: *const u8) -> *const u8 {
-    // SAFETY: no instruction at all.
-    unsafe { std::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
-    pointer
-}
+table_rows!("avx2", __m256i, 1, _mm256_setzero_si256, _mm256_loadu_si256, _mm256_add_epi16);
 
 /// Adds 16-bit sums to 32-bit ones, or starts those.
 #[inline]

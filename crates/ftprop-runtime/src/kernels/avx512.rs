@@ -8,7 +8,8 @@ use std::arch::x86_64::*;
 
 use std::mem::MaybeUninit;
 
-use super::avx2::{self, Piece, SHARED, pieces, pinned};
+use super::avx2;
+use super::tables::{Piece, SHARED, pieces, pinned, table_rows};
 use super::{BLOCK, Bits, Bytes, Counts, PANEL, PATTERNS, Reals, Run, Words};
 
 /// Bytes of tables that positions pass over together: partial sums travel less often than with AVX2's, and the second
@@ -144,55 +145,7 @@ unsafe fn bits_avx512<const Z: usize>(tile: Bits<'_>) {
     }
 }
 
-/// Adds one piece's table rows for some positions.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn bits_piece<const Z: usize, const P: usize>(
-    inputs: &[u8],
-    positions: [u32; P],
-    piece: &Piece,
-    mut table: *const u8,
-    narrow: &mut [MaybeUninit<[__m512i; Z]>],
-    sums: *mut i32,
-) {
-    let width = Z * 2 * BLOCK;
-    // SAFETY: the caller has checked inputs, tables and sums; a sum is read only after its opening piece wrote it.
-    unsafe {
-        let from: [*const u8; P] = std::array::from_fn(|p| inputs.as_ptr().add(positions[p] as usize + piece.offset));
-        let mut total = [[_mm512_setzero_si512(); Z]; P];
-        if !piece.opens {
-            total = std::array::from_fn(|p| narrow[p].assume_init());
-        }
-        // Adds the rows that patterns pick from the table `ahead` of the current one.
-        let add = |total: &mut [[__m512i; Z]; P], table: *const u8, ahead: usize, patterns: [u32; P]| {
-            for p in 0..P {
-                let row = pinned(table.add((patterns[p] & 15) as usize * (width * 2)));
-                let row = row.add(ahead * PATTERNS * width * 2) as *const __m512i;
-                for (part, total) in total[p].iter_mut().enumerate() {
-                    *total = _mm512_add_epi16(*total, _mm512_loadu_si512(row.add(part)));
-                }
-            }
-        };
-        for step in (0..piece.steps & !3).step_by(4) {
-            let four: [u32; P] = std::array::from_fn(|p| (from[p].add(step) as *const u32).read_unaligned());
-            for ahead in 0..4 {
-                add(&mut total, table, ahead, four.map(|four| four >> (8 * ahead)));
-            }
-            table = table.add(4 * PATTERNS * width * 2);
-        }
-        for step in piece.steps & !3..piece.steps {
-            add(&mut total, table, 0, std::array::from_fn(|p| *from[p].add(step) as u32));
-            table = table.add(PATTERNS * width * 2);
-        }
-        for p in 0..P {
-            if piece.closes {
-                spill(&total[p], sums.add(p * width), piece.starts);
-            } else {
-                narrow[p].write(total[p]);
-            }
-        }
-    }
-}
+table_rows!("avx512f,avx512bw", __m512i, 2, _mm512_setzero_si512, _mm512_loadu_si512, _mm512_add_epi16);
 
 /// Adds 16-bit sums to 32-bit ones, or starts those.
 #[inline]

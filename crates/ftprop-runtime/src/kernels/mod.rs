@@ -11,6 +11,8 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -203,7 +205,8 @@ impl Kernels {
 
     /// Whether lookup tables beat products for a layer on bits with so many weights and outputs a channel. Tables are
     /// sixteen bytes for two weights, so enough outputs must share the reading of them, more so once they leave the
-    /// second cache. With AVX-512 they beat `vpdpbusd` on AMD (measured: Zen 4) and not on Intel.
+    /// second cache. With AVX-512 they beat `vpdpbusd` on AMD (measured: Zen 4). On Intel
+    /// AVX2's tables lost to it, and those of AVX-512 have not been measured.
     pub(crate) fn prefers_tables(self, weights: usize, outputs: usize) -> bool {
         let small = weights <= 1 << 18;
         let tables = match self {

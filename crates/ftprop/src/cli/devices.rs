@@ -76,18 +76,20 @@ impl Devices {
             let others = [Library::Nvrtc, Library::Cudnn];
             missing.extend(others.into_iter().filter_map(|library| library.load().err()).map(|e| e.to_string()));
         }
-        let Versions { driver, nvrtc, cudnn } = ftprop_cuda::versions();
+        let versions = ftprop_cuda::versions();
+        let named = versions.named();
+        let Versions { driver, nvrtc, cudnn } = versions;
         let report = Report { devices, driver, nvrtc, cudnn, missing };
         if self.json {
             say_json(&report)?;
         } else {
-            print(&report);
+            print(&report, &named);
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, versions: &[String]) {
     for row in &report.devices {
         let units = if row.device == "cpu" { "threads" } else { "multiprocessors" };
         say(&format!(
@@ -98,10 +100,6 @@ fn print(report: &Report) {
             say(&format!("         cannot be used: {problem}"));
         }
     }
-    let version = |name: &str, version: &Option<String>| version.as_ref().map(|v| format!("{name} {v}"));
-    let versions =
-        [version("driver for CUDA", &report.driver), version("NVRTC", &report.nvrtc), version("cuDNN", &report.cudnn)];
-    let versions: Vec<String> = versions.into_iter().flatten().collect();
     if !versions.is_empty() {
         say(&versions.join(", "));
     }

@@ -1,6 +1,6 @@
 //! `ftprop reproduce`
 
-use super::fleet::FleetArgs;
+use super::study::StudyArgs;
 use crate::error::Error;
 use crate::fleet::Job;
 use crate::reproduce::report::{CellRuns, report};
@@ -43,7 +43,7 @@ pub(super) struct Reproduce {
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     validation: f64,
     #[command(flatten)]
-    fleet: FleetArgs,
+    study: StudyArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -65,18 +65,18 @@ impl Reproduce {
         let plan = Plan {
             data: self.data.clone(),
             seeds: self.seeds,
-            epochs: self.fleet.epochs,
+            epochs: self.study.epochs,
             validation: self.validation,
-            device: self.fleet.device.clone(),
-            threads: self.fleet.threads,
-            diagnostics: self.fleet.diagnostics,
-            settings: self.fleet.set.clone(),
+            device: self.study.device.clone(),
+            threads: self.study.threads,
+            diagnostics: self.study.diagnostics,
+            settings: self.study.set.clone(),
         };
         let jobs: Vec<Vec<Job>> = cells.iter().map(|c| c.jobs(&plan, &self.out)).collect::<Result<_, _>>()?;
         // Seed by seed, so that a first one is complete early.
         let order: Vec<Job> =
             (0..self.seeds as usize).flat_map(|seed| jobs.iter().map(move |of_cell| of_cell[seed].clone())).collect();
-        self.fleet.run(&self.out, &order, || {
+        self.study.run(&self.out, &order, || {
             let mut found = Vec::new();
             for (cell, jobs) in cells.iter().zip(&jobs) {
                 let runs = jobs.iter().map(study::outcome).collect::<Result<_, _>>()?;

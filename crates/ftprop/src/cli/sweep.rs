@@ -1,6 +1,6 @@
 //! `ftprop sweep`
 
-use super::fleet::FleetArgs;
+use super::study::StudyArgs;
 use crate::error::Error;
 use crate::fleet::Job;
 use crate::recipe::{DIGITS, Recipe, absolute};
@@ -40,7 +40,7 @@ pub(super) struct Sweep {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
-    fleet: FleetArgs,
+    study: StudyArgs,
 }
 
 impl Sweep {
@@ -54,7 +54,7 @@ impl Sweep {
         let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         let points = points(&self.bases()?, &axes, self.seeds, &self.out, |recipe| self.finish(recipe))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
-        self.fleet.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
+        self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
     }
 
     fn bases(&self) -> Result<Vec<Base>, Error> {
@@ -67,7 +67,7 @@ impl Sweep {
                 Some(file) => layers.file(file)?,
                 None => layers.text("the built-in recipe digits.toml", DIGITS)?,
             };
-            for setting in &self.fleet.set {
+            for setting in &self.study.set {
                 layers = layers.set(setting)?;
             }
             bases.push(Base { name: layers.build::<Recipe>()?.name, layers });
@@ -81,10 +81,10 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        recipe.train.device.clone_from(&self.fleet.device);
-        recipe.train.threads = self.fleet.threads;
-        recipe.train.diagnostics |= self.fleet.diagnostics;
-        match self.fleet.epochs {
+        recipe.train.device.clone_from(&self.study.device);
+        recipe.train.threads = self.study.threads;
+        recipe.train.diagnostics |= self.study.diagnostics;
+        match self.study.epochs {
             Some(epochs) => recipe.scaled(epochs),
             None => recipe,
         }

@@ -10,7 +10,7 @@ pub mod report;
 use crate::error::Error;
 use crate::fleet::Job;
 use crate::recipe::Recipe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A block of rows of the table, by its data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub struct Cell {
 /// What is the same for all runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub data: Option<std::path::PathBuf>,
+    pub data: Option<PathBuf>,
     pub seeds: u32,
     /// Instead of the recipe's, with the schedule scaled to fit.
     pub epochs: Option<u32>,

@@ -3,7 +3,7 @@
 use super::{COLUMNS, Cell, NetworkRow, Rows};
 use crate::diagnostics::{Records, comparison};
 use crate::error::Error;
-use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
+use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
 use crate::progress::duration;
 use crate::report::document::Document;
 use crate::report::statistics::{Sample, difference};
@@ -174,7 +174,7 @@ fn curves(network: &NetworkRow, cells: &[&CellRuns]) -> (Picture, u32) {
             let curves = mean_curves(COLUMNS[cell.cell.column].short, &cell.runs);
             // SSTE is blue and FTP-SH red in both figures.
             let group = if cell.cell.column < 4 { cell.cell.column % 2 } else { cell.cell.column - 2 };
-            let points = |value: fn(&crate::plot::EpochPoint) -> Option<f64>| {
+            let points = |value: fn(&EpochPoint) -> Option<f64>| {
                 curves.epochs.iter().filter_map(|e| Some((f64::from(e.epoch), 100.0 * value(e)?))).collect()
             };
             last = last.max(curves.epochs.last().map_or(0, |e| e.epoch));

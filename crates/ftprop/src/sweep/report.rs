@@ -7,18 +7,18 @@ use crate::report::document::Document;
 use crate::study::{Accuracy, Outcome, Stint, mean_curves, outcome, write_history, written};
 
 /// A point of the grid and what its runs came to.
-struct Result<'a> {
+struct Compared<'a> {
     point: &'a Point,
     runs: Vec<Outcome>,
     accuracy: Accuracy,
 }
 
 /// The page.
-pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> std::result::Result<Document, Error> {
+pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Document, Error> {
     let mut results = Vec::new();
     for point in points {
-        let runs = point.jobs.iter().map(outcome).collect::<std::result::Result<Vec<_>, Error>>()?;
-        results.push(Result { point, accuracy: Accuracy::of(&runs), runs });
+        let runs = point.jobs.iter().map(outcome).collect::<Result<Vec<_>, Error>>()?;
+        results.push(Compared { point, accuracy: Accuracy::of(&runs), runs });
     }
     let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
     let title = if keys.is_empty() { "recipes compared".into() } else { format!("a sweep over {}", keys.join(", ")) };
@@ -33,12 +33,12 @@ pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> std::result
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
     for base in &bases {
-        let mut rows: Vec<&Result<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
+        let mut rows: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
         table(&mut page, base, &keys, &mut rows);
     }
     page.heading("Learning curves");
     for base in &bases {
-        let shown: Vec<&Result<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
+        let shown: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
         if shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty())) {
             let path = format!("figures/{}", crate::run::folder_name(base));
             let caption = format!("Test accuracy of {base}, means over the seeds.");
@@ -54,10 +54,10 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Result<'_>]) {
+fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
     page.heading(base);
     rows.sort_by(|a, b| {
-        let rank = |r: &Result<'_>| (r.accuracy.last.count > 0, r.accuracy.last.mean);
+        let rank = |r: &Compared<'_>| (r.accuracy.last.count > 0, r.accuracy.last.mean);
         rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
     });
     let chosen = rows.iter().any(|r| r.accuracy.chosen.count > 0);
@@ -66,7 +66,7 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Result<'_>
     head.extend(["last epoch", "best epoch"].map(String::from));
     head.extend(chosen.then(|| "chosen on validation".to_string()));
     head.extend(["train, last epoch", "epochs", "seeds"].map(String::from));
-    let line = |result: &&Result<'_>| {
+    let line = |result: &&Compared<'_>| {
         let Accuracy { best, last, chosen: by_validation, train } = &result.accuracy;
         let mut cells = if keys.is_empty() { vec![base.to_string()] } else { result.point.values.clone() };
         cells.extend([written(last), written(best)]);
@@ -81,7 +81,7 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Result<'_>
 }
 
 /// Test accuracy over the epochs, a line for each point, with an inset of the last third.
-fn curves(base: &str, results: &[&Result<'_>]) -> Picture {
+fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
     let mut series = Vec::new();
     let mut last = 0;
     for (group, result) in results.iter().enumerate() {

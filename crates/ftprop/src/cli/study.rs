@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[derive(Args)]
-pub(super) struct FleetArgs {
+pub(super) struct StudyArgs {
     /// How often to go through the training data, instead of the recipe's number; the schedule is scaled to it
     #[arg(long)]
     pub(super) epochs: Option<u32>,
@@ -44,7 +44,7 @@ pub(super) struct FleetArgs {
     quiet: bool,
 }
 
-impl FleetArgs {
+impl StudyArgs {
     /// Trains the jobs in the folder `out` and writes the report, which `page` makes after the training.
     pub(super) fn run(
         &self,
@@ -52,7 +52,7 @@ impl FleetArgs {
         jobs: &[Job],
         page: impl FnOnce() -> Result<Document, Error>,
     ) -> Result<ExitCode, Error> {
-        let mut ended = study::Progressed::default();
+        let mut ended = study::Endings::default();
         if !self.report_only {
             let stop = stop_on_ctrl_c();
             self.stop_in_time(&stop)?;
