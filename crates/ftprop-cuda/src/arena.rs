@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUdeviceptr;
 pub(crate) struct Place(usize);
 
 /// Hands out places.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Layout {
     bytes: usize,
 }

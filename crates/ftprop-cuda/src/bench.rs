@@ -10,7 +10,8 @@ use std::time::Instant;
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// The median over several rounds of whole steps, the batch's assembly included.
+    /// The median over several rounds of whole steps, the batch's assembly included; of several networks at once, the
+    /// time in which all take a step, divided by how many they are.
     pub ms_per_step: f64,
     pub images_per_second: f64,
     /// From the start of compiling to the end of the first step.
@@ -34,8 +35,8 @@ pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f6
     network.time_pieces(n)
 }
 
-/// Times training steps of a network on made-up pictures that live on the device.
-pub fn bench(device: &Device, config: NetworkConfig) -> Result<Bench, CudaError> {
+/// Times training steps of so many networks at once, on made-up pictures that live on the device.
+pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<Bench, CudaError> {
     const ROUNDS: usize = 7;
     let shape = config.input;
     let batch = config.batch;
@@ -66,15 +67,25 @@ pub fn bench(device: &Device, config: NetworkConfig) -> Result<Bench, CudaError>
     network.train(&data, &stretch(0, 1))?;
     network.wait()?;
     let first_step_seconds = start.elapsed().as_secs_f64();
-    network.train(&data, &stretch(0, steps))?;
-    network.wait()?;
-    let mut times = Vec::new();
-    for round in 0..ROUNDS {
-        let start = Instant::now();
-        network.train(&data, &stretch(round as u64 + 1, steps))?;
-        network.wait()?;
-        times.push(start.elapsed().as_secs_f64() / steps as f64);
+    let mut networks = vec![network];
+    for seed in 2..=at_once as u64 {
+        let mut another = CudaNetwork::new(device, networks[0].config().clone())?;
+        another.initialise(seed)?;
+        networks.push(another);
     }
+    let mut times = Vec::new();
+    // The first round captures what the others replay.
+    for round in 0..=ROUNDS {
+        let start = Instant::now();
+        for network in &mut networks {
+            network.train(&data, &stretch(round as u64, steps))?;
+        }
+        for network in &networks {
+            network.wait()?;
+        }
+        times.push(start.elapsed().as_secs_f64() / (steps * at_once) as f64);
+    }
+    times.remove(0);
     times.sort_by(f64::total_cmp);
     let median = times[ROUNDS / 2];
     Ok(Bench {
@@ -82,6 +93,6 @@ pub fn bench(device: &Device, config: NetworkConfig) -> Result<Bench, CudaError>
         images_per_second: batch as f64 / median,
         first_step_seconds,
         steps: steps * ROUNDS,
-        layers: network.layers().to_vec(),
+        layers: networks[0].layers().to_vec(),
     })
 }

@@ -160,8 +160,8 @@ impl Gemm {
         Cut { tile, splits }
     }
 
-    /// Cuts worth timing.
-    pub(crate) fn candidates(&self, n: usize, limits: Limits) -> Vec<Cut> {
+    /// Cuts worth timing, where other work shares the GPU or not.
+    pub(crate) fn candidates(&self, n: usize, limits: Limits, shared: bool) -> Vec<Cut> {
         let multiprocessors = limits.multiprocessors;
         let guess = self.guess(n, limits);
         if self.precision == Precision::F32 {
@@ -181,8 +181,10 @@ impl Gemm {
                 continue;
             }
             let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, MOST_SPLITS);
-            for waves in [1, 2, 4] {
-                let cut = Cut { tile, splits: (waves * multiprocessors / blocks.max(1)).clamp(1, most) };
+            // In eighths of the GPU. Alone, a product should fill it; others would fill it as well.
+            let fillings: &[usize] = if shared { &[1, 2, 4, 8] } else { &[8, 16, 32] };
+            for eighths in fillings {
+                let cut = Cut { tile, splits: (eighths * multiprocessors / (8 * blocks.max(1))).clamp(1, most) };
                 if !cuts.contains(&cut) {
                     cuts.push(cut);
                 }
@@ -328,9 +330,9 @@ mod tests {
                     let limits = Limits { multiprocessors: 132, shared: 227 * 1024 };
                     let cut = g.guess(n, limits);
                     assert!(cut.splits >= 1 && cut.splits <= g.size(n).2.div_ceil(DEPTH));
-                    assert!(g.candidates(n, limits).contains(&cut));
+                    assert!([false, true].iter().all(|&shared| g.candidates(n, limits, shared).contains(&cut)));
                     let small = Limits { multiprocessors: 30, shared: 99 * 1024 };
-                    assert!(g.candidates(n, small).iter().all(|c| g.shared_bytes(c.tile) <= small.shared));
+                    assert!(g.candidates(n, small, n > 64).iter().all(|c| g.shared_bytes(c.tile) <= small.shared));
                 }
             }
         }

@@ -78,3 +78,4 @@ pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::{Check, selftest};
 pub use training::Stretch;
+pub use tuning::Tuning;

@@ -12,7 +12,7 @@ use crate::precision::Precision;
 use crate::step::{DeviceTally, Scalars, Step};
 use crate::stream::{Args, Event, Spread, Stream};
 use crate::training::Streaming;
-use crate::tuning;
+use crate::tuning::{self, Tuning};
 use ftprop_nn::parameter::{Parameter, Statistic};
 use ftprop_nn::{Defaults, LayerInfo, LayerSpec, Network, OptimizerSpec, OutputLoss, Shape, Tally};
 use ftprop_tensor::Cpu;
@@ -29,8 +29,7 @@ pub struct NetworkConfig {
     /// The most examples a batch may have.
     pub batch: usize,
     pub precision: Precision,
-    /// Takes no choice by timing, so that the same seed gives the same bytes on this kind of GPU.
-    pub deterministic: bool,
+    pub tuning: Tuning,
     pub loss: OutputLoss,
     pub label_smoothing: f32,
     pub optimizer: OptimizerSpec,
@@ -117,10 +116,10 @@ impl CudaNetwork {
         let gemms = passes::gemms(&plan, precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let limits = device.limits()?;
-        let (chosen, cudnn) = if config.deterministic {
-            (all.iter().map(|g| Choice::Own(g.guess(batch, limits))).collect(), None)
-        } else {
-            tuning::fastest(device, &all, batch)?
+        let (chosen, cudnn) = match config.tuning {
+            Tuning::Fixed => (all.iter().map(|g| Choice::Own(g.guess(batch, limits))).collect(), None),
+            Tuning::Alone => tuning::fastest(device, &all, batch, 1)?,
+            Tuning::Shared => tuning::fastest(device, &all, batch, tuning::RIVALS)?,
         };
         let mut chosen = chosen.into_iter();
         let choices: Vec<_> = gemms

@@ -5,7 +5,7 @@
 
 use crate::memory::DeviceBuffer;
 use crate::training::Stretch;
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData};
+use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
 use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::spec::{Init, Kernel};
@@ -44,6 +44,9 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
         add(same_batches(device, precision)?);
     }
     add(side_by_side(device)?);
+    for tuning in [Tuning::Alone, Tuning::Shared] {
+        add(tuned(device, tuning)?);
+    }
     add(too_large(device)?);
     for case in cases() {
         // Without weighting, the sign of a gradient that is nearly zero counts as much as any other.
@@ -185,7 +188,7 @@ fn cases() -> Vec<Case> {
                 classes: 5 + number % 7,
                 batch: 9,
                 precision: Precision::F32,
-                deterministic: true,
+                tuning: Tuning::Fixed,
                 loss,
                 label_smoothing: if loss == OutputLoss::CrossEntropy && number % 2 == 0 { 0.1 } else { 0.0 },
                 optimizer: optimizers[number % optimizers.len()],
@@ -299,7 +302,7 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), Cu
         classes: 4,
         batch: 8,
         precision,
-        deterministic: true,
+        tuning: Tuning::Fixed,
         loss: OutputLoss::CrossEntropy,
         label_smoothing: 0.0,
         optimizer: OptimizerSpec::adam(1e-3),
@@ -352,6 +355,26 @@ fn side_by_side(device: &Device) -> Result<Check, CudaError> {
         results.push(result?);
     }
     Ok(Check { name: "tf32: sixteen networks at once".into(), error: spread(&results), allowed: 0.0 })
+}
+
+/// Products that were chosen by timing against those that were not.
+fn tuned(device: &Device, tuning: Tuning) -> Result<Check, CudaError> {
+    let (_, _, config) = problem(Precision::Tf32)?;
+    let input = Shape { height: 32, width: 32, channels: 3 };
+    let layers = ftprop_nn::presets::layers("convnet4", input, &[])?;
+    let defaults = Defaults::new(Activation::Relu, LayerLoss::SoftHinge);
+    let config = NetworkConfig { layers, defaults, input, classes: 10, batch: 64, ..config };
+    let random = Stream::numbered(5);
+    let images: Vec<f32> = (0..config.batch * input.len()).map(|i| random.uniform(i as u64) - 0.5).collect();
+    let labels: Vec<u32> = (0..config.batch).map(|i| random.below((1 << 40) | i as u64, 10) as u32).collect();
+    let grads = |tuning| {
+        let mut network = CudaNetwork::new(device, NetworkConfig { tuning, ..config.clone() })?;
+        network.initialise(1)?;
+        network.learn(&images, &labels, &Step { seed: 1, number: 0, progress: 0.0 })?;
+        network.grads()
+    };
+    let error = distance(&grads(tuning)?, &grads(Tuning::Fixed)?);
+    Ok(Check { name: format!("tf32: products chosen by timing, {tuning:?}"), error, allowed: 2e-2 })
 }
 
 /// More memory than there is must be refused with an error that says so.

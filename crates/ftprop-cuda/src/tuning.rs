@@ -11,8 +11,37 @@ use crate::passes::GemmRun;
 use crate::stream::{Event, Stream};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-/// Launches of one timing.
+/// How a network's products are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// Nothing by timing, so that the same seed gives the same bytes on this kind of GPU.
+    Fixed,
+    /// What ends soonest on a GPU that does nothing else.
+    #[default]
+    Alone,
+    /// What takes least of a GPU that other networks use at the same time: filling it with one small product, by
+    /// splitting sums over many blocks, is work that the others would rather do themselves.
+    Shared,
+}
+
+impl FromStr for Tuning {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "fixed" => Ok(Tuning::Fixed),
+            "alone" => Ok(Tuning::Alone),
+            "shared" => Ok(Tuning::Shared),
+            _ => Err("known are fixed, alone and shared".into()),
+        }
+    }
+}
+
+/// The same product at once, where a share of the GPU counts.
+pub(crate) const RIVALS: usize = 8;
+/// Launches of one timing, one after another.
 const TIMED: usize = 5;
 /// What cuDNN must save to be chosen: starting it costs something too.
 const WORTH: f32 = 0.95;
@@ -61,20 +90,30 @@ fn parse(text: &str) -> BTreeMap<String, Choice> {
     text.lines().filter_map(line).collect()
 }
 
-/// The fastest choice for each product and batches of n, with cuDNN where one of them is that.
-pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Option<Cudnn>), CudaError> {
+/// The fastest choice for each product and batches of n where so many of the same run at once, with cuDNN where one
+/// of them is that.
+pub(crate) fn fastest(
+    device: &Device,
+    gemms: &[Gemm],
+    n: usize,
+    rivals: usize,
+) -> Result<(Vec<Choice>, Option<Cudnn>), CudaError> {
     let mut memory = Memory::open(device)?;
     let limits = device.limits()?;
-    let candidates = |gemm: &Gemm| gemm.candidates(n, limits);
+    let candidates = |gemm: &Gemm| gemm.candidates(n, limits, rivals > 1);
+    let key = |gemm: &Gemm| match rivals {
+        1 => gemm.key(n),
+        _ => format!("{} shared", gemm.key(n)),
+    };
     let mut unknown: Vec<&Gemm> = Vec::new();
     for gemm in gemms {
         let several = candidates(gemm).len() > 1;
-        if several && !memory.known.contains_key(&gemm.key(n)) && !unknown.iter().any(|g| g.key(n) == gemm.key(n)) {
+        if several && !memory.known.contains_key(&key(gemm)) && !unknown.iter().any(|g| key(g) == key(gemm)) {
             unknown.push(gemm);
         }
     }
     let mut cudnn = None;
-    let remembered = gemms.iter().any(|g| memory.known.get(&g.key(n)) == Some(&Choice::Cudnn));
+    let remembered = gemms.iter().any(|g| memory.known.get(&key(g)) == Some(&Choice::Cudnn));
     if remembered || unknown.iter().any(|g| g.suits_cudnn(n)) {
         // Without cuDNN our own kernels do everything.
         cudnn = Cudnn::new(device).ok();
@@ -86,14 +125,14 @@ pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<
         device.kernels(&sources)?;
         for gemm in unknown {
             let asked = cudnn.as_ref().filter(|_| gemm.suits_cudnn(n));
-            let choice = time(device, gemm, &candidates(gemm), asked, n)?;
-            memory.known.insert(gemm.key(n), choice);
+            let choice = time(device, gemm, &candidates(gemm), asked, n, rivals)?;
+            memory.known.insert(key(gemm), choice);
         }
         memory.save();
     }
     let choices: Vec<Choice> = gemms
         .iter()
-        .map(|gemm| match memory.known.get(&gemm.key(n)) {
+        .map(|gemm| match memory.known.get(&key(gemm)) {
             Some(&choice) if choice != Choice::Cudnn || cudnn.is_some() => choice,
             _ => Choice::Own(gemm.guess(n, limits)),
         })
@@ -102,7 +141,14 @@ pub(crate) fn fastest(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<
     Ok((choices, cudnn))
 }
 
-fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], cudnn: Option<&Cudnn>, n: usize) -> Result<Choice, CudaError> {
+fn time(
+    device: &Device,
+    gemm: &Gemm,
+    cuts: &[Cut],
+    cudnn: Option<&Cudnn>,
+    n: usize,
+    rivals: usize,
+) -> Result<Choice, CudaError> {
     let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
     let kernels = device.kernels(&sources)?;
     let basic = device.kernels(&[Source::new(File::Basic, gemm.precision)])?;
@@ -120,23 +166,27 @@ fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], cudnn: Option<&Cudnn>, n: us
     if let (Some(cudnn), Some(_)) = (cudnn, cudnn_bytes) {
         runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
     }
-    let arena = layout.build(device, "timing a product")?;
-    let clock = Clock { stream: Stream::new(device)?, start: Event::new(device)?, end: Event::new(device)? };
+    let lanes = (0..rivals).map(|_| Lane::new(device, layout.clone())).collect::<Result<Vec<_>, _>>()?;
     for (place, len) in places.iter().zip(lengths) {
         // Zeros can run faster than real numbers do.
         let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
-        arena.buffer.write(&clock.stream, arena.offset(*place), &values)?;
+        for lane in &lanes {
+            lane.arena.buffer.write(&lane.stream, lane.arena.offset(*place), &values)?;
+        }
     }
-    let [x, y, w] = places.map(|p| arena.at(p));
-    let w = w + (gemm.weight_offset % 8 * gemm.precision.activation_bytes()) as u64;
-    let operands = match gemm.mode {
-        Mode::Forward => [x, w, y],
-        Mode::Input => [y, w, x],
-        Mode::Weights => [y, x, w],
+    let once = |run: &GemmRun, lane: &Lane| {
+        let [x, y, w] = places.map(|p| lane.arena.at(p));
+        let w = w + (gemm.weight_offset % 8 * gemm.precision.activation_bytes()) as u64;
+        let operands = match gemm.mode {
+            Mode::Forward => [x, w, y],
+            Mode::Input => [y, w, x],
+            Mode::Weights => [y, x, w],
+        };
+        run.run(&lane.stream, &lane.arena, n, operands, 0, 0)
     };
     let mut best: Option<(f32, Choice)> = None;
     for (choice, run) in &runs {
-        let ms = match clock.least(run, &arena, n, operands) {
+        let ms = match least(device, &lanes, |lane| once(run, lane)) {
             Ok(ms) => ms * if *choice == Choice::Cudnn { 1.0 / WORTH } else { 1.0 },
             // What cuDNN cannot do, our own kernels can.
             Err(_) if *choice == Choice::Cudnn => continue,
@@ -150,27 +200,48 @@ fn time(device: &Device, gemm: &Gemm, cuts: &[Cut], cudnn: Option<&Cudnn>, n: us
     Ok(choice)
 }
 
-struct Clock {
+/// One of the rivals: a stream with memory of its own.
+struct Lane {
     stream: Stream,
-    start: Event,
-    end: Event,
+    arena: Arena,
+    done: Event,
 }
 
-impl Clock {
-    /// The least time of a few rounds.
-    fn least(&self, run: &GemmRun, arena: &Arena, n: usize, operands: [u64; 3]) -> Result<f32, CudaError> {
-        let mut least = f32::INFINITY;
-        for _ in 0..3 {
-            self.stream.record(&self.start)?;
-            for _ in 0..TIMED {
-                run.run(&self.stream, arena, n, operands, 0, 0)?;
-            }
-            self.stream.record(&self.end)?;
-            self.end.wait()?;
-            least = least.min(self.end.since(&self.start)?);
-        }
-        Ok(least)
+impl Lane {
+    fn new(device: &Device, layout: Layout) -> Result<Self, CudaError> {
+        let arena = layout.build(device, "timing a product")?;
+        Ok(Lane { stream: Stream::new(device)?, arena, done: Event::new(device)? })
     }
+}
+
+/// The least time of a few rounds in which every lane does its work [`TIMED`] times, as one graph: started one by
+/// one, small products would wait for the host.
+fn least(device: &Device, lanes: &[Lane], work: impl Fn(&Lane) -> Result<(), CudaError>) -> Result<f32, CudaError> {
+    let (start, end, fork) = (Event::new(device)?, Event::new(device)?, Event::new(device)?);
+    let (first, others) = lanes.split_first().expect("at least one runs");
+    // Once outside of the graph, for what is loaded or set up at first use.
+    work(first)?;
+    first.stream.wait()?;
+    let graph = first.stream.capture(|| {
+        first.stream.record(&fork)?;
+        others.iter().try_for_each(|lane| lane.stream.wait_for(&fork))?;
+        for _ in 0..TIMED {
+            lanes.iter().try_for_each(&work)?;
+        }
+        others.iter().try_for_each(|lane| {
+            lane.stream.record(&lane.done)?;
+            first.stream.wait_for(&lane.done)
+        })
+    })?;
+    let mut least = f32::INFINITY;
+    for _ in 0..3 {
+        first.stream.record(&start)?;
+        graph.launch(&first.stream)?;
+        first.stream.record(&end)?;
+        end.wait()?;
+        least = least.min(end.since(&start)?);
+    }
+    Ok(least)
 }
 
 #[cfg(test)]

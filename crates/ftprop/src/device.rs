@@ -1,7 +1,7 @@
 //! Where networks are computed: on the CPU, or on a GPU.
 
 use crate::error::Error;
-use ftprop_cuda::{CudaError, Device, Library, ResidentData};
+use ftprop_cuda::{CudaError, Device, Library, ResidentData, Tuning};
 use ftprop_tensor::Cpu;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,8 @@ pub struct Place {
 #[derive(Clone)]
 pub struct Gpu {
     pub device: Device,
+    /// Whether several networks are going to train on it at the same time.
+    pub shared: bool,
     resident: Arc<Mutex<HashMap<String, ResidentData>>>,
 }
 
@@ -72,7 +74,16 @@ impl Gpu {
         let device = Device::open(ordinal)?;
         device.check()?;
         Library::Nvrtc.load()?;
-        Ok(Gpu { device, resident: Arc::default() })
+        Ok(Gpu { device, shared: false, resident: Arc::default() })
+    }
+
+    /// How a network's products are chosen on it.
+    pub fn tuning(&self, deterministic: bool) -> Tuning {
+        match (deterministic, self.shared) {
+            (true, _) => Tuning::Fixed,
+            (false, true) => Tuning::Shared,
+            (false, false) => Tuning::Alone,
+        }
     }
 
     /// The data that lives on this GPU under a name, put there at the first call; none where `make` gives none.

@@ -74,6 +74,7 @@ pub fn train_all(
         0 => 1,
         n => n,
     };
+    yard.share(at_once.min(waiting.len()) > 1);
     if let Some(note) = places.iter().find_map(|p| p.note.as_ref()).filter(|_| !options.quiet) {
         tell(note);
     }
@@ -168,6 +169,13 @@ impl Yard {
         let place = Place::open(&key.0, key.1)?;
         self.places.insert(key, place.clone());
         Ok(place)
+    }
+
+    /// Says whether runs that are made from now on have a GPU for themselves.
+    fn share(&mut self, shared: bool) {
+        for gpu in self.places.values_mut().filter_map(|place| place.gpu.as_mut()) {
+            gpu.shared = shared;
+        }
     }
 
     fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {

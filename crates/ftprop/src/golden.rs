@@ -7,7 +7,7 @@
 use crate::device::Place;
 use crate::error::Error;
 use crate::files;
-use ftprop_cuda::{CudaNetwork, NetworkConfig, Precision};
+use ftprop_cuda::{CudaNetwork, NetworkConfig, Precision, Tuning};
 use ftprop_nn::parameter::{Parameter, ParameterKind};
 use ftprop_nn::{
     Activation, Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
@@ -127,7 +127,7 @@ impl Case {
             classes,
             batch: self.batch,
             precision: Precision::F32,
-            deterministic: true,
+            tuning: Tuning::Fixed,
             loss: OutputLoss::CrossEntropy,
             label_smoothing: 0.0,
             optimizer: self.optimizer,

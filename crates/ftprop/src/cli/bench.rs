@@ -7,7 +7,7 @@ use super::{say, say_json};
 use crate::device::Place;
 use crate::error::Error;
 use clap::{Args, Subcommand};
-use ftprop_cuda::{NetworkConfig, Precision};
+use ftprop_cuda::{NetworkConfig, Precision, Tuning};
 use ftprop_nn::{
     Activation, Criterion, Defaults, LayerInfo, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
     presets,
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 Examples:
   ftprop bench train --network convnet8 --activation sign --batch 64 --breakdown
   ftprop bench train --network resnet18 --batch 256 --device cuda:0 --precision bf16
+  ftprop bench train --network convnet8 --device cuda:0 --at-once 12
   ftprop bench infer --network convnet4 --batch 1 --threads 1 --json
   ftprop bench infer c8.ftp --batch 1 --threads 1 --steps 1000
   ftprop bench infer runs/c8 --batch 64")]
@@ -62,6 +63,13 @@ struct Config {
     /// On a GPU: f32, tf32 or bf16
     #[arg(long, default_value_t = Precision::default())]
     precision: Precision,
+    /// On a GPU: networks that train at once, each on its own stream; the time is that of a step of one
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
+    /// On a GPU: choose products by timing each alone, or beside others (shared), or not at all (fixed); alone,
+    /// unless several networks train at once
+    #[arg(long)]
+    tuning: Option<Tuning>,
     /// Also the time of each kind of layer; of a packed model, of each operation on one thread
     #[arg(long)]
     breakdown: bool,
@@ -136,13 +144,16 @@ impl Config {
                 classes,
                 batch: self.batch,
                 precision: self.precision,
-                deterministic: false,
+                tuning: self.tuning.unwrap_or(if self.at_once > 1 { Tuning::Shared } else { Tuning::Alone }),
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
                 optimizer: spec,
                 clip: None,
             };
             return self.show(&gpu::report(gpu, &self, network, started)?);
+        }
+        if self.at_once > 1 {
+            return Err(Error::Usage("--at-once is for a GPU; on the CPU one network uses all cores".into()));
         }
         let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
         network.initialise(0);
@@ -215,8 +226,8 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.batch == 0 || self.steps == 0 {
-            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
+        if self.batch == 0 || self.steps == 0 || self.at_once == 0 {
+            return Err(Error::Usage("--batch, --steps and --at-once must be at least 1".into()));
         }
         Ok(())
     }

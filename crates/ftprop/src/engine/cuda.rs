@@ -68,7 +68,7 @@ pub fn build_cuda_network(
         classes,
         batch,
         precision: recipe.precision()?,
-        deterministic: recipe.train.deterministic,
+        tuning: gpu.tuning(recipe.train.deterministic),
         loss: recipe.train.loss,
         label_smoothing: recipe.train.label_smoothing,
         optimizer: recipe.optimizer,

@@ -80,6 +80,23 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'
     page.table(&head, rows.iter().map(line).collect());
 }
 
+/// Points below the best at the end that still count as among the best.
+const CLOSE: f64 = 5.0;
+
+/// What an inset has to show for the best to be told apart, where others are far below them.
+fn leaders(series: &[Series], (from, to): (f64, f64)) -> Option<(f64, f64)> {
+    let end = |s: &Series| s.points.last().map_or(f64::NEG_INFINITY, |p| p.1);
+    let best = series.iter().map(end).fold(f64::NEG_INFINITY, f64::max);
+    let (close, far): (Vec<_>, Vec<_>) = series.iter().partition(|s| end(s) >= best - CLOSE);
+    if far.is_empty() {
+        return None;
+    }
+    let shown = close.iter().flat_map(|s| &s.points).filter(|p| (from..=to).contains(&p.0)).map(|p| p.1);
+    let (least, most) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), y| (l.min(y), m.max(y)));
+    let room = 0.05 * (most - least).max(1e-3);
+    Some((least - room, most + room))
+}
+
 /// Test accuracy over the epochs, a line for each point, with an inset of the last third.
 fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
     let mut series = Vec::new();
@@ -91,11 +108,11 @@ fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
             curves.epochs.iter().filter_map(|e| Some((f64::from(e.epoch), 100.0 * e.test_accuracy?))).collect();
         series.push(Series { name: curves.name, group, style: Style::Solid, points });
     }
-    let inset = (last >= 9).then(|| Inset {
-        x_range: (f64::from(last - last / 3), f64::from(last)),
-        y_range: None,
-        only: None,
-        label: format!("last {} epochs", last / 3),
+    let inset = (last >= 9).then(|| {
+        let x_range = (f64::from(last - last / 3), f64::from(last));
+        let y_range = leaders(&series, x_range);
+        let best = if y_range.is_some() { " of the best" } else { "" };
+        Inset { x_range, y_range, only: None, label: format!("last {} epochs{best}", last / 3) }
     });
     let figure = Figure {
         title: base.to_string(),
@@ -111,5 +128,24 @@ fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
         columns: 1,
         panel_size: (900.0, 520.0),
         legend: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inset_shows_the_best_where_others_are_far_below() {
+        let line = |values: &[f64]| Series {
+            name: String::new(),
+            group: 0,
+            style: Style::Solid,
+            points: values.iter().enumerate().map(|(i, &y)| (1.0 + i as f64, y)).collect(),
+        };
+        let (good, better, dead) = (line(&[40.0, 80.0, 82.0]), line(&[50.0, 81.0, 83.0]), line(&[30.0, 10.0, 10.0]));
+        let (low, high) = leaders(&[good.clone(), dead, better.clone()], (2.0, 3.0)).unwrap();
+        assert!((79.0..80.0).contains(&low) && (83.0..84.0).contains(&high), "{low} to {high}");
+        assert_eq!(leaders(&[good, better], (2.0, 3.0)), None);
     }
 }

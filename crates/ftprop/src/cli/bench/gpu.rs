@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(super) fn report(gpu: &Gpu, bench: &Config, network: NetworkConfig, started: Instant) -> Result<Report, Error> {
     let opened = started.elapsed().as_secs_f64();
     let batch = network.batch;
-    let b = ftprop_cuda::bench(&gpu.device, network.clone())?;
+    let b = ftprop_cuda::bench(&gpu.device, network.clone(), bench.at_once)?;
     let mut breakdown = Vec::new();
     if bench.breakdown {
         let pieces = ftprop_cuda::profile(&gpu.device, network.clone())?;
