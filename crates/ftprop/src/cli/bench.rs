@@ -108,6 +108,11 @@ struct Part {
 }
 
 impl Bench {
+    /// Whether several networks are to train at the same time.
+    pub(super) fn trains_several(&self) -> bool {
+        matches!(&self.what, What::Train(config) if config.at_once > 1)
+    }
+
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         match self.what {
             What::Train(config) => config.run(true),

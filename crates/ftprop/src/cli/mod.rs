@@ -32,7 +32,7 @@ Begin with:
   ftprop train                        train on the built-in digits, in seconds
   ftprop predict runs/digits IMAGE    use what was trained
   ftprop COMMAND --help               everything about a command, with examples")]
-struct Program {
+pub struct Program {
     #[command(subcommand)]
     command: Command,
 }
@@ -56,46 +56,55 @@ enum Command {
     Bench(bench::Bench),
 }
 
-/// Runs the program: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C.
-pub fn main() -> ExitCode {
-    let program = match Program::try_parse() {
-        Ok(program) => program,
-        // --help and --version end here, too.
-        Err(e) if !e.use_stderr() => {
-            let _ = e.print();
-            return ExitCode::SUCCESS;
+impl Program {
+    /// What the command line asks for; where there is nothing to run, the exit code after everything was said.
+    pub fn from_arguments() -> Result<Self, ExitCode> {
+        Program::try_parse().map_err(|e| {
+            // The bare program shows what it can do; --help and --version end here, too.
+            let bare = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            if e.use_stderr() && !bare {
+                tell(&format!("ftprop: {}", one_line(&e.to_string())));
+            } else {
+                let _ = e.print();
+            }
+            if e.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+        })
+    }
+
+    /// Whether it may train several networks at the same time.
+    pub fn trains_several(&self) -> bool {
+        match &self.command {
+            Command::Reproduce(_) | Command::Sweep(_) => true,
+            Command::Train(command) => command.trains_several(),
+            Command::Bench(command) => command.trains_several(),
+            _ => false,
         }
-        // The bare program shows what it can do.
-        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = e.print();
-            return ExitCode::from(2);
-        }
-        Err(e) => {
-            tell(&format!("ftprop: {}", one_line(&e.to_string())));
-            return ExitCode::from(2);
-        }
-    };
-    let outcome = match program.command {
-        Command::Train(command) => command.run(),
-        Command::Reproduce(command) => command.run(),
-        Command::Sweep(command) => command.run(),
-        Command::Eval(command) => command.run(),
-        Command::Export(command) => command.run(),
-        Command::Import(command) => command.run(),
-        Command::Predict(command) => command.run(),
-        Command::Summary(command) => command.run(),
-        Command::Plot(command) => command.run(),
-        Command::Selftest(command) => command.run(),
-        Command::Devices(command) => command.run(),
-        Command::Separable(command) => command.run(),
-        Command::Solve(command) => command.run(),
-        Command::Verify(command) => command.run(),
-        Command::Bench(command) => command.run(),
-    };
-    outcome.unwrap_or_else(|error| {
-        tell(&format!("ftprop: {error}"));
-        ExitCode::from(error.exit_code())
-    })
+    }
+
+    /// Does it: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C.
+    pub fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Train(command) => command.run(),
+            Command::Reproduce(command) => command.run(),
+            Command::Sweep(command) => command.run(),
+            Command::Eval(command) => command.run(),
+            Command::Export(command) => command.run(),
+            Command::Import(command) => command.run(),
+            Command::Predict(command) => command.run(),
+            Command::Summary(command) => command.run(),
+            Command::Plot(command) => command.run(),
+            Command::Selftest(command) => command.run(),
+            Command::Devices(command) => command.run(),
+            Command::Separable(command) => command.run(),
+            Command::Solve(command) => command.run(),
+            Command::Verify(command) => command.run(),
+            Command::Bench(command) => command.run(),
+        };
+        outcome.unwrap_or_else(|error| {
+            tell(&format!("ftprop: {error}"));
+            ExitCode::from(error.exit_code())
+        })
+    }
 }
 
 /// What the parser says in several lines, in one: the first paragraph, and where to read on.

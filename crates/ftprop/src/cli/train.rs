@@ -142,6 +142,11 @@ impl Train {
         }
     }
 
+    /// Whether several networks may train at the same time.
+    pub(super) fn trains_several(&self) -> bool {
+        self.recipe.len() > 1 && self.at_once != 1
+    }
+
     /// Several recipes, as a fleet.
     fn run_several(&self) -> Result<ExitCode, Error> {
         let parent = self.out.clone().unwrap_or_else(|| PathBuf::from("runs"));
