@@ -38,12 +38,19 @@ pub struct Versions {
     pub driver: Option<String>,
     pub nvrtc: Option<String>,
     pub cudnn: Option<String>,
+    /// Of cuBLASLt.
+    pub cublas: Option<String>,
 }
 
 impl Versions {
     /// Each that is there, with its name.
     pub fn named(&self) -> Vec<String> {
-        let all = [("driver for CUDA", &self.driver), ("NVRTC", &self.nvrtc), ("cuDNN", &self.cudnn)];
+        let all = [
+            ("driver for CUDA", &self.driver),
+            ("NVRTC", &self.nvrtc),
+            ("cuDNN", &self.cudnn),
+            ("cuBLASLt", &self.cublas),
+        ];
         all.into_iter().filter_map(|(name, version)| Some(format!("{name} {}", version.as_ref()?))).collect()
     }
 }
@@ -61,7 +68,13 @@ pub fn versions() -> Versions {
         let number = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
         format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100)
     });
-    Versions { driver: driver_version().ok().map(pair), nvrtc: crate::compile::nvrtc_version().ok().map(pair), cudnn }
+    let cublas = Library::Cublas.load().ok().map(|()| {
+        // SAFETY: the library is loaded.
+        let number = unsafe { cudarc::cublaslt::sys::cublasLtGetVersion() };
+        format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100)
+    });
+    let (driver, nvrtc) = (driver_version().ok().map(pair), crate::compile::nvrtc_version().ok().map(pair));
+    Versions { driver, nvrtc, cudnn, cublas }
 }
 
 /// The newest CUDA that the driver can run.

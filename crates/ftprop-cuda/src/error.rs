@@ -24,6 +24,8 @@ pub enum CudaError {
     Compile { kernel: String, arch: String, log: String },
     #[error("cuDNN could not {doing}: {reason}")]
     Cudnn { doing: &'static str, reason: String },
+    #[error("cuBLASLt could not {doing}: {reason}")]
+    Cublas { doing: &'static str, reason: String },
     #[error("{0}")]
     Setting(String),
     #[error(transparent)]

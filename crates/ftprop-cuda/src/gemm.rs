@@ -91,6 +91,7 @@ pub(crate) struct Gemm {
 pub(crate) enum Choice {
     Own(Cut),
     Cudnn,
+    Cublas,
 }
 
 /// How a product is run: a tile, and over how many blocks its depth is split.
@@ -120,6 +121,13 @@ impl Gemm {
         let large = rows * cols * depth * self.geometry.groups > 1 << 28;
         let image = self.geometry.height * self.geometry.width > 1;
         self.precision != Precision::F32 && large && image && !self.is_padded() && !self.biased && !self.wide_output
+    }
+
+    /// Whether cuBLASLt can compute it: a fully connected layer.
+    pub(crate) fn suits_cublas(&self) -> bool {
+        let g = &self.geometry;
+        let one_pixel = g.height * g.width * g.kernel_h * g.kernel_w == 1 && g.stride == 1 && g.pad == 0;
+        self.precision != Precision::F32 && one_pixel && g.groups == 1 && !self.is_padded()
     }
 
     fn is_padded(&self) -> bool {

@@ -42,7 +42,7 @@
 //! | `compile` | kernels from text, compiled at first use and kept on disk |
 //! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `cudnn`, `tuning` | how a product is cut into tiles, cuDNN's convolutions, and which is fastest |
+//! | `gemm`, `cudnn`, `cublas`, `tuning` | how a product is cut into tiles, the libraries' products, which is fastest |
 //! | `passes` | each pass with its kernels |
 //! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
 //! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
@@ -51,6 +51,7 @@
 mod arena;
 mod bench;
 mod compile;
+mod cublas;
 mod cudnn;
 mod data;
 mod device;

@@ -17,6 +17,8 @@ pub enum Library {
     Nvrtc,
     /// Convolutions for large images.
     Cudnn,
+    /// Fully connected layers: cuBLASLt.
+    Cublas,
 }
 
 impl Library {
@@ -26,6 +28,7 @@ impl Library {
             Library::Driver => "the CUDA driver",
             Library::Nvrtc => "NVRTC",
             Library::Cudnn => "cuDNN",
+            Library::Cublas => "cuBLASLt",
         }
     }
 
@@ -34,6 +37,7 @@ impl Library {
             Library::Driver => "every GPU needs it",
             Library::Nvrtc => "it compiles the kernels",
             Library::Cudnn => "it computes large convolutions",
+            Library::Cublas => "it computes large fully connected layers",
         }
     }
 
@@ -42,15 +46,17 @@ impl Library {
             (Library::Driver, false) => &["libcuda.so.1", "libcuda.so"],
             (Library::Nvrtc, false) => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
             (Library::Cudnn, false) => &["libcudnn.so.9", "libcudnn.so"],
+            (Library::Cublas, false) => &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
             (Library::Driver, true) => &["nvcuda.dll"],
             (Library::Nvrtc, true) => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
             (Library::Cudnn, true) => &["cudnn64_9.dll"],
+            (Library::Cublas, true) => &["cublasLt64_13.dll", "cublasLt64_12.dll"],
         }
     }
 
     /// Loads it, once; the answer stays the same for the life of the process.
     pub fn load(self) -> Result<(), CudaError> {
-        static FOUND: [OnceLock<bool>; 3] = [const { OnceLock::new() }; 3];
+        static FOUND: [OnceLock<bool>; 4] = [const { OnceLock::new() }; 4];
         let found = FOUND[self as usize].get_or_init(|| {
             let folders = folders();
             let paths = self.file_names().iter().flat_map(|name| {
@@ -125,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_named_with_where_it_was_looked_for() {
-        for library in [Library::Driver, Library::Nvrtc, Library::Cudnn] {
+        for library in [Library::Driver, Library::Nvrtc, Library::Cudnn, Library::Cublas] {
             match library.load() {
                 Ok(()) => println!("{} is here; nothing to see", library.name()),
                 Err(error) => {

@@ -12,7 +12,7 @@ use crate::precision::Precision;
 use crate::step::{DeviceTally, Scalars, Step};
 use crate::stream::{Args, Event, Spread, Stream};
 use crate::training::Streaming;
-use crate::tuning::{self, Tuning};
+use crate::tuning::{self, Libraries, Tuning};
 use ftprop_nn::parameter::{Parameter, Statistic};
 use ftprop_nn::{Defaults, LayerInfo, LayerSpec, Network, OptimizerSpec, OutputLoss, Shape, Tally};
 use ftprop_tensor::Cpu;
@@ -116,8 +116,9 @@ impl CudaNetwork {
         let gemms = passes::gemms(&plan, precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let limits = device.limits()?;
-        let (chosen, cudnn) = match config.tuning {
-            Tuning::Fixed => (all.iter().map(|g| Choice::Own(g.guess(batch, limits))).collect(), None),
+        let (chosen, libraries) = match config.tuning {
+            Tuning::Fixed => (all.iter().map(|g| Choice::Own(g.guess(batch, limits))).collect(), Libraries::default()),
+            Tuning::Libraries => tuning::by_libraries(device, &all, batch)?,
             Tuning::Alone => tuning::fastest(device, &all, batch, 1)?,
             Tuning::Shared => tuning::fastest(device, &all, batch, tuning::RIVALS)?,
         };
@@ -145,7 +146,7 @@ impl CudaNetwork {
         let stored = plan.tensors[plan.input].stored;
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (runs, tensors) =
-            passes::build(plan, &choices, kernels, cudnn.as_ref(), &basic, precision, batch, &mut layout)?;
+            passes::build(plan, &choices, kernels, &libraries, &basic, precision, batch, &mut layout)?;
         let step = layout.take(size_of::<Step>());
         let table = layout.take(TABLE * size_of::<Scalars>());
         let tally = layout.take(size_of::<DeviceTally>());

@@ -44,8 +44,10 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
         add(same_batches(device, precision)?);
     }
     add(side_by_side(device)?);
-    for tuning in [Tuning::Alone, Tuning::Shared] {
-        add(tuned(device, tuning)?);
+    for precision in [Precision::Tf32, Precision::Bf16] {
+        for tuning in [Tuning::Alone, Tuning::Shared, Tuning::Libraries] {
+            add(tuned(device, precision, tuning)?);
+        }
     }
     add(too_large(device)?);
     for case in cases() {
@@ -357,9 +359,9 @@ fn side_by_side(device: &Device) -> Result<Check, CudaError> {
     Ok(Check { name: "tf32: sixteen networks at once".into(), error: spread(&results), allowed: 0.0 })
 }
 
-/// Products that were chosen by timing against those that were not.
-fn tuned(device: &Device, tuning: Tuning) -> Result<Check, CudaError> {
-    let (_, _, config) = problem(Precision::Tf32)?;
+/// Products that were chosen by timing, or are libraries', against those that were not.
+fn tuned(device: &Device, precision: Precision, tuning: Tuning) -> Result<Check, CudaError> {
+    let (_, _, config) = problem(precision)?;
     let input = Shape { height: 32, width: 32, channels: 3 };
     let layers = ftprop_nn::presets::layers("convnet4", input, &[])?;
     let defaults = Defaults::new(Activation::Relu, LayerLoss::SoftHinge);
@@ -374,7 +376,8 @@ fn tuned(device: &Device, tuning: Tuning) -> Result<Check, CudaError> {
         network.grads()
     };
     let error = distance(&grads(tuning)?, &grads(Tuning::Fixed)?);
-    Ok(Check { name: format!("tf32: products chosen by timing, {tuning:?}"), error, allowed: 2e-2 })
+    let name = format!("{precision}: products as chosen with --tuning {tuning:?}").to_lowercase();
+    Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1e-1 } else { 2e-2 } })
 }
 
 /// More memory than there is must be refused with an error that says so.

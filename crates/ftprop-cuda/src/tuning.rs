@@ -4,6 +4,7 @@
 use crate::CudaError;
 use crate::arena::{Arena, Layout};
 use crate::compile::{File, Source, cache_folder, hash, keep};
+use crate::cublas::{Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
 use crate::device::Device;
 use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
@@ -24,6 +25,8 @@ pub enum Tuning {
     /// What takes least of a GPU that other networks use at the same time: filling it with one small product, by
     /// splitting sums over many blocks, is work that the others would rather do themselves.
     Shared,
+    /// Everything that cuDNN or cuBLASLt can compute is left to them, to compare with.
+    Libraries,
 }
 
 impl FromStr for Tuning {
@@ -34,7 +37,8 @@ impl FromStr for Tuning {
             "fixed" => Ok(Tuning::Fixed),
             "alone" => Ok(Tuning::Alone),
             "shared" => Ok(Tuning::Shared),
-            _ => Err("known are fixed, alone and shared".into()),
+            "libraries" => Ok(Tuning::Libraries),
+            _ => Err("known are fixed, alone, shared and libraries".into()),
         }
     }
 }
@@ -43,10 +47,36 @@ impl FromStr for Tuning {
 pub(crate) const RIVALS: usize = 8;
 /// Launches of one timing, one after another.
 const TIMED: usize = 5;
-/// What cuDNN must save to be chosen: starting it costs something too.
+/// What a library must save to be chosen: starting it costs something too.
 const WORTH: f32 = 0.95;
 
-/// Remembered choices by the product's key: a tile's number and splits, or cuDNN.
+/// NVIDIA's libraries, those that a network's products use.
+#[derive(Default)]
+pub(crate) struct Libraries {
+    cudnn: Option<Cudnn>,
+    cublas: Option<Cublas>,
+}
+
+impl Libraries {
+    pub(crate) fn cudnn(&self) -> Result<&Cudnn, CudaError> {
+        self.cudnn.as_ref().ok_or_else(|| CudaError::Setting("cuDNN was chosen but is not loaded".into()))
+    }
+
+    pub(crate) fn cublas(&self) -> Result<&Cublas, CudaError> {
+        self.cublas.as_ref().ok_or_else(|| CudaError::Setting("cuBLASLt was chosen but is not loaded".into()))
+    }
+
+    /// Whether what a choice needs is there.
+    fn offer(&self, choice: Choice) -> bool {
+        match choice {
+            Choice::Own(_) => true,
+            Choice::Cudnn => self.cudnn.is_some(),
+            Choice::Cublas => self.cublas.is_some(),
+        }
+    }
+}
+
+/// Remembered choices by the product's key: a tile's number and splits, or a library.
 struct Memory {
     path: Option<PathBuf>,
     known: BTreeMap<String, Choice>,
@@ -55,8 +85,8 @@ struct Memory {
 impl Memory {
     fn open(device: &Device) -> Result<Self, CudaError> {
         let name = device.info()?.name;
-        // Another kernel text may make another choice the best.
-        let version = hash(include_str!("../kernels/gemm.cu"), 3);
+        // Another kernel text may make another choice the best; the number counts how choices were made.
+        let version = hash(include_str!("../kernels/gemm.cu"), 4);
         let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
@@ -67,6 +97,7 @@ impl Memory {
         let Some(path) = &self.path else { return };
         let line = |(key, choice): (&String, &Choice)| match choice {
             Choice::Cudnn => format!("{key} = cudnn\n"),
+            Choice::Cublas => format!("{key} = cublas\n"),
             Choice::Own(cut) => {
                 let tile = TILES.iter().position(|t| *t == cut.tile).unwrap_or_default();
                 format!("{key} = {tile} {}\n", cut.splits)
@@ -79,8 +110,10 @@ impl Memory {
 fn parse(text: &str) -> BTreeMap<String, Choice> {
     let line = |line: &str| {
         let (key, choice) = line.split_once(" = ")?;
-        if choice == "cudnn" {
-            return Some((key.to_string(), Choice::Cudnn));
+        match choice {
+            "cudnn" => return Some((key.to_string(), Choice::Cudnn)),
+            "cublas" => return Some((key.to_string(), Choice::Cublas)),
+            _ => {}
         }
         let (tile, splits) = choice.split_once(' ')?;
         let (tile, splits): (usize, usize) = (tile.parse().ok()?, splits.parse().ok()?);
@@ -90,14 +123,14 @@ fn parse(text: &str) -> BTreeMap<String, Choice> {
     text.lines().filter_map(line).collect()
 }
 
-/// The fastest choice for each product and batches of n where so many of the same run at once, with cuDNN where one
-/// of them is that.
+/// The fastest choice for each product and batches of n where so many of the same run at once, with the libraries that
+/// were chosen.
 pub(crate) fn fastest(
     device: &Device,
     gemms: &[Gemm],
     n: usize,
     rivals: usize,
-) -> Result<(Vec<Choice>, Option<Cudnn>), CudaError> {
+) -> Result<(Vec<Choice>, Libraries), CudaError> {
     let mut memory = Memory::open(device)?;
     let limits = device.limits()?;
     let candidates = |gemm: &Gemm| gemm.candidates(n, limits, rivals > 1);
@@ -112,11 +145,14 @@ pub(crate) fn fastest(
             unknown.push(gemm);
         }
     }
-    let mut cudnn = None;
-    let remembered = gemms.iter().any(|g| memory.known.get(&key(g)) == Some(&Choice::Cudnn));
-    if remembered || unknown.iter().any(|g| g.suits_cudnn(n)) {
-        // Without cuDNN our own kernels do everything.
-        cudnn = Cudnn::new(device).ok();
+    let remembered = |choice| gemms.iter().any(|g| memory.known.get(&key(g)) == Some(&choice));
+    // Without a library our own kernels do everything.
+    let mut libraries = Libraries::default();
+    if remembered(Choice::Cudnn) || unknown.iter().any(|g| g.suits_cudnn(n)) {
+        libraries.cudnn = Cudnn::new(device).ok();
+    }
+    if remembered(Choice::Cublas) || unknown.iter().any(|g| g.suits_cublas()) {
+        libraries.cublas = Cublas::new(device).ok();
     }
     if !unknown.is_empty() {
         // All of them at once, so that the compiler has work for every core.
@@ -124,8 +160,7 @@ pub(crate) fn fastest(
             unknown.iter().flat_map(|g| candidates(g).into_iter().map(|c| g.source(c.tile))).collect();
         device.kernels(&sources)?;
         for gemm in unknown {
-            let asked = cudnn.as_ref().filter(|_| gemm.suits_cudnn(n));
-            let choice = time(device, gemm, &candidates(gemm), asked, n, rivals)?;
+            let choice = time(device, gemm, &candidates(gemm), &libraries, n, rivals)?;
             memory.known.insert(key(gemm), choice);
         }
         memory.save();
@@ -133,19 +168,33 @@ pub(crate) fn fastest(
     let choices: Vec<Choice> = gemms
         .iter()
         .map(|gemm| match memory.known.get(&key(gemm)) {
-            Some(&choice) if choice != Choice::Cudnn || cudnn.is_some() => choice,
+            Some(&choice) if libraries.offer(choice) => choice,
             _ => Choice::Own(gemm.guess(n, limits)),
         })
         .collect();
-    let cudnn = cudnn.filter(|_| choices.contains(&Choice::Cudnn));
-    Ok((choices, cudnn))
+    libraries.cudnn = libraries.cudnn.filter(|_| choices.contains(&Choice::Cudnn));
+    libraries.cublas = libraries.cublas.filter(|_| choices.contains(&Choice::Cublas));
+    Ok((choices, libraries))
+}
+
+/// Leaves to the libraries what they can compute.
+pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Libraries), CudaError> {
+    let limits = device.limits()?;
+    let libraries = Libraries { cudnn: Cudnn::new(device).ok(), cublas: Cublas::new(device).ok() };
+    let choice = |gemm: &Gemm| {
+        let able = [(Choice::Cublas, gemm.suits_cublas()), (Choice::Cudnn, gemm.suits_cudnn(n))];
+        let library = able.into_iter().find(|&(choice, suits)| suits && libraries.offer(choice));
+        library.map_or_else(|| Choice::Own(gemm.guess(n, limits)), |(choice, _)| choice)
+    };
+    let choices = gemms.iter().map(choice).collect();
+    Ok((choices, libraries))
 }
 
 fn time(
     device: &Device,
     gemm: &Gemm,
     cuts: &[Cut],
-    cudnn: Option<&Cudnn>,
+    libraries: &Libraries,
     n: usize,
     rivals: usize,
 ) -> Result<Choice, CudaError> {
@@ -157,14 +206,20 @@ fn time(
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
     let places = lengths.map(|len| layout.floats(len));
     let own_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
-    let cudnn_bytes = cudnn.and_then(|c| GemmRun::cudnn_bytes(gemm, c, n).ok());
-    let workspace = layout.take(own_bytes.max(cudnn_bytes.unwrap_or(0)));
+    let cudnn = libraries.cudnn.as_ref().filter(|_| gemm.suits_cudnn(n));
+    let cudnn = cudnn.and_then(|c| Some((c, GemmRun::cudnn_bytes(gemm, c, n).ok()?)));
+    let cublas = libraries.cublas.as_ref().filter(|_| gemm.suits_cublas());
+    let library_bytes = cudnn.map_or(0, |(_, bytes)| bytes).max(if cublas.is_some() { WORKSPACE } else { 0 });
+    let workspace = layout.take(own_bytes.max(library_bytes));
     let mut runs = Vec::new();
     for (cut, kernels) in cuts.iter().zip(kernels) {
         runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
     }
-    if let (Some(cudnn), Some(_)) = (cudnn, cudnn_bytes) {
+    if let Some((cudnn, _)) = cudnn {
         runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
+    }
+    if let Some(cublas) = cublas {
+        runs.push((Choice::Cublas, GemmRun::cublas(*gemm, cublas, workspace)));
     }
     let lanes = (0..rivals).map(|_| Lane::new(device, layout.clone())).collect::<Result<Vec<_>, _>>()?;
     for (place, len) in places.iter().zip(lengths) {
@@ -187,10 +242,11 @@ fn time(
     let mut best: Option<(f32, Choice)> = None;
     for (choice, run) in &runs {
         let ms = match least(device, &lanes, |lane| once(run, lane)) {
-            Ok(ms) => ms * if *choice == Choice::Cudnn { 1.0 / WORTH } else { 1.0 },
-            // What cuDNN cannot do, our own kernels can.
-            Err(_) if *choice == Choice::Cudnn => continue,
-            Err(error) => return Err(error),
+            Ok(ms) if matches!(choice, Choice::Own(_)) => ms,
+            Ok(ms) => ms / WORTH,
+            Err(error) if matches!(choice, Choice::Own(_)) => return Err(error),
+            // What a library cannot do, our own kernels can.
+            Err(_) => continue,
         };
         if best.is_none_or(|(least, _)| ms < least) {
             best = Some((ms, *choice));
@@ -250,9 +306,9 @@ mod tests {
 
     #[test]
     fn damaged_lines_are_passed_over() {
-        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn\n");
-        let expected =
-            [("a b".to_string(), Choice::Own(Cut { tile: TILES[3], splits: 4 })), ("e".to_string(), Choice::Cudnn)];
+        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn\nf = cublas\n");
+        let own = Choice::Own(Cut { tile: TILES[3], splits: 4 });
+        let expected = [("a b", own), ("e", Choice::Cudnn), ("f", Choice::Cublas)].map(|(k, c)| (k.to_string(), c));
         assert_eq!(known.into_iter().collect::<Vec<_>>(), expected);
     }
 }

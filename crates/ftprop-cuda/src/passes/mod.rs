@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `product` | convolutions and fully connected layers, by our kernel or cuDNN |
+//! | `product` | convolutions and fully connected layers, by our kernel, cuDNN or cuBLASLt |
 //! | `finish`, `norm` | what follows a product, and batch norm's numbers for it |
 //! | `average` | average pooling |
 
@@ -16,11 +16,12 @@ pub(crate) use product::GemmRun;
 use crate::CudaError;
 use crate::arena::{Arena, Layout, Place};
 use crate::compile::{Kernels, Source};
-use crate::cudnn::Cudnn;
+use crate::cublas::WORKSPACE;
 use crate::gemm::{Choice, Gemm, Mode};
 use crate::plan::{First, Pass, Plan};
 use crate::precision::Precision;
 use crate::stream::{Spread, Stream};
+use crate::tuning::Libraries;
 use average::AverageRun;
 use cudarc::driver::sys::CUdeviceptr;
 use finish::FinishRun;
@@ -233,7 +234,7 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
                 let three = choices.next().expect("three choices a product");
                 sources.extend(three.iter().flatten().filter_map(|(gemm, choice)| match choice {
                     Choice::Own(cut) => Some(gemm.source(cut.tile)),
-                    Choice::Cudnn => None,
+                    Choice::Cudnn | Choice::Cublas => None,
                 }));
                 if p.bias.is_some() {
                     sources.push(NormState::source(p.geometry.out_channels, precision));
@@ -257,7 +258,7 @@ pub(crate) fn build(
     plan: Plan,
     choices: &Choices,
     kernels: Vec<Kernels>,
-    cudnn: Option<&Cudnn>,
+    libraries: &Libraries,
     basic: &Kernels,
     precision: Precision,
     batch: usize,
@@ -278,12 +279,12 @@ pub(crate) fn build(
         })
         .collect();
     // Products run one after another, so they share a workspace.
-    let missing = || CudaError::Setting("cuDNN was chosen but is not loaded".into());
     let mut most = 0;
     for (gemm, choice) in choices.iter().flatten().flatten() {
         most = most.max(match choice {
             Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
-            Choice::Cudnn => GemmRun::cudnn_bytes(gemm, cudnn.ok_or_else(missing)?, batch)?,
+            Choice::Cudnn => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, batch)?,
+            Choice::Cublas => WORKSPACE,
         });
     }
     let workspace = layout.take(most);
@@ -295,9 +296,8 @@ pub(crate) fn build(
                 let mut gemm = |run: &Option<(Gemm, Choice)>, layout: &mut Layout| {
                     let one = |(gemm, choice): (Gemm, Choice)| match choice {
                         Choice::Own(cut) => GemmRun::own(gemm, cut, next(), workspace, batch, layout),
-                        Choice::Cudnn => {
-                            GemmRun::cudnn(gemm, cudnn.ok_or_else(missing)?, basic, workspace, batch, layout)
-                        }
+                        Choice::Cudnn => GemmRun::cudnn(gemm, libraries.cudnn()?, basic, workspace, batch, layout),
+                        Choice::Cublas => Ok(GemmRun::cublas(gemm, libraries.cublas()?, workspace)),
                     };
                     run.map(one).transpose()
                 };

@@ -1,9 +1,10 @@
-//! Products: a convolution or a fully connected layer, computed by our own kernel or by cuDNN.
+//! Products: a convolution or a fully connected layer, computed by our own kernel, by cuDNN or by cuBLASLt.
 
 use super::{Columns, Launch};
 use crate::CudaError;
 use crate::arena::{Arena, Layout, Place};
 use crate::compile::Kernels;
+use crate::cublas::Cublas;
 use crate::cudnn::Cudnn;
 use crate::gemm::{Cut, Gemm, Mode};
 use crate::plan::Product;
@@ -30,6 +31,10 @@ enum Engine {
         bytes: usize,
         /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
         narrow: Option<(Place, Kernels)>,
+    },
+    Cublas {
+        cublas: Cublas,
+        workspace: Place,
     },
 }
 
@@ -64,6 +69,11 @@ impl GemmRun {
         let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
             .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
         Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn: cudnn.clone(), workspace, bytes, narrow } })
+    }
+
+    /// The workspace has [`WORKSPACE`](crate::cublas::WORKSPACE) bytes.
+    pub(crate) fn cublas(gemm: Gemm, cublas: &Cublas, workspace: Place) -> Self {
+        GemmRun { gemm, engine: Engine::Cublas { cublas: cublas.clone(), workspace } }
     }
 
     /// Bytes of workspace to set aside for cuDNN.
@@ -114,6 +124,11 @@ impl GemmRun {
                 // SAFETY: the arguments are those of `widen_values` in basic.cu.
                 unsafe { stream.launch(basic, 5, Spread::items(len), &args) }
             }
+            Engine::Cublas { cublas, workspace } => {
+                let workspace = arena.at(*workspace);
+                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
+                unsafe { cublas.run(&self.gemm, n, stream, [left, right, out], bias, addend != 0, workspace) }
+            }
         }
     }
 
@@ -122,6 +137,7 @@ impl GemmRun {
         match &self.engine {
             Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
             Engine::Cudnn { .. } => "cudnn".into(),
+            Engine::Cublas { .. } => "cublas".into(),
         }
     }
 }

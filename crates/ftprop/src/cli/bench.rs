@@ -66,8 +66,8 @@ struct Config {
     /// On a GPU: networks that train at once, each on its own stream; the time is that of a step of one
     #[arg(long, default_value_t = 1)]
     at_once: usize,
-    /// On a GPU: choose products by timing each alone, or beside others (shared), or not at all (fixed); alone,
-    /// unless several networks train at once
+    /// On a GPU: choose products by timing each alone, or beside others (shared), or not at all (fixed), or leave them
+    /// to cuDNN and cuBLASLt (libraries); alone, unless several networks train at once
     #[arg(long)]
     tuning: Option<Tuning>,
     /// Also the time of each kind of layer; of a packed model, of each operation on one thread

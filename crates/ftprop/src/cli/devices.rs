@@ -30,6 +30,7 @@ struct Report {
     driver: Option<String>,
     nvrtc: Option<String>,
     cudnn: Option<String>,
+    cublas: Option<String>,
     /// What is not there, and where it was looked for.
     missing: Vec<String>,
 }
@@ -73,13 +74,13 @@ impl Devices {
         }
         // Without a driver the others do not matter.
         if Library::Driver.load().is_ok() {
-            let others = [Library::Nvrtc, Library::Cudnn];
+            let others = [Library::Nvrtc, Library::Cudnn, Library::Cublas];
             missing.extend(others.into_iter().filter_map(|library| library.load().err()).map(|e| e.to_string()));
         }
         let versions = ftprop_cuda::versions();
         let named = versions.named();
-        let Versions { driver, nvrtc, cudnn } = versions;
-        let report = Report { devices, driver, nvrtc, cudnn, missing };
+        let Versions { driver, nvrtc, cudnn, cublas } = versions;
+        let report = Report { devices, driver, nvrtc, cudnn, cublas, missing };
         if self.json {
             say_json(&report)?;
         } else {
