@@ -59,12 +59,21 @@ impl ModelInfo {
         }
     }
 
+    /// The shape of an example.
+    pub fn shape(&self) -> ftprop_data::Shape {
+        let [height, width, channels] = self.input;
+        ftprop_data::Shape::new(height, width, channels)
+    }
+
+    /// How the data that it was trained on was normalised.
+    pub fn normalize(&self) -> Normalize {
+        Normalize { full: self.full, mean: self.mean.clone(), std: self.std.clone() }
+    }
+
     /// How a picture becomes an input; none for a table.
     pub fn preprocess(&self) -> Option<Preprocess> {
-        let [height, width, channels] = self.input;
-        let normalize = Normalize { full: 255.0, mean: self.mean.clone(), std: self.std.clone() };
-        let shape = ftprop_data::Shape::new(height, width, channels);
-        self.resize.map(|resize| Preprocess { shape, resize, normalize })
+        let normalize = Normalize { full: 255.0, ..self.normalize() };
+        self.resize.map(|resize| Preprocess { shape: self.shape(), resize, normalize })
     }
 }
 

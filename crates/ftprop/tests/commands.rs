@@ -162,6 +162,16 @@ fn a_table_is_learnt_and_cannot_be_shown_pictures() {
     );
     let shown = summary(&temp, "table.toml --classes 7");
     assert_eq!((&shown["input"], &shown["classes"]), (&"3".into(), &7.into()));
+    // Other data is normalised as the training data was: here nearly all are more, by much.
+    let other = |i: usize| match i % 10 {
+        0 => format!("{i},less,{},{}\n", i % 7, 200 + i % 5),
+        _ => format!("{i},more,{},{}\n", 60 + i % 190, i % 9),
+    };
+    temp.write("other.csv", format!("id,kind,a,b\n{}", (0..300).map(other).collect::<String>()));
+    let top1 = temp.run("eval run --split train --data other.csv --json").json()["top1"].as_f64().unwrap();
+    assert!(top1 > 0.9, "{top1}");
+    temp.write("wide.csv", "id,kind,a,b,c\n0,more,200,10,1\n1,less,10,200,2\n2,less,0,90,3\n3,more,9,2,1\n");
+    temp.run("eval run --data wide.csv").refused(1, &["1×1×4", "1×1×3"]);
     // A test file of its own, found again from another folder.
     temp.write("test.csv", "id,kind,a,b\n0,more,200,10\n1,less,10,200\n2,less,0,90\n");
     let train = train.replace("--set data.csv.test_fraction=0.25", "--set data.csv.test_file=test.csv");

@@ -11,7 +11,7 @@ use crate::recipe::Recipe;
 use crate::run::Scores;
 use crate::train::evaluation_loader;
 use clap::{Args, ValueEnum};
-use ftprop_data::{Dataset, Normalize, Preprocess, Source};
+use ftprop_data::{Dataset, Normalize, Preprocess, Shape, Source};
 use ftprop_nn::Tally;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::Serialize;
@@ -178,7 +178,10 @@ impl Eval {
         if let Some(data) = &self.data {
             model.recipe.data.path = Some(data.clone());
         }
-        let dataset = model.recipe.data.open()?;
+        let mut dataset = model.recipe.data.open()?;
+        same_shape(dataset.shape, model.info.shape())?;
+        // Other data must not be normalised by its own mean: the network was trained with this one.
+        dataset.normalize = model.info.normalize();
         let on_gpu = place.gpu.as_ref().map(|gpu| OnGpu::new(&model, gpu, self.batch)).transpose()?;
         let Model { network, recipe, info, path } = model;
         let network = match on_gpu {
@@ -207,20 +210,26 @@ impl Eval {
             recipe.data.crop = Some(shape.height);
         }
         let mut dataset = recipe.data.open()?;
-        if dataset.shape != shape {
-            let text = |s: ftprop_data::Shape| format!("{}×{}×{}", s.height, s.width, s.channels);
-            return Err(Error::Other(format!(
-                "the data's examples are {} but the packed model takes {} (rows × columns × channels)",
-                text(dataset.shape),
-                text(shape)
-            )));
-        }
+        same_shape(dataset.shape, shape)?;
         // The model normalises as it was trained; whatever the data would do is undone with the same numbers.
         dataset.normalize = Normalize { full: dataset.normalize.full, ..normalize };
         let classes = classifier.classes().to_vec();
         let network = Runner::Packed(Box::new(classifier));
         Ok(Subject { network, classes, recipe, dataset, path: self.model.clone() })
     }
+}
+
+/// Refuses data that the network cannot take.
+fn same_shape(data: Shape, network: Shape) -> Result<(), Error> {
+    let text = |s: Shape| format!("{}×{}×{}", s.height, s.width, s.channels);
+    if data == network {
+        return Ok(());
+    }
+    Err(Error::Other(format!(
+        "the data's examples are {} but the network takes {} (rows × columns × channels)",
+        text(data),
+        text(network)
+    )))
 }
 
 /// What is measured, and on what.
@@ -249,7 +258,7 @@ impl Record {
         self.examples += labels.len();
     }
 
-    fn write(&self, path: &Path, shape: ftprop_data::Shape) -> Result<(), Error> {
+    fn write(&self, path: &Path, shape: Shape) -> Result<(), Error> {
         let n = self.examples;
         let classes = self.logits.len() / 4 / n.max(1);
         let views = [
