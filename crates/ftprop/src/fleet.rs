@@ -7,7 +7,7 @@
 
 use crate::device::Place;
 use crate::error::Error;
-use crate::progress::{Progress, duration, tell};
+use crate::progress::{Progress, counted, duration, tell};
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
 use crate::train::{Ending, Trainer};
@@ -263,10 +263,10 @@ impl Board {
         lock(&self.tally).runs_done += 1;
         match ending {
             Ok(Ending::Finished(s)) if !self.quiet => tell(&format!(
-                "{name}, seed {}: test accuracy {:.2} % after {} epochs (best {:.2} %), train {:.2} %; {place}",
+                "{name}, seed {}: test accuracy {:.2} % after {} (best {:.2} %), train {:.2} %; {place}",
                 job.recipe.train.seed,
                 100.0 * s.test.top1_last,
-                s.epochs,
+                counted(s.epochs, "epoch"),
                 100.0 * s.test.top1_best,
                 100.0 * s.train.top1_last,
             )),

@@ -236,6 +236,14 @@ pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// How many of something: `1 epoch`, `3 epochs`.
+pub fn counted(number: impl Into<u64>, what: &str) -> String {
+    match number.into() {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
 /// A duration in words that fit its size: `8.2 s`, `48 s`, `12 min 30 s`, `3 h 05 min`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
@@ -249,6 +257,7 @@ pub fn duration(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::counted;
     use std::io;
     use std::sync::{Arc, Mutex};
 
@@ -338,6 +347,11 @@ mod tests {
         progress.label = Some("evaluating".to_owned());
         progress.step_at(start + Duration::from_secs(10), 2, 1.0, 0.5, 10.0);
         assert!(screen.take().starts_with("evaluating  step 2/4  loss 1.0000"));
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        assert_eq!([0u32, 1, 2].map(|n| counted(n, "epoch")), ["0 epochs", "1 epoch", "2 epochs"]);
     }
 
     #[test]

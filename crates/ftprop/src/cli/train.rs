@@ -4,7 +4,7 @@ use super::{say, say_json};
 use crate::device::Place;
 use crate::error::Error;
 use crate::fleet::{self, FleetOptions, Job};
-use crate::progress::{Progress, duration, tell};
+use crate::progress::{Progress, counted, duration, tell};
 use crate::recipe::{DIGITS, Recipe, absolute};
 use crate::run::{RunFolder, Summary, folder_name};
 use crate::train::{Ending, Trainer};
@@ -237,9 +237,9 @@ pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
 fn report(s: &Summary, place: &str) {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     say(&format!(
-        "test accuracy {} after {} epochs (best {}), train {}; {} in all, {:.0} images/s",
+        "test accuracy {} after {} (best {}), train {}; {} in all, {:.0} images/s",
         percent(s.test.top1_last),
-        s.epochs,
+        counted(s.epochs, "epoch"),
         percent(s.test.top1_best),
         percent(s.train.top1_last),
         duration(Duration::from_secs_f64(s.seconds)),

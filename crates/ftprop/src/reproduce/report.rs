@@ -4,7 +4,7 @@ use super::{COLUMNS, Cell, NetworkRow, Rows};
 use crate::diagnostics::{Records, comparison};
 use crate::error::Error;
 use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
-use crate::progress::duration;
+use crate::progress::{counted, duration};
 use crate::report::document::Document;
 use crate::report::statistics::{Sample, difference};
 use crate::study::{Accuracy, Outcome, Stint, mean_curves, write_history, written};
@@ -71,10 +71,10 @@ pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Docum
 fn introduce(page: &mut Document, cells: &[CellRuns]) {
     let (finished, all): (usize, usize) =
         (cells.iter().map(CellRuns::finished).sum(), cells.iter().map(|c| c.runs.len()).sum());
-    let mut epochs: Vec<String> = cells.iter().map(|c| c.epochs.to_string()).collect();
+    let mut epochs: Vec<String> = cells.iter().map(|c| counted(c.epochs, "epoch")).collect();
     epochs.dedup();
     page.text(&format!(
-        "{finished} of {all} runs are finished, {} epochs each. Figures are top-1 test accuracies in percent, as mean ± \
+        "{finished} of {all} runs are finished, {} each. Figures are top-1 test accuracies in percent, as mean ± \
          standard deviation over the seeds. SSTE is the saturated straight-through estimator (saturated-hinge layer \
          losses), FTP-SH is feasible target propagation with soft-hinge layer losses.",
         epochs.join(" or ")
