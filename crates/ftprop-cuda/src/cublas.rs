@@ -14,8 +14,9 @@ use cudarc::cublaslt::sys::{
     cublasStatus_t, cudaDataType,
 };
 use cudarc::driver::sys::CUdeviceptr;
+use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What it may use beside the operands; more than this much is of no use to it on today's GPUs.
 pub(crate) const WORKSPACE: usize = 32 << 20;
@@ -40,6 +41,8 @@ pub(crate) struct Cublas {
 struct Handle {
     device: Device,
     raw: sys::cublasLtHandle_t,
+    /// How each product is computed: cuBLASLt must not be asked while a stream is captured.
+    known: Mutex<HashMap<String, sys::cublasLtMatmulAlgo_t>>,
 }
 
 // SAFETY: cuBLASLt's handles may be used from any thread.
@@ -95,30 +98,34 @@ impl Cublas {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cublasLtCreate(&mut raw) }, "start")?;
-        Ok(Cublas { handle: Arc::new(Handle { device: device.clone(), raw }) })
+        Ok(Cublas { handle: Arc::new(Handle { device: device.clone(), raw, known: Mutex::default() }) })
     }
 
-    /// out = left · right, plus the bias where there is one, added to what is there if `adds`.
-    ///
-    /// # Safety
-    /// The addresses hold n examples of the product's operands, and the workspace has [`WORKSPACE`] bytes.
-    pub(crate) unsafe fn run(
+    /// Finds out how batches of n are computed, or that they cannot be.
+    pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<(), CudaError> {
+        // Where the bias will be does not matter yet, only that there is one.
+        let bias = if gemm.bias_offset.is_some() { 256 } else { 0 };
+        self.algorithm(gemm, n, bias, &Descriptors::new(gemm, n, bias)?).map(|_| ())
+    }
+
+    fn algorithm(
         &self,
         gemm: &Gemm,
         n: usize,
-        stream: &Stream,
-        [left, right, out]: [CUdeviceptr; 3],
         bias: CUdeviceptr,
-        adds: bool,
-        workspace: CUdeviceptr,
-    ) -> Result<(), CudaError> {
-        let d = Descriptors::new(gemm, n, bias)?;
+        d: &Descriptors,
+    ) -> Result<sys::cublasLtMatmulAlgo_t, CudaError> {
+        let key = format!("{} {}", gemm.key(n), bias != 0);
+        let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(algorithm) = known.get(&key) {
+            return Ok(*algorithm);
+        }
+        self.handle.device.enter()?;
         let mut found = std::mem::MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed();
         let mut count = 0;
-        let handle = self.handle.raw;
         // SAFETY: the descriptors are set and live; there is room for the one answer that is asked for.
         let status = unsafe {
-            let answer = found.as_mut_ptr();
+            let (handle, answer) = (self.handle.raw, found.as_mut_ptr());
             sys::cublasLtMatmulAlgoGetHeuristic(
                 handle,
                 d.matmul,
@@ -138,13 +145,33 @@ impl Cublas {
         }
         // SAFETY: there is an answer.
         let algorithm = unsafe { found.assume_init() }.algo;
+        known.insert(key, algorithm);
+        Ok(algorithm)
+    }
+
+    /// out = left · right, plus the bias where there is one, added to what is there if `adds`.
+    ///
+    /// # Safety
+    /// The addresses hold n examples of the product's operands, and the workspace has [`WORKSPACE`] bytes.
+    pub(crate) unsafe fn run(
+        &self,
+        gemm: &Gemm,
+        n: usize,
+        stream: &Stream,
+        [left, right, out]: [CUdeviceptr; 3],
+        bias: CUdeviceptr,
+        adds: bool,
+        workspace: CUdeviceptr,
+    ) -> Result<(), CudaError> {
+        let d = Descriptors::new(gemm, n, bias)?;
+        let algorithm = self.algorithm(gemm, n, bias, &d)?;
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
         let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut c_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
             sys::cublasLtMatmul(
-                handle,
+                self.handle.raw,
                 d.matmul,
                 alpha,
                 right,

@@ -42,6 +42,11 @@ impl CudaError {
         match code {
             CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
             | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
             | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
             | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
             | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => CudaError::Lost { reason },

@@ -82,8 +82,8 @@ pub(crate) struct Gemm {
     pub(crate) stored: usize,
     /// Whether the output is f32 whatever the activations are.
     pub(crate) wide_output: bool,
-    /// Whether a bias is added to the output.
-    pub(crate) biased: bool,
+    /// Where the bias that is added to the output begins in the flat buffer.
+    pub(crate) bias_offset: Option<usize>,
 }
 
 /// Who computes a product.
@@ -120,14 +120,18 @@ impl Gemm {
         let (rows, cols, depth) = self.size(n);
         let large = rows * cols * depth * self.geometry.groups > 1 << 28;
         let image = self.geometry.height * self.geometry.width > 1;
-        self.precision != Precision::F32 && large && image && !self.is_padded() && !self.biased && !self.wide_output
+        let plain = self.bias_offset.is_none() && !self.wide_output && !self.is_padded();
+        self.precision != Precision::F32 && large && image && plain && self.weight_offset.is_multiple_of(8)
     }
 
-    /// Whether cuBLASLt can compute it: a fully connected layer.
+    /// Whether cuBLASLt can compute it: a fully connected layer. It reads a bias, which has the output's format, in
+    /// pieces of 16 bytes.
     pub(crate) fn suits_cublas(&self) -> bool {
         let g = &self.geometry;
         let one_pixel = g.height * g.width * g.kernel_h * g.kernel_w == 1 && g.stride == 1 && g.pad == 0;
-        self.precision != Precision::F32 && one_pixel && g.groups == 1 && !self.is_padded()
+        let wide = self.wide_output || self.precision == Precision::Tf32;
+        let bias = self.bias_offset.is_none_or(|at| wide && at.is_multiple_of(4));
+        self.precision != Precision::F32 && one_pixel && g.groups == 1 && !self.is_padded() && bias
     }
 
     fn is_padded(&self) -> bool {
@@ -286,7 +290,7 @@ impl Gemm {
     pub(crate) fn key(&self, n: usize) -> String {
         let g = &self.geometry;
         format!(
-            "{:?} {} n{n} {}x{}x{} to {} kernel {}x{} stride {} pad {} groups {} at {}",
+            "{:?} {} n{n} {}x{}x{} to {} kernel {}x{} stride {} pad {} groups {} at {} stored {} wide {} bias {}",
             self.mode,
             self.precision,
             g.height,
@@ -299,6 +303,9 @@ impl Gemm {
             g.pad,
             g.groups,
             self.weight_offset % 8,
+            self.stored,
+            u8::from(self.wide_output),
+            self.bias_offset.map_or("none".into(), |at| format!("at {}", at % 4)),
         )
     }
 }
@@ -319,7 +326,7 @@ mod tests {
             pad: 2,
             groups: 1,
         };
-        Gemm { mode, geometry, precision, weight_offset: 2432, stored: 32, wide_output: false, biased: false }
+        Gemm { mode, geometry, precision, weight_offset: 2432, stored: 32, wide_output: false, bias_offset: None }
     }
 
     #[test]
@@ -327,6 +334,31 @@ mod tests {
         assert_eq!(gemm(Mode::Forward, Precision::Tf32).size(2), (578, 64, 800));
         assert_eq!(gemm(Mode::Input, Precision::Tf32).size(2), (578, 32, 1600));
         assert_eq!(gemm(Mode::Weights, Precision::Tf32).size(2), (64, 800, 578));
+    }
+
+    #[test]
+    fn libraries_are_asked_for_what_they_can_do() {
+        let conv = gemm(Mode::Forward, Precision::Tf32);
+        assert!(conv.suits_cudnn(64) && !conv.suits_cublas());
+        let geometry = ConvGeometry { height: 1, width: 1, kernel_h: 1, kernel_w: 1, pad: 0, ..conv.geometry };
+        let fc = Gemm { geometry, ..conv };
+        assert!(fc.suits_cublas() && !fc.suits_cudnn(1 << 20));
+        let bf16 = Gemm { precision: Precision::Bf16, ..fc };
+        for (base, wide_output, bias, suits) in
+            [(fc, false, 4, true), (fc, false, 6, false), (bf16, false, 4, false), (bf16, true, 4, true)]
+        {
+            let biased = Gemm { wide_output, bias_offset: Some(bias), ..base };
+            assert_eq!(biased.suits_cublas(), suits, "{biased:?}");
+        }
+        let others = [
+            Gemm { stored: 36, ..conv },
+            Gemm { bias_offset: Some(0), ..conv },
+            Gemm { wide_output: true, ..conv },
+            Gemm { weight_offset: 2433, ..conv },
+        ];
+        // A choice for one of them is none for another.
+        assert!(others.iter().all(|o| !o.suits_cudnn(64) && o.key(64) != conv.key(64)));
+        assert!(!Gemm { stored: 36, ..fc }.suits_cublas());
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
     for precision in [Precision::Tf32, Precision::Bf16] {
         for tuning in [Tuning::Alone, Tuning::Shared, Tuning::Libraries] {
             add(tuned(device, precision, tuning)?);
+            add(tuned_training(device, precision, tuning)?);
         }
     }
     add(too_large(device)?);
@@ -378,6 +379,30 @@ fn tuned(device: &Device, precision: Precision, tuning: Tuning) -> Result<Check,
     let error = distance(&grads(tuning)?, &grads(Tuning::Fixed)?);
     let name = format!("{precision}: products as chosen with --tuning {tuning:?}").to_lowercase();
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1e-1 } else { 2e-2 } })
+}
+
+/// The same for whole steps as they are captured, in a network whose parameters begin at odd places, with a smaller
+/// batch at the end.
+fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Result<Check, CudaError> {
+    let (split, normalize, config) = problem(precision)?;
+    let data = resident(device, &split, &normalize)?;
+    let layers = vec![fc(Some(101)), act(), fc(Some(50)), act(), fc(Some(44)), act(), fc(None)];
+    let defaults = Defaults::new(Activation::Relu, LayerLoss::SoftHinge);
+    // Adam would make much of small differences.
+    let optimizer = OptimizerSpec::Sgd { lr: 0.05, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+    let config = NetworkConfig { layers, defaults, optimizer, ..config };
+    let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
+    let moved = |tuning| {
+        let mut network = CudaNetwork::new(device, NetworkConfig { tuning, ..config.clone() })?;
+        network.initialise(1)?;
+        let before = network.values()?;
+        network.train(&data, &Stretch { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
+        let after = network.values()?;
+        Ok::<_, CudaError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
+    };
+    let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
+    let name = format!("{precision}: captured steps as chosen with --tuning {tuning:?}").to_lowercase();
+    Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
 }
 
 /// More memory than there is must be refused with an error that says so.

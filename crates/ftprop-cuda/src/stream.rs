@@ -57,12 +57,15 @@ impl Stream {
         let mut graph = std::ptr::null_mut();
         // SAFETY: the capture began above.
         let ended = check(unsafe { sys::cuStreamEndCapture(self.raw, &mut graph) }, || "capture a step".into());
-        outcome.and(ended)?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the graph was just captured; it is destroyed once, when it is no longer needed.
-        let made = check(unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, graph, 0) }, || "prepare a step".into());
-        // SAFETY: as above.
-        let _ = unsafe { sys::cuGraphDestroy(graph) };
+        let made = outcome.and(ended).and_then(|()| {
+            // SAFETY: the graph was just captured.
+            check(unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, graph, 0) }, || "prepare a step".into())
+        });
+        if !graph.is_null() {
+            // SAFETY: made above, destroyed once, when it is no longer needed.
+            let _ = unsafe { sys::cuGraphDestroy(graph) };
+        }
         made?;
         Ok(Graph { device: self.device.clone(), raw })
     }

@@ -33,6 +33,14 @@ pub(crate) enum Captured {
     Streamed { n: usize },
 }
 
+impl Captured {
+    fn examples(&self) -> usize {
+        match *self {
+            Captured::Train { n, .. } | Captured::Evaluate { n, .. } | Captured::Streamed { n } => n,
+        }
+    }
+}
+
 /// Two places for batches from the host: one is filled while the other is used.
 pub(crate) struct Streaming {
     pub(crate) images: DeviceBuffer,
@@ -200,6 +208,8 @@ impl CudaNetwork {
         work: impl FnOnce(&CudaNetwork) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         if !self.graphs.contains_key(&captured) {
+            let n = captured.examples();
+            self.runs.iter().try_for_each(|run| run.prepare(n))?;
             let graph = self.main.capture(|| work(self))?;
             self.graphs.insert(captured, graph);
         }

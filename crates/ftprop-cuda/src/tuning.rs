@@ -66,12 +66,14 @@ impl Libraries {
         self.cublas.as_ref().ok_or_else(|| CudaError::Setting("cuBLASLt was chosen but is not loaded".into()))
     }
 
-    /// Whether what a choice needs is there.
-    fn offer(&self, choice: Choice) -> bool {
+    /// Whether a product can be computed that way here.
+    fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
         match choice {
             Choice::Own(_) => true,
-            Choice::Cudnn => self.cudnn.is_some(),
-            Choice::Cublas => self.cublas.is_some(),
+            Choice::Cudnn => {
+                gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, n).is_ok())
+            }
+            Choice::Cublas => gemm.suits_cublas() && self.cublas.as_ref().is_some_and(|c| c.prepare(gemm, n).is_ok()),
         }
     }
 }
@@ -86,7 +88,7 @@ impl Memory {
     fn open(device: &Device) -> Result<Self, CudaError> {
         let name = device.info()?.name;
         // Another kernel text may make another choice the best; the number counts how choices were made.
-        let version = hash(include_str!("../kernels/gemm.cu"), 4);
+        let version = hash(include_str!("../kernels/gemm.cu"), 5);
         let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
@@ -160,15 +162,16 @@ pub(crate) fn fastest(
             unknown.iter().flat_map(|g| candidates(g).into_iter().map(|c| g.source(c.tile))).collect();
         device.kernels(&sources)?;
         for gemm in unknown {
-            let choice = time(device, gemm, &candidates(gemm), &libraries, n, rivals)?;
-            memory.known.insert(key(gemm), choice);
+            if let Some(choice) = time(device, gemm, &candidates(gemm), &libraries, n, rivals)? {
+                memory.known.insert(key(gemm), choice);
+            }
         }
         memory.save();
     }
     let choices: Vec<Choice> = gemms
         .iter()
         .map(|gemm| match memory.known.get(&key(gemm)) {
-            Some(&choice) if libraries.offer(choice) => choice,
+            Some(&choice) if libraries.can(choice, gemm, n) => choice,
             _ => Choice::Own(gemm.guess(n, limits)),
         })
         .collect();
@@ -182,14 +185,14 @@ pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<
     let limits = device.limits()?;
     let libraries = Libraries { cudnn: Cudnn::new(device).ok(), cublas: Cublas::new(device).ok() };
     let choice = |gemm: &Gemm| {
-        let able = [(Choice::Cublas, gemm.suits_cublas()), (Choice::Cudnn, gemm.suits_cudnn(n))];
-        let library = able.into_iter().find(|&(choice, suits)| suits && libraries.offer(choice));
-        library.map_or_else(|| Choice::Own(gemm.guess(n, limits)), |(choice, _)| choice)
+        let library = [Choice::Cublas, Choice::Cudnn].into_iter().find(|&choice| libraries.can(choice, gemm, n));
+        library.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
     };
     let choices = gemms.iter().map(choice).collect();
     Ok((choices, libraries))
 }
 
+/// The fastest way to compute a product; none where there is no memory to find out.
 fn time(
     device: &Device,
     gemm: &Gemm,
@@ -197,7 +200,7 @@ fn time(
     libraries: &Libraries,
     n: usize,
     rivals: usize,
-) -> Result<Choice, CudaError> {
+) -> Result<Option<Choice>, CudaError> {
     let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
     let kernels = device.kernels(&sources)?;
     let basic = device.kernels(&[Source::new(File::Basic, gemm.precision)])?;
@@ -206,22 +209,34 @@ fn time(
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
     let places = lengths.map(|len| layout.floats(len));
     let own_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
-    let cudnn = libraries.cudnn.as_ref().filter(|_| gemm.suits_cudnn(n));
-    let cudnn = cudnn.and_then(|c| Some((c, GemmRun::cudnn_bytes(gemm, c, n).ok()?)));
-    let cublas = libraries.cublas.as_ref().filter(|_| gemm.suits_cublas());
-    let library_bytes = cudnn.map_or(0, |(_, bytes)| bytes).max(if cublas.is_some() { WORKSPACE } else { 0 });
+    let bias = layout.floats(g.out_channels + 4);
+    let cudnn = libraries.cudnn.as_ref().filter(|_| libraries.can(Choice::Cudnn, gemm, n));
+    let cublas = libraries.cublas.as_ref().filter(|_| libraries.can(Choice::Cublas, gemm, n));
+    let cudnn_bytes = cudnn.map_or(Ok(0), |c| GemmRun::cudnn_bytes(gemm, c, n))?;
+    let library_bytes = cudnn_bytes.max(if cublas.is_some() { WORKSPACE } else { 0 });
     let workspace = layout.take(own_bytes.max(library_bytes));
     let mut runs = Vec::new();
     for (cut, kernels) in cuts.iter().zip(kernels) {
         runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
     }
-    if let Some((cudnn, _)) = cudnn {
+    if let Some(cudnn) = cudnn {
         runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
     }
     if let Some(cublas) = cublas {
         runs.push((Choice::Cublas, GemmRun::cublas(*gemm, cublas, workspace)));
     }
-    let lanes = (0..rivals).map(|_| Lane::new(device, layout.clone())).collect::<Result<Vec<_>, _>>()?;
+    let mut lanes = Vec::new();
+    for _ in 0..rivals {
+        match Lane::new(device, layout.clone()) {
+            Ok(lane) => lanes.push(lane),
+            // Fewer tell nearly as much.
+            Err(CudaError::Memory { .. }) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    if lanes.is_empty() {
+        return Ok(None);
+    }
     for (place, len) in places.iter().zip(lengths) {
         // Zeros can run faster than real numbers do.
         let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
@@ -231,13 +246,16 @@ fn time(
     }
     let once = |run: &GemmRun, lane: &Lane| {
         let [x, y, w] = places.map(|p| lane.arena.at(p));
-        let w = w + (gemm.weight_offset % 8 * gemm.precision.activation_bytes()) as u64;
+        // As far from a round address as in the flat buffer; gradients are f32 whatever the factors are.
+        let bytes = if gemm.mode == Mode::Weights { 4 } else { gemm.precision.activation_bytes() };
+        let w = w + (gemm.weight_offset % 8 * bytes) as u64;
+        let bias = gemm.bias_offset.map_or(0, |at| lane.arena.at(bias) + 4 * (at % 4) as u64);
         let operands = match gemm.mode {
             Mode::Forward => [x, w, y],
             Mode::Input => [y, w, x],
             Mode::Weights => [y, x, w],
         };
-        run.run(&lane.stream, &lane.arena, n, operands, 0, 0)
+        run.run(&lane.stream, &lane.arena, n, operands, bias, 0)
     };
     let mut best: Option<(f32, Choice)> = None;
     for (choice, run) in &runs {
@@ -252,8 +270,7 @@ fn time(
             best = Some((ms, *choice));
         }
     }
-    let (_, choice) = best.expect("there is a candidate");
-    Ok(choice)
+    Ok(best.map(|(_, choice)| choice))
 }
 
 /// One of the rivals: a stream with memory of its own.

@@ -6,13 +6,15 @@
 //! goes on from its checkpoint.
 
 use crate::device::Place;
+use crate::engine::build_cuda_network;
 use crate::error::Error;
 use crate::progress::{Progress, counted, duration, tell};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, input_shape};
 use crate::run::RunFolder;
 use crate::train::{Ending, Trainer};
+use ftprop_cuda::{CudaError, Tuning};
 use ftprop_data::Dataset;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,8 +90,17 @@ pub fn train_all(
     let mut prepared: VecDeque<(usize, Result<Trainer, Error>)> = VecDeque::new();
     for _ in 0..at_once {
         let Some(index) = waiting.pop_front() else { break };
-        prepared.push_back((index, yard.trainer(&jobs[index])));
+        match yard.trainer(&jobs[index]) {
+            Err(Error::Cuda(CudaError::Memory { .. })) if options.at_once == 0 && !prepared.is_empty() => {
+                tell(&format!("{} of them fit in the GPU's memory at once", prepared.len()));
+                waiting.push_front(index);
+                break;
+            }
+            trainer => prepared.push_back((index, trainer)),
+        }
     }
+    let at_once = at_once.min(prepared.len());
+    yard.tune(waiting.iter().map(|&index| &jobs[index].recipe), prepared.iter().map(|(index, _)| &jobs[*index].recipe));
     let shared = Mutex::new(Shared { yard, prepared, waiting, endings });
     std::thread::scope(|scope| {
         for _ in 0..at_once.min(board.runs) {
@@ -186,6 +197,34 @@ impl Yard {
         let dataset = Arc::new(recipe.data.open()?);
         self.datasets.insert(key, dataset.clone());
         Ok(dataset)
+    }
+
+    /// Has products chosen for the networks of runs that come later, as far as they differ from those that are made.
+    fn tune<'a>(&mut self, later: impl Iterator<Item = &'a Recipe>, made: impl Iterator<Item = &'a Recipe>) {
+        let mut known: HashSet<String> = made.filter_map(|recipe| self.network_of(recipe)).collect();
+        for recipe in later {
+            let Some(network) = self.network_of(recipe).filter(|network| !known.contains(network)) else { continue };
+            known.insert(network);
+            let (Ok(place), Ok(dataset)) = (self.place(recipe), self.dataset(recipe)) else { continue };
+            if let Some(gpu) = place.gpu.filter(|gpu| gpu.tuning(recipe.train.deterministic) != Tuning::Fixed) {
+                // Whatever is wrong with it will be said when its turn comes.
+                let _ = build_cuda_network(
+                    recipe,
+                    input_shape(dataset.shape),
+                    dataset.classes.len(),
+                    &gpu,
+                    recipe.train.batch,
+                );
+            }
+        }
+    }
+
+    /// What a GPU's choice of kernels depends on.
+    fn network_of(&mut self, recipe: &Recipe) -> Option<String> {
+        let dataset = self.dataset(recipe).ok()?;
+        let layers = recipe.layers(input_shape(dataset.shape)).ok()?;
+        let train = &recipe.train;
+        Some(format!("{} {} {} {layers:?}", train.device, train.batch, train.precision))
     }
 
     fn trainer(&mut self, job: &Job) -> Result<Trainer, Error> {

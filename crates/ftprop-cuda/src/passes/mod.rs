@@ -159,6 +159,14 @@ impl Run {
         }
     }
 
+    /// What must not be asked while a stream is captured, for batches of n.
+    pub(crate) fn prepare(&self, n: usize) -> Result<(), CudaError> {
+        match self {
+            Run::Product(p) => p.prepare(n),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn forward(&self, l: &Launch<'_>, stream: &Stream, training: bool) -> Result<(), CudaError> {
         match self {
             Run::Product(p) => p.forward(l, stream),
@@ -213,7 +221,7 @@ pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]>
                     p.geometry.in_channels
                 },
                 wide_output: mode == Mode::Forward && p.y == plan.output,
-                biased: mode == Mode::Forward && p.bias.is_some(),
+                bias_offset: p.bias.as_ref().filter(|_| mode == Mode::Forward).map(|bias| bias.start),
             };
             let needs_input = plan.tensors[p.x].needs_slopes;
             [Some(gemm(Mode::Forward)), needs_input.then(|| gemm(Mode::Input)), Some(gemm(Mode::Weights))]

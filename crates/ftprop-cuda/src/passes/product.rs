@@ -132,6 +132,14 @@ impl GemmRun {
         }
     }
 
+    /// Has a library find its way before a stream is captured.
+    fn prepare(&self, n: usize) -> Result<(), CudaError> {
+        match &self.engine {
+            Engine::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n),
+            _ => Ok(()),
+        }
+    }
+
     /// Who computes it, in short.
     pub(super) fn describe(&self) -> String {
         match &self.engine {
@@ -152,6 +160,13 @@ pub(crate) struct ProductRun {
 }
 
 impl ProductRun {
+    pub(super) fn prepare(&self, n: usize) -> Result<(), CudaError> {
+        [Some(&self.forward), self.input.as_ref(), Some(&self.weights)]
+            .iter()
+            .flatten()
+            .try_for_each(|run| run.prepare(n))
+    }
+
     pub(super) fn forward(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         let p = &self.product;
         let operands = [l.values(p.x), l.flat.factor(p.weight.start), l.values(p.y)];
