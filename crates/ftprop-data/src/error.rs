@@ -9,7 +9,9 @@ pub enum DataError {
     #[error("unknown data set `{name}`; known: {known}")]
     UnknownSource { name: String, known: String },
 
-    #[error("{dataset} needs a path: say where its files are, with --data PATH or data.path in the recipe")]
+    #[error(
+        "{dataset} needs a path: say where its files are, with --data PATH (--data-path for solve and separable) or data.path in a recipe"
+    )]
     PathNeeded { dataset: &'static str },
 
     #[error("{dataset} not found: looked for {wanted} in {}", list(.places))]

@@ -73,11 +73,13 @@ impl Schedule {
         }
     }
 
-    /// The same schedule for a run of another length: every epoch in it is scaled.
+    /// The same schedule for a run of another length: whenever something changes, the same share of the whole is done.
+    /// What would change after the end of a very short run is left out.
     pub fn scaled(&self, from: u32, to: u32) -> Self {
         let scale = f64::from(to) / f64::from(from);
+        let begins = |&epoch: &u32| (f64::from(epoch.saturating_sub(1)) * scale).round() as u32 + 1;
         Schedule {
-            decay_at: self.decay_at.iter().map(|&e| ((f64::from(e) * scale).round() as u32).max(1)).collect(),
+            decay_at: self.decay_at.iter().map(begins).filter(|&epoch| epoch <= to).collect(),
             warmup: self.warmup * scale,
             ..self.clone()
         }
@@ -94,7 +96,11 @@ mod tests {
         let at = |epoch| s.factor_at(epoch, 0, 10, 300);
         assert_eq!((at(1), at(199), at(200)), (1.0, 1.0, 0.1));
         assert!((at(250) - 0.01).abs() < 1e-15 && (at(300) - 0.01).abs() < 1e-15);
-        assert_eq!(s.scaled(300, 30).decay_at, [20, 25]);
+        for (epochs, decay_at) in
+            [(300, vec![200, 250]), (30, vec![21, 26]), (10, vec![8, 9]), (2, vec![2]), (1, vec![])]
+        {
+            assert_eq!(s.scaled(300, epochs).decay_at, decay_at, "{epochs} epochs");
+        }
     }
 
     #[test]

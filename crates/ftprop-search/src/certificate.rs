@@ -316,7 +316,7 @@ impl NetworkClaim {
         }
         let targets = self.check_hidden(data)?;
         let units: usize = self.hidden.iter().map(Vec::len).sum();
-        verification.proved.push(format!("each of {units} hidden units separates its targets (Definition 1)"));
+        verification.proved.push(format!("each hidden unit, {units} in all, separates its targets (Definition 1)"));
         let last = targets.last().map(as_points);
         self.check_outputs(data, last.as_ref().unwrap_or(&data.points), &mut verification)?;
         self.check_errors(data, &mut verification)?;

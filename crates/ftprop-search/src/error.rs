@@ -7,6 +7,8 @@ pub enum SearchError {
     Empty,
     #[error("the instances have no inputs: each row needs at least one number and a label")]
     NoInputs,
+    #[error("decision regions can be drawn for two inputs, not for {inputs}")]
+    NotAPlane { inputs: usize },
     #[error("row {row} has {found} columns where the first row has {expected}; every row needs the same number")]
     Ragged { row: usize, found: usize, expected: usize },
     #[error("row {row}, column {column}: '{text}' is not a finite number; remove or repair that row")]

@@ -15,17 +15,15 @@ pub struct Regions {
     pub side: usize,
     /// The class of each cell's middle.
     pub classes: Vec<usize>,
-    /// For each unit of the first hidden layer, the side of each cell's middle.
-    pub hidden: Vec<Vec<bool>>,
+    /// For each hidden layer and each of its units, the side of each cell's middle.
+    pub hidden: Vec<Vec<Vec<bool>>>,
 }
 
 impl Regions {
     /// The regions of a network of two inputs around some instances.
     pub fn new(network: &Network, data: &Labelled, side: usize) -> Result<Self, SearchError> {
         if data.points.inputs() != 2 || network.inputs() != 2 {
-            let name = "decision regions".to_string();
-            let why = format!("they can be drawn for two inputs, not for {}", data.points.inputs());
-            return Err(SearchError::BadProblem { name, why });
+            return Err(SearchError::NotAPlane { inputs: data.points.inputs() });
         }
         let ends = |input: usize| {
             let values = data.points.rows().map(|row| row[input]);
@@ -37,8 +35,7 @@ impl Regions {
         let middle = |ends: (f64, f64), at: usize| ends.0 + (ends.1 - ends.0) * (at as f64 + 0.5) / side as f64;
         let cells = (0..side * side).flat_map(|cell| [middle(x, cell % side), middle(y, cell / side)]);
         let grid = Points::new(2, cells.collect())?;
-        let hidden = network.hidden(&grid).into_iter().next().unwrap_or_default();
-        Ok(Regions { x, y, side, classes: network.predict(&grid), hidden })
+        Ok(Regions { x, y, side, classes: network.predict(&grid), hidden: network.hidden(&grid) })
     }
 }
 
@@ -53,7 +50,7 @@ mod tests {
         let network = Network { layers: vec![vec![vec![1.0, 0.0, -0.5]], vec![vec![1.0, 0.0]]] };
         let regions = Regions::new(&network, &data, 4).unwrap();
         assert_eq!(regions.classes[..4], [0, 0, 1, 1]);
-        assert_eq!(regions.hidden[0][4..8], [false, false, true, true]);
+        assert_eq!(regions.hidden[0][0][4..8], [false, false, true, true]);
         assert_eq!(regions.x, (-0.1, 1.1));
         let wide = Points::from_rows(&[vec![0.0; 3], vec![1.0; 3]]).unwrap();
         let wide = Labelled::new(wide, vec![0, 1], vec!["a".into(), "b".into()]).unwrap();

@@ -1,6 +1,7 @@
 //! Where networks are computed: on the CPU, or on a GPU.
 
 use crate::error::Error;
+use crate::progress::counted;
 use ftprop_cuda::{CudaError, Device, Library, ResidentData, Tuning};
 use ftprop_tensor::Cpu;
 use std::collections::HashMap;
@@ -55,7 +56,7 @@ impl Place {
         match self.gpu.as_ref().map(|gpu| (gpu.device.ordinal(), gpu.device.info())) {
             Some((ordinal, Ok(info))) => format!("cuda:{ordinal} ({})", info.name),
             Some((ordinal, Err(_))) => format!("cuda:{ordinal}"),
-            None => format!("{} threads ({:?})", self.cpu.threads(), self.cpu.isa()),
+            None => format!("{} ({:?})", counted(self.cpu.threads() as u64, "thread"), self.cpu.isa()),
         }
     }
 }

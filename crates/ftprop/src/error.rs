@@ -37,9 +37,9 @@ pub enum Error {
     OtherNetwork { path: PathBuf, difference: String },
     #[error("{path} is not a run folder: {why}")]
     NotARun { path: PathBuf, why: &'static str },
-    #[error("{path} has no finished epoch yet; go on with it by ftprop train --resume {path}")]
+    #[error("{path} has no finished epoch; a run that was ended early goes on by ftprop train --resume {path}")]
     NoEpoch { path: PathBuf },
-    #[error("{path} already holds a run; go on with it by --resume {path}, or choose another --out")]
+    #[error("{path} already holds a run; choose another folder, or go on with it by ftprop train --resume {path}")]
     RunExists { path: PathBuf },
     #[error(
         "the loss is no longer a number, in epoch {epoch} at step {step}: {culprit} blew up first; {saved}. \

@@ -83,7 +83,8 @@ pub fn train_all(
     if let Some(place) = places.first().filter(|_| !options.quiet) {
         let (done, all) = (jobs.len() - waiting.len(), jobs.len());
         let before = if done > 0 { format!(", {done} of them finished before") } else { String::new() };
-        tell(&format!("{all} runs{before}; {} at once on {}", at_once.min(waiting.len()), place.describe()));
+        let all = counted(all as u64, "run");
+        tell(&format!("{all}{before}; {} at once on {}", at_once.min(waiting.len()), place.describe()));
     }
     // The first ones are made one after another before any begins: the choice of kernels by timing wants a GPU
     // that does nothing else.
@@ -125,6 +126,11 @@ pub fn train_all(
 }
 
 impl Job {
+    /// Whether a run folder's run is this one.
+    pub(crate) fn is_in(&self, folder: &RunFolder) -> Result<bool, Error> {
+        Ok(folder.recipe()?.portable() == self.recipe.portable())
+    }
+
     /// How it ended, if it is finished already.
     fn finished(&self) -> Result<Option<Ending>, Error> {
         if !self.folder.join("recipe.toml").exists() {
@@ -132,7 +138,7 @@ impl Job {
             return Ok(None);
         }
         let folder = RunFolder::open(&self.folder)?;
-        if folder.recipe()?.portable() != self.recipe.portable() {
+        if !self.is_in(&folder)? {
             return Err(Error::Other(format!(
                 "{} holds a run of another recipe; remove it or choose another --out",
                 self.folder.display()

@@ -115,6 +115,36 @@ pub fn history(out: &Path) -> Result<Vec<Stint>, Error> {
     jsonl::read(&history_file(out), "a line of a study's history")
 }
 
+/// Refuses to report on these jobs if they are not what was trained in `out`: the report would replace a good one.
+pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
+    let refused = |what: String| {
+        let last = history(out).ok().and_then(|stints| stints.last().map(|s| format!(", as in: {}", s.command)));
+        Err(Error::Other(format!(
+            "{what}; a report wants the flags that it was trained with{}",
+            last.unwrap_or_default()
+        )))
+    };
+    let mut found = false;
+    for job in jobs {
+        if job.folder.join("recipe.toml").exists() {
+            found = true;
+            if !job.is_in(&RunFolder::open(&job.folder)?)? {
+                return refused(format!("{} holds a run of another recipe", job.folder.display()));
+            }
+        }
+        // Seeds lie side by side.
+        let Some(parent) = job.folder.parent() else { continue };
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let beside = entry.path();
+            let a_seed = entry.file_name().to_string_lossy().starts_with("seed-");
+            if a_seed && beside.join("recipe.toml").exists() && !jobs.iter().any(|job| job.folder == beside) {
+                return refused(format!("{} would be left out", beside.display()));
+            }
+        }
+    }
+    if found { Ok(()) } else { refused(format!("{} has none of these runs", out.display())) }
+}
+
 /// What a job came to; nothing of it need be there.
 pub fn outcome(job: &Job) -> Result<Outcome, Error> {
     let seed = job.recipe.train.seed;

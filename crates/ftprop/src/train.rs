@@ -74,6 +74,9 @@ impl Trainer {
     /// Prepares a run in its folder; goes on from the folder's checkpoint if it has one.
     pub fn new(recipe: Recipe, folder: RunFolder, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
         recipe.check()?;
+        if let [only] = &dataset.classes[..] {
+            return Err(Error::Other(format!("the data has a single class, {only}: there is nothing to tell apart")));
+        }
         let lock = folder.lock()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let config = LoaderConfig {
@@ -157,6 +160,11 @@ impl Trainer {
 
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
+    }
+
+    /// Examples that are held out of the training part.
+    pub fn validation_examples(&self) -> usize {
+        self.validation.as_ref().map_or(0, Loader::examples)
     }
 
     pub fn train_examples(&self) -> usize {

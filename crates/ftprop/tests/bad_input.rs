@@ -138,6 +138,8 @@ fn folders_and_files_that_are_not_what_they_should_be() {
         (1, "train --quiet --resume empty", &["empty is not a run folder", "recipe.toml"]),
         (1, "train --quiet --resume small.toml", &["small.toml is not a run folder"]),
         (1, "train --quiet --resume run --epochs 0", &["train.epochs"]),
+        (1, "bench infer --network convnet4 --device cuda:0 --steps 1", &["CPU"]),
+        (2, "bench infer --network convnet4 --at-once 2", &["--at-once"]),
         (1, "eval empty", &["not a run folder"]),
         (1, "eval nowhere", &["nowhere", "no such"]),
         (1, "eval small.toml", &["small.toml", "not a checkpoint"]),
@@ -146,7 +148,7 @@ fn folders_and_files_that_are_not_what_they_should_be() {
         (1, "eval run --device tpu", &["tpu"]),
         (1, "predict run small.toml", &["small.toml", "neither JPEG nor PNG"]),
         (1, "predict run nowhere.png", &["nowhere.png"]),
-        (1, "plot run empty", &["not a run folder"]),
+        (1, "plot empty", &["not a run folder"]),
         (1, "plot nowhere", &["nowhere"]),
         (1, "plot run --out nowhere/plot", &["nowhere", "no such"]),
         (1, "summary nowhere", &["nowhere"]),
@@ -231,8 +233,8 @@ fn a_loss_that_is_no_number() {
     }
     let train = "train --recipe small.toml --quiet --out first --set optimizer.lr=1e39 --set activation=relu";
     temp.run(train).refused(1, &["epoch 1", "layer 0 (fc)", "no checkpoint yet"]);
-    temp.run("eval first").refused(1, &["first has no finished epoch yet", "--resume first"]);
-    temp.run("plot first").refused(1, &["first has no finished epoch yet"]);
+    temp.run("eval first").refused(1, &["first has no finished epoch", "--resume first"]);
+    temp.run("plot first").refused(1, &["first has no finished epoch"]);
 }
 
 /// A file that cannot be written: the device that is always full stands in for a full disk.
@@ -337,4 +339,8 @@ fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
     }
     let none = temp.run(&format!("{train} --quiet --out none --set data.bad_images=skip"));
     none.refused(1, &["none of the", "images could be used"]);
+    for part in ["train", "val"] {
+        fs::remove_dir_all(temp.path(&format!("photos/{part}/dark"))).unwrap();
+    }
+    temp.run(&format!("{train} --quiet --out one")).refused(1, &["single class", "bright"]);
 }

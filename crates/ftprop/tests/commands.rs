@@ -180,6 +180,13 @@ fn a_table_is_learnt_and_cannot_be_shown_pictures() {
     let mut eval = temp.command("eval ../other --json");
     eval.current_dir(temp.path("elsewhere"));
     assert_eq!(Outcome::of("eval ../other --json", eval).json()["examples"], 3);
+    // A test part that says little.
+    temp.write("test.csv", "id,kind,a,b\n0,more,200,10\n1,more,90,20\n");
+    let output = temp.run(&train.replace("--out run", "--out unseen").replace("--quiet", "")).ok();
+    assert!(output.err.contains("no example of less"), "{output:?}");
+    // Of several, a folder that is no run is left out of a picture.
+    let output = temp.run("plot run elsewhere other").ok();
+    assert!(output.err.contains("left out: elsewhere"), "{output:?}");
 }
 
 #[test]

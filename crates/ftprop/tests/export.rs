@@ -121,6 +121,11 @@ fn a_table_goes_to_onnx_and_is_not_packed() {
     temp.run("export run -o table.ftp").refused(1, &["table", "onnx"]);
     assert!(!temp.path("table.ftp").exists());
     temp.run("export run -o table.onnx --format onnx").ok();
+    // The ending says it as well.
+    let onnx = temp.read("table.onnx");
+    temp.run("export run -o same.onnx").ok();
+    temp.run("export run -o table.safetensors").ok();
+    assert!(temp.read("same.onnx") == onnx && temp.read("table.safetensors") != onnx);
 }
 
 #[test]

@@ -161,8 +161,9 @@ fn a_finished_run_can_be_extended() {
     assert_eq!(temp.read("run/checkpoint.safetensors"), temp.read("whole/checkpoint.safetensors"));
     assert!(temp.text("run/recipe.toml").contains("epochs = 3"));
     assert_eq!(temp.json("run/summary.json")["epochs"], 3);
-    // Resuming what is finished changes nothing and shows the result again.
+    // Resuming what is finished changes nothing and shows the result again; fewer epochs than there are is no run.
     let before = temp.snapshot("run");
+    temp.run("train --resume run --quiet --epochs 2").refused(2, &["--epochs 2", "3 epochs"]);
     let again = temp.run("train --resume run --quiet").ok();
     assert!(again.out.contains("after 3 epochs"), "{again:?}");
     assert!(temp.snapshot("run") == before);

@@ -79,6 +79,20 @@ fn bad_input_is_one_line() {
     std::fs::write(place.join("twice.csv"), "1,2,a\n1,2,b\n3,4,a\n").unwrap();
     let output = ftprop(&place, &["separable", "twice.csv"]);
     assert!(text(&output.stdout).contains("instances 1 and 2 are equal"));
+    // What cannot be written is found before the search.
+    std::fs::create_dir_all(place.join("run")).unwrap();
+    std::fs::write(place.join("run/recipe.toml"), "").unwrap();
+    for (more, words) in [
+        (["--certificate", "no/such/x.json"], "no/such"),
+        (["--plot", "no/such/x"], "no/such"),
+        (["--save", "run"], "already holds a run"),
+    ] {
+        let output = ftprop(&place, &[["solve", "--data", "xor"].as_slice(), &more].concat());
+        let message = text(&output.stderr);
+        assert!(!output.status.success() && message.contains(words) && output.stdout.is_empty(), "{message}");
+    }
+    let output = ftprop(&place, &["solve", "--data", "parity:3", "--plot", "x"]);
+    assert!(text(&output.stderr).contains("two inputs, not for 3"));
     let output = ftprop(&place, &["solve", "--data", "xor", "--budget", "0s"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("the budget is zero"));

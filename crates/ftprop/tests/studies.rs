@@ -56,10 +56,22 @@ fn a_small_reproduction_has_a_whole_report() {
     assert!(!temp.path("table/runs/convnet4-relu/seed-1/checkpoint.safetensors").exists(), "it was run again");
     assert_eq!(before, temp.read("table/history.jsonl"));
     temp.run(&reproduce("--epochs 4").replacen("--epochs 3", "", 1)).refused(1, &["another recipe", "--out"]);
-    let only = "reproduce --out table --seeds 2 --epochs 3 --validation 8 --report-only";
+    let only = "reproduce --out table --seeds 2 --epochs 3 --validation 8 --set train.batch=16 --report-only";
+    // Only what was trained is reported: another report must not replace a good one.
+    let report = temp.read("table/report.md");
+    for (from, to, word) in [
+        ("--epochs 3", "", "another recipe"),
+        ("--seeds 2", "--seeds 1", "seed-2 would be left out"),
+        ("--out table", "--out typo", "none of these runs"),
+    ] {
+        temp.run(&only.replace(from, to)).refused(1, &[word, "flags"]);
+        assert!(report == temp.read("table/report.md") && !temp.path("typo").exists());
+    }
+    temp.write("table/NOTES.md", "# Notes\n\nSeed 1 was\nlucky.\n");
     let output = temp.run(only).ok().out;
     assert!(output.contains("8-layer convnet"), "{output}");
-    assert!(temp.text("table/report.md").contains("6 of 24 runs are finished"));
+    let report = temp.text("table/report.md");
+    assert!(report.contains("6 of 24 runs are finished") && report.contains("Seed 1 was lucky."), "{report}");
 }
 
 #[test]

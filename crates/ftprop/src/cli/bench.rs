@@ -3,9 +3,10 @@
 mod gpu;
 mod infer;
 
-use super::{say, say_json};
+use super::{device, say, say_json};
 use crate::device::Place;
 use crate::error::Error;
+use crate::progress::counted;
 use clap::{Args, Subcommand};
 use ftprop_cuda::{NetworkConfig, Precision, Tuning};
 use ftprop_nn::{
@@ -35,9 +36,32 @@ pub(super) struct Bench {
 #[derive(Subcommand)]
 enum What {
     /// Whole training steps: forward, loss, targets, backward, optimizer; no data loading
-    Train(Config),
+    Train(Training),
     /// The forward pass: of a packed model, of a run's float network, or of a preset
     Infer(infer::Inference),
+}
+
+#[derive(Args)]
+struct Training {
+    #[command(flatten)]
+    config: Config,
+    #[command(flatten)]
+    gpu: GpuArgs,
+}
+
+/// What only a GPU can do.
+#[derive(Args)]
+struct GpuArgs {
+    /// On a GPU: f32, tf32 or bf16
+    #[arg(long, default_value_t = Precision::default())]
+    precision: Precision,
+    /// On a GPU: networks that train at once, each on its own stream; the time is that of a step of one
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
+    /// On a GPU: choose products by timing each alone, or beside others (shared), or not at all (fixed), or leave them
+    /// to cuDNN and cuBLASLt (libraries); alone, unless several networks train at once
+    #[arg(long)]
+    tuning: Option<Tuning>,
 }
 
 #[derive(Args)]
@@ -57,19 +81,9 @@ struct Config {
     /// Steps to measure, after three to warm up
     #[arg(long, default_value_t = 20)]
     steps: usize,
-    /// auto (a GPU if there is one, for training), cpu, or cuda:0 and so on
+    /// For training: auto (a GPU if there is one), cpu, or cuda:0 and so on; inference is measured on the CPU
     #[arg(long, default_value = "auto")]
     device: String,
-    /// On a GPU: f32, tf32 or bf16
-    #[arg(long, default_value_t = Precision::default())]
-    precision: Precision,
-    /// On a GPU: networks that train at once, each on its own stream; the time is that of a step of one
-    #[arg(long, default_value_t = 1)]
-    at_once: usize,
-    /// On a GPU: choose products by timing each alone, or beside others (shared), or not at all (fixed), or leave them
-    /// to cuDNN and cuBLASLt (libraries); alone, unless several networks train at once
-    #[arg(long)]
-    tuning: Option<Tuning>,
     /// Also the time of each kind of layer; of a packed model, of each operation on one thread
     #[arg(long)]
     breakdown: bool,
@@ -110,21 +124,30 @@ struct Part {
 impl Bench {
     /// Whether several networks are to train at the same time.
     pub(super) fn trains_several(&self) -> bool {
-        matches!(&self.what, What::Train(config) if config.at_once > 1)
+        matches!(&self.what, What::Train(training) if training.gpu.at_once > 1)
     }
 
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         match self.what {
-            What::Train(config) => config.run(true),
+            What::Train(training) => training.config.run(Some(&training.gpu)),
             What::Infer(inference) => inference.run(),
         }
     }
 }
 
 impl Config {
-    fn run(self, training: bool) -> Result<ExitCode, Error> {
+    /// Of training, or without what goes with it of inference.
+    fn run(&self, gpu_args: Option<&GpuArgs>) -> Result<ExitCode, Error> {
         let started = Instant::now();
         self.check()?;
+        let training = gpu_args.is_some();
+        let at_once = gpu_args.map_or(1, |gpu| gpu.at_once);
+        if at_once == 0 {
+            return Err(Error::Usage("--at-once must be at least 1".into()));
+        }
+        if !training {
+            device(&self.device, self.threads)?;
+        }
         let place = Place::open(if training { &self.device } else { "cpu" }, self.threads)?;
         let cpu = place.cpu.clone();
         let (side, classes) = match self.network.as_str() {
@@ -141,23 +164,23 @@ impl Config {
         let defaults = Defaults::new(self.activation, self.layer_loss);
         // As the peer's bench has it.
         let spec = OptimizerSpec::Adam { lr: 2.5e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
-        if let Some(gpu) = &place.gpu {
+        if let (Some(gpu), Some(args)) = (&place.gpu, gpu_args) {
             let network = NetworkConfig {
                 layers,
                 defaults,
                 input,
                 classes,
                 batch: self.batch,
-                precision: self.precision,
-                tuning: self.tuning.unwrap_or(if self.at_once > 1 { Tuning::Shared } else { Tuning::Alone }),
+                precision: args.precision,
+                tuning: args.tuning.unwrap_or(if at_once > 1 { Tuning::Shared } else { Tuning::Alone }),
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
                 optimizer: spec,
                 clip: None,
             };
-            return self.show(&gpu::report(gpu, &self, network, started)?);
+            return self.show(&gpu::report(gpu, self, at_once, network, started)?);
         }
-        if self.at_once > 1 {
+        if at_once > 1 {
             return Err(Error::Usage("--at-once is for a GPU; on the CPU one network uses all cores".into()));
         }
         let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
@@ -231,8 +254,8 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.batch == 0 || self.steps == 0 || self.at_once == 0 {
-            return Err(Error::Usage("--batch, --steps and --at-once must be at least 1".into()));
+        if self.batch == 0 || self.steps == 0 {
+            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
         }
         Ok(())
     }
@@ -268,7 +291,7 @@ fn print(r: &Report) {
         r.network,
         r.activation,
         r.batch,
-        if r.device.starts_with("cuda") { r.device.clone() } else { format!("{} threads", r.threads) },
+        if r.device.starts_with("cuda") { r.device.clone() } else { counted(r.threads as u64, "thread") },
         r.isa,
         r.ms_per_step,
         r.images_per_s,

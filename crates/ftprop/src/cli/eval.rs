@@ -119,8 +119,16 @@ impl Eval {
         let split = match self.split {
             Part::Train => train,
             Part::Test => dataset.test.clone(),
-            Part::Validation => validation
-                .ok_or_else(|| Error::Other("the run held out no validation part (its data.validation is 0)".into()))?,
+            Part::Validation => validation.ok_or_else(|| {
+                Error::Other(
+                    if packed {
+                        "a packed model does not say what was held out; evaluate the run instead"
+                    } else {
+                        "the run held out no validation part (its data.validation is 0)"
+                    }
+                    .into(),
+                )
+            })?,
         };
         let loader = evaluation_loader(&split, &recipe, &dataset, self.batch)?;
         let criterion = recipe.criterion()?;

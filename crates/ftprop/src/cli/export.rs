@@ -25,18 +25,18 @@ programs get the same classes to the last picture.
 Examples:
   ftprop export runs/digits -o digits.ftp --check
   ftprop export runs/c8 -o c8.ftp --weights int4 --check cifar-10-batches-bin
-  ftprop export runs/c8 -o c8.safetensors --format torch
-  ftprop export runs/c8 -o c8.onnx --format onnx
-  ftprop export c8.ftp -o c8-exact.onnx --format onnx")]
+  ftprop export runs/c8 -o c8.safetensors
+  ftprop export runs/c8 -o c8.onnx
+  ftprop export c8.ftp -o c8-exact.onnx")]
 pub(super) struct Export {
     /// A run folder or a checkpoint file; for ONNX also a packed model (.ftp)
     model: PathBuf,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// What to write
-    #[arg(long, value_enum, default_value = "packed")]
-    format: FormatArg,
+    /// What to write [default: onnx for FILE.onnx, torch for FILE.safetensors, else packed]
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
     /// How a packed model stores weights [default: int8]
     #[arg(long, value_enum)]
     weights: Option<WeightsArg>,
@@ -94,7 +94,8 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        if self.format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
+        let format = self.format();
+        if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
             return Err(Error::Usage(
                 "--weights and --check go with --format packed; other formats keep every bit".into(),
             ));
@@ -104,7 +105,7 @@ impl Export {
         }
         let cpu = device("cpu", self.threads)?;
         let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
-        let bytes = match self.format {
+        let bytes = match format {
             FormatArg::Packed => packed::pack(&model, self.weights.map_or(WeightFormat::Int8, Into::into))?,
             FormatArg::Torch => torch::to_bytes(&model.recipe, &model.network)?,
             FormatArg::Onnx => onnx::to_bytes(&model)?,
@@ -138,9 +139,18 @@ impl Export {
         self.write(&bytes, &model.path, check)
     }
 
+    /// As the command line says, or the file's ending.
+    fn format(&self) -> FormatArg {
+        self.format.unwrap_or(match self.output.extension().and_then(|e| e.to_str()) {
+            Some("onnx") => FormatArg::Onnx,
+            Some("safetensors") => FormatArg::Torch,
+            _ => FormatArg::Packed,
+        })
+    }
+
     /// A packed model can go on to ONNX.
     fn packed_to_onnx(&self) -> Result<ExitCode, Error> {
-        if self.format != FormatArg::Onnx {
+        if self.format() != FormatArg::Onnx {
             return Err(Error::Usage(
                 "a packed model can only become --format onnx; give its run for the others".into(),
             ));

@@ -124,6 +124,16 @@ fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
     }
 }
 
+/// An argument as a shell takes it.
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        argument.to_string()
+    } else {
+        format!("'{}'", argument.replace('\'', "'\\''"))
+    }
+}
+
 /// Prints to standard output. A reader that has gone away is no error, and words that cannot be printed are lost.
 fn say(text: &str) {
     let _ = print_line(text);

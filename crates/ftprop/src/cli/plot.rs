@@ -4,6 +4,7 @@ use super::say;
 use crate::diagnostics::{Records, comparison};
 use crate::error::Error;
 use crate::plot::Picture;
+use crate::progress::tell;
 use crate::run::{RunFolder, picture};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -42,38 +43,68 @@ impl Plot {
 
     fn curves(&self) -> Result<Picture, Error> {
         let mut runs = Vec::new();
-        for path in &self.runs {
-            let metrics = RunFolder::open(path)?.metrics()?;
-            if metrics.is_empty() {
-                return Err(Error::NoEpoch { path: path.clone() });
+        for (path, name) in self.runs.iter().zip(names(&self.runs)) {
+            let metrics = RunFolder::open(path).and_then(|folder| folder.metrics()).and_then(|metrics| {
+                if metrics.is_empty() { Err(Error::NoEpoch { path: path.clone() }) } else { Ok(metrics) }
+            });
+            match metrics {
+                Ok(metrics) => runs.push((name, metrics)),
+                // Of many, as by runs/*, some may be networks that were never trained here.
+                Err(error) if self.runs.len() > 1 => tell(&format!("left out: {error}")),
+                Err(error) => return Err(error),
             }
-            runs.push((name(path), metrics));
+        }
+        if runs.is_empty() {
+            return Err(Error::Other("none of them has an epoch to show".into()));
         }
         Ok(picture(&runs, &self.title))
     }
 
     fn diagnostics(&self) -> Result<Picture, Error> {
         let mut runs = Vec::new();
-        for path in &self.runs {
+        for (path, name) in self.runs.iter().zip(names(&self.runs)) {
             let records = Records::read(RunFolder::open(path)?.path())?.into_all();
             if records.iter().all(|r| r.diagnosis.layers.is_empty()) {
                 let what = "has no diagnostics of hard layers; train such a network with --diagnostics";
                 return Err(Error::Other(format!("{} {what}", path.display())));
             }
-            runs.push((name(path), records));
+            runs.push((name, records));
         }
         Ok(comparison(&runs, &self.title))
     }
 }
 
-/// A run is called by its folder.
-fn name(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
+/// A run is called by its folder, and by as many of those above it as tell it from the others.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let parts = |path: &PathBuf, count: usize| {
+        let all: Vec<String> = path.components().map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
+        all[all.len().saturating_sub(count)..].join("/")
+    };
+    let deepest = paths.iter().map(|path| path.components().count()).max().unwrap_or(1);
+    let name = |path: &PathBuf| {
+        let tells =
+            |count: &usize| paths.iter().filter(|other| parts(other, *count) == parts(path, *count)).count() < 2;
+        parts(path, (1..=deepest).find(tells).unwrap_or(1))
+    };
+    paths.iter().map(name).collect()
 }
 
 fn without_ending(path: &Path) -> PathBuf {
     match path.extension() {
         Some(e) if e == "svg" || e == "png" => path.with_extension(""),
         _ => path.to_path_buf(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_runs_apart() {
+        let called = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(called(&["runs/a", "runs/b/"]), ["a", "b"]);
+        assert_eq!(called(&["s/x/seed-1", "s/y/seed-1", "s/y/seed-2"]), ["x/seed-1", "y/seed-1", "seed-2"]);
+        assert_eq!(called(&["runs/a", "runs/a"]), ["a", "a"]);
     }
 }

@@ -6,9 +6,11 @@ mod save;
 use super::{say, say_json};
 use crate::error::Error;
 use crate::plot::{Panel, Picture, Regions};
+use crate::progress::{counted, tell};
+use crate::run::RunFolder;
 use clap::Args;
 use ftprop_search::{
-    Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchKind, Solution, SolveConfig, solve,
+    Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig, solve,
 };
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -83,6 +85,7 @@ pub(super) struct Solve {
 impl Solve {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let (problem, origin) = data::problem(&self.data, self.data_path.as_deref(), self.test.as_deref(), self.seed)?;
+        self.check(&problem)?;
         let threads = match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -104,21 +107,44 @@ impl Solve {
             }
         };
         let solution = solve(&problem, &config, &stop_on_ctrl_c(), &progress)?;
-        if let Some(file) = &self.certificate {
-            Certificate::of_solution(&problem.train, &solution)?.write(file)?;
-        }
-        if let Some(path) = &self.plot {
-            draw(&problem, &solution, path)?;
-        }
-        if let Some(folder) = &self.save {
-            save::save(folder, &problem, &origin, &solution)?;
-        }
+        // Said first: what goes wrong with a file must not cost the answer.
         if self.json {
             say_json(&solution)?;
         } else {
             say(&solution.to_string());
         }
+        let written = |what: String| {
+            if !self.json {
+                tell(&what);
+            }
+        };
+        if let Some(file) = &self.certificate {
+            Certificate::of_solution(&problem.train, &solution)?.write(file)?;
+            written(format!("certificate in {}", file.display()));
+        }
+        if let Some(path) = &self.plot {
+            draw(&problem, &solution, path)?;
+            written(format!("decision regions in {0}.svg and {0}.png", path.display()));
+        }
+        if let Some(folder) = &self.save {
+            save::save(folder, &problem, &origin, &solution)?;
+            written(format!("run folder {}", folder.display()));
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What would make writing fail is found before the search.
+    fn check(&self, problem: &Problem) -> Result<(), Error> {
+        for file in self.certificate.iter().chain(&self.plot) {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                return Err(Error::Other(format!("{}: there is no folder {}", file.display(), folder.display())));
+            }
+        }
+        if self.plot.is_some() && problem.train.points.inputs() != 2 {
+            return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
+        }
+        self.save.as_ref().map_or(Ok(()), |folder| RunFolder::planned(folder).map(|_| ()))
     }
 }
 
@@ -139,7 +165,7 @@ fn stop_on_ctrl_c() -> Arc<AtomicBool> {
 /// Cells along each side of a panel.
 const RESOLUTION: usize = 160;
 
-/// One panel for the network, one for each unit of the first hidden layer.
+/// One panel for the network, one for each hidden unit.
 fn draw(problem: &Problem, solution: &Solution, path: &Path) -> Result<(), Error> {
     let data = &problem.train;
     let grid = ftprop_search::Regions::new(&solution.network, data, RESOLUTION)?;
@@ -159,12 +185,16 @@ fn draw(problem: &Problem, solution: &Solution, path: &Path) -> Result<(), Error
         })
     };
     let mut panels = vec![panel("network".into(), grid.classes.clone())];
-    for (unit, sides) in grid.hidden.iter().enumerate() {
-        let cells = sides.iter().map(|&side| usize::from(side)).collect();
-        panels.push(panel(format!("hidden unit {}", unit + 1), cells));
+    for (layer, units) in grid.hidden.iter().enumerate() {
+        for (unit, sides) in units.iter().enumerate() {
+            let cells = sides.iter().map(|&side| usize::from(side)).collect();
+            let of_layer = if grid.hidden.len() > 1 { format!("layer {}, ", layer + 1) } else { "hidden ".into() };
+            // The colours are those of the first two classes, and stand for something else here.
+            panels.push(panel(format!("{of_layer}unit {}: blue −1, orange +1", unit + 1), cells));
+        }
     }
     let columns = panels.len().min(3);
-    let title = format!("{}: {} training errors", solution.problem, solution.train.errors);
+    let title = format!("{}: {}", solution.problem, counted(solution.train.errors as u64, "training error"));
     Picture { title, panels, columns, panel_size: (360.0, 340.0), legend: true }.save(path)?;
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! What `reproduce` and `sweep` ask of the command line alike.
 
-use super::{say, train::stop_on_ctrl_c};
+use super::{quoted, say, train::stop_on_ctrl_c};
 use crate::error::Error;
 use crate::fleet::{FleetOptions, Job};
-use crate::progress::tell;
+use crate::progress::{counted, tell};
 use crate::report::document::Document;
 use crate::study;
 use clap::Args;
@@ -53,13 +53,16 @@ impl StudyArgs {
         page: impl FnOnce() -> Result<Document, Error>,
     ) -> Result<ExitCode, Error> {
         let mut ended = study::Endings::default();
-        if !self.report_only {
+        if self.report_only {
+            study::check_trained(out, jobs)?;
+        } else {
             let stop = stop_on_ctrl_c();
             self.stop_in_time(&stop)?;
             let options = FleetOptions { at_once: self.at_once, quiet: self.quiet };
             ended = study::train(out, jobs, &options, &command_line(), &stop)?;
         }
-        let page = page()?;
+        let mut page = page()?;
+        write_notes(out, &mut page);
         page.save(out, "report")?;
         if !self.quiet {
             say(&page.tables());
@@ -67,8 +70,8 @@ impl StudyArgs {
         say(&format!("report in {0}/report.html and {0}/report.md", out.display()));
         if ended.interrupted > 0 {
             tell(&format!(
-                "{} runs are not finished, all saved; the same command goes on with them",
-                ended.interrupted
+                "{} not finished, all saved; the same command goes on",
+                counted(ended.interrupted as u64, "run")
             ));
             return Ok(ExitCode::from(130));
         }
@@ -88,16 +91,17 @@ impl StudyArgs {
     }
 }
 
+/// What a person wrote about a study into NOTES.md in its folder.
+fn write_notes(out: &Path, page: &mut Document) {
+    let Ok(text) = std::fs::read_to_string(out.join("NOTES.md")) else { return };
+    page.heading("Notes");
+    for paragraph in text.split("\n\n").filter(|p| !p.trim_start().starts_with('#') && !p.trim().is_empty()) {
+        page.text(&paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+}
+
 /// This call as a line for a shell.
 fn command_line() -> String {
-    let quoted = |argument: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !argument.is_empty() && argument.chars().all(plain) {
-            argument
-        } else {
-            format!("'{}'", argument.replace('\'', "'\\''"))
-        }
-    };
-    let arguments = std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
+    let arguments = std::env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
     std::iter::once("ftprop".to_string()).chain(arguments).collect::<Vec<_>>().join(" ")
 }

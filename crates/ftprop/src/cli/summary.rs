@@ -3,6 +3,7 @@
 use super::{say, say_json};
 use crate::error::Error;
 use crate::model::{Model, Which};
+use crate::progress::tell;
 use crate::recipe::Recipe;
 use clap::Args;
 use ftprop_nn::{LayerInfo, Network, Shape};
@@ -96,7 +97,14 @@ impl Summary {
             "cifar100" => Some((square(32, 3), 100)),
             "mnist" | "fashion-mnist" => Some((square(28, 1), 10)),
             // The paper's folder is ImageNet.
-            "folder" if recipe.data.path.is_none() => Some((square(224, 3), 1000)),
+            "folder" if recipe.data.path.is_none() => {
+                if self.classes.is_none() {
+                    tell(
+                        "the recipe does not say where its images are, so ImageNet's 1000 classes are assumed; give --classes",
+                    );
+                }
+                Some((square(224, 3), 1000))
+            }
             _ => None,
         };
         match (self.input, self.classes, known) {

@@ -1,6 +1,6 @@
 //! `ftprop train`
 
-use super::{say, say_json};
+use super::{quoted, say, say_json};
 use crate::device::Place;
 use crate::error::Error;
 use crate::fleet::{self, FleetOptions, Job};
@@ -9,6 +9,8 @@ use crate::recipe::{DIGITS, Recipe, absolute};
 use crate::run::{RunFolder, Summary, folder_name};
 use crate::train::{Ending, Trainer};
 use clap::Args;
+use ftprop_data::Dataset;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -93,6 +95,15 @@ impl Train {
         let place = Place::open(&recipe.train.device, recipe.train.threads)?;
         let dataset = recipe.data.open()?;
         let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place)?;
+        let done = trainer.state().epoch - 1;
+        if done > recipe.train.epochs {
+            return Err(Error::Usage(format!(
+                "--epochs {}: {} already has {}",
+                recipe.train.epochs,
+                folder.path().display(),
+                counted(done, "epoch")
+            )));
+        }
         // Everything that can be wrong with the data or the network was found before anything is written.
         folder.write_recipe(&recipe)?;
         let out = folder.path().display().to_string();
@@ -101,9 +112,13 @@ impl Train {
                 tell(note);
             }
             tell(&format!(
-                "{}: {} training and {} test examples, {} classes; {} parameters; {} {}; {}{}",
+                "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
                 recipe.name,
                 trainer.train_examples(),
+                match trainer.validation_examples() {
+                    0 => String::new(),
+                    held_out => format!(", {held_out} held-out"),
+                },
                 dataset.test.len(),
                 dataset.classes.len(),
                 trainer.parameters(),
@@ -112,10 +127,13 @@ impl Train {
                 place.describe(),
                 if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
             ));
+            if let Some(untested) = untested(&dataset) {
+                tell(&untested);
+            }
             if resumed {
                 let state = trainer.state();
                 tell(&if state.epoch > recipe.train.epochs {
-                    format!("{out} has all its {} epochs; add some with --epochs", recipe.train.epochs)
+                    format!("{out} has all of its {}; add some with --epochs", counted(done, "epoch"))
                 } else {
                     format!("going on with {out} in epoch {}, step {}", state.epoch, state.batch + 1)
                 });
@@ -135,7 +153,8 @@ impl Train {
             }
             Ending::Interrupted { epoch, step } => {
                 tell(&format!(
-                    "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {out}"
+                    "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {}",
+                    quoted(&out)
                 ));
                 Ok(ExitCode::from(130))
             }
@@ -158,7 +177,7 @@ impl Train {
         let stop = stop_on_ctrl_c();
         let options = FleetOptions { at_once: self.at_once, quiet: self.quiet };
         let folders: Vec<PathBuf> = jobs.iter().map(|j| j.folder.clone()).collect();
-        let (mut summaries, mut failed, mut interrupted) = (Vec::new(), 0, 0);
+        let (mut summaries, mut failed, mut interrupted) = (Vec::new(), 0, 0u32);
         for (ending, folder) in fleet::train_all(jobs, &options, &stop)?.into_iter().zip(&folders) {
             match ending {
                 Ok(Ending::Finished(summary)) => {
@@ -176,7 +195,7 @@ impl Train {
             say_json(&summaries)?;
         }
         if interrupted > 0 {
-            tell(&format!("{interrupted} runs are not finished, all saved; the same command goes on with them"));
+            tell(&format!("{} not finished, all saved; the same command goes on", counted(interrupted, "run")));
             return Ok(ExitCode::from(130));
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -232,6 +251,19 @@ pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
         tell("\nstopping after this step; press Ctrl-C again to end at once");
     });
     stop
+}
+
+/// What the test part cannot tell, if anything: classes without an example in it.
+fn untested(dataset: &Dataset) -> Option<String> {
+    let seen: HashSet<u32> = dataset.test.labels().iter().copied().collect();
+    let missing: Vec<&str> = (0u32..)
+        .zip(&dataset.classes)
+        .filter(|(label, _)| !seen.contains(label))
+        .map(|(_, name)| name.as_str())
+        .collect();
+    let more = if missing.len() > 3 { format!(" and {} more", missing.len() - 3) } else { String::new() };
+    let some = missing.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+    (!missing.is_empty()).then(|| format!("the test part has no example of {some}{more}"))
 }
 
 fn report(s: &Summary, place: &str) {

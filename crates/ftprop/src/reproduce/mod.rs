@@ -237,6 +237,6 @@ mod tests {
     fn a_quick_look_scales_the_schedule() {
         let jobs = Rows::Cifar10.cells()[0].jobs(&plan(Some(30)), Path::new("out")).unwrap();
         assert_eq!(jobs[0].recipe.train.epochs, 30);
-        assert_eq!(jobs[0].recipe.schedule.decay_at, [20, 25]);
+        assert_eq!(jobs[0].recipe.schedule.decay_at, [21, 26]);
     }
 }

@@ -55,9 +55,12 @@ pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Docum
             continue;
         }
         let (picture, zoom) = curves(network, &cells);
+        let insets = match zoom {
+            Some(zoom) => format!(" The insets show the test accuracy for the last {zoom} epochs."),
+            None => String::new(),
+        };
         let caption = format!(
-            "The top-1 train (thin dashed lines) and test (solid lines) accuracies of the {}, means over the seeds. The \
-             insets show the test accuracy for the last {zoom} epochs.",
+            "The top-1 train (thin dashed lines) and test (solid lines) accuracies of the {}, means over the seeds.{insets}",
             network.title
         );
         page.figure(picture, &format!("figures/{}", network.name), &caption);
@@ -90,6 +93,12 @@ fn introduce(page: &mut Document, cells: &[CellRuns]) {
         ));
     } else {
         text.push_str("; nothing was held out of the training images to choose an epoch by.");
+    }
+    if cells.iter().any(|c| c.cell.network.independent.is_some()) {
+        text.push_str(
+            " The row PyTorch is a run by an independent implementation: the same recipes at 270 epochs, decays at 180 and \
+             225, one seed, the best epoch.",
+        );
     }
     page.text(&text);
 }
@@ -163,8 +172,8 @@ fn differences(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
 }
 
 /// A network's two figures side by side, as in the paper: sign at the left, qReLU with the baselines at the right. Also
-/// gives how many epochs their insets show.
-fn curves(network: &NetworkRow, cells: &[&CellRuns]) -> (Picture, u32) {
+/// gives how many epochs their insets show, if there are any.
+fn curves(network: &NetworkRow, cells: &[&CellRuns]) -> (Picture, Option<u32>) {
     let longest = cells.iter().map(|c| c.epochs).max().unwrap_or(0);
     let zoom = (network.zoom * f64::from(longest)).round() as u32;
     let panel = |(activations, columns): (&str, &[usize])| {
@@ -200,8 +209,14 @@ fn curves(network: &NetworkRow, cells: &[&CellRuns]) -> (Picture, u32) {
             ..Figure::default()
         })
     };
-    let panels = FIGURES.into_iter().map(panel).collect();
-    (Picture { title: String::new(), panels, columns: 2, panel_size: (620.0, 430.0), legend: true }, zoom)
+    let shown = |(_, columns): &(&str, &[usize])| cells.iter().any(|cell| columns.contains(&cell.cell.column));
+    let panels: Vec<Panel> = FIGURES.into_iter().filter(shown).map(panel).collect();
+    let zoomed = panels.iter().any(|panel| matches!(panel, Panel::Lines(Figure { inset: Some(_), .. })));
+    let columns = panels.len();
+    (
+        Picture { title: String::new(), panels, columns, panel_size: (620.0, 430.0), legend: true },
+        zoomed.then_some(zoom),
+    )
 }
 
 /// Where runs were looked into, how the hard layers of SSTE and FTP-SH fared.

@@ -7,10 +7,16 @@ use ftprop_cuda::NetworkConfig;
 use std::time::Instant;
 
 /// Times a network's whole steps, replayed as the trainer replays them, on made-up pictures that live on the GPU.
-pub(super) fn report(gpu: &Gpu, bench: &Config, network: NetworkConfig, started: Instant) -> Result<Report, Error> {
+pub(super) fn report(
+    gpu: &Gpu,
+    bench: &Config,
+    at_once: usize,
+    network: NetworkConfig,
+    started: Instant,
+) -> Result<Report, Error> {
     let opened = started.elapsed().as_secs_f64();
     let batch = network.batch;
-    let b = ftprop_cuda::bench(&gpu.device, network.clone(), bench.at_once)?;
+    let b = ftprop_cuda::bench(&gpu.device, network.clone(), at_once)?;
     let mut breakdown = Vec::new();
     if bench.breakdown {
         let pieces = ftprop_cuda::profile(&gpu.device, network.clone())?;

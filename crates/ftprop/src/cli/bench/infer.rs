@@ -32,7 +32,7 @@ const WARM_UP: usize = 3;
 impl Inference {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let Some(model) = &self.model else {
-            return self.config.run(false);
+            return self.config.run(None);
         };
         let started = Instant::now();
         self.config.check()?;
