@@ -211,8 +211,13 @@ impl Checkpoint {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = files::read(path)?;
         let not = |why: String| Error::NotACheckpoint { path: path.to_path_buf(), why };
-        let (_, metadata) =
-            SafeTensors::read_metadata(&bytes).map_err(|e| not(format!("not a checkpoint, or a damaged one ({e})")))?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
+            not(if crate::export::classifier::is_packed(path) {
+                "a packed model, and this takes a run folder or a checkpoint".into()
+            } else {
+                format!("not a checkpoint, or a damaged one ({e})")
+            })
+        })?;
         SafeTensors::deserialize(&bytes).map_err(|e| not(format!("the checkpoint is damaged ({e})")))?;
         let text = metadata
             .metadata()

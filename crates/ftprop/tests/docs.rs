@@ -51,7 +51,11 @@ fn follow(page: &str) -> (PathBuf, usize) {
     let mut commands = 0;
     for (info, lines) in blocks(&text) {
         match info.as_str() {
-            "toml" => std::fs::write(folder.join("mine.toml"), lines.join("\n")).unwrap(),
+            "toml" => {
+                let named = lines.iter().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+                let file = format!("{}.toml", named.unwrap_or("recipe"));
+                std::fs::write(folder.join(file), lines.join("\n")).unwrap();
+            }
             "sh" => lines.iter().for_each(|line| {
                 run(line, &folder);
                 commands += 1;
