@@ -72,7 +72,7 @@ impl ConfigError {
     pub fn is_on_command_line(&self) -> bool {
         match self {
             Self::Argument { origin, .. } | Self::Key { origin, .. } => {
-                matches!(origin, Origin::Set(_) | Origin::Flag(_))
+                matches!(origin, Origin::Set(_) | Origin::Grid(_) | Origin::Flag(_))
             }
             Self::File(_) | Self::Syntax { .. } => false,
         }
@@ -88,6 +88,8 @@ pub enum Origin {
     File { name: String, line: usize },
     /// `--set` with this argument.
     Set(String),
+    /// One of the values of `--grid`, as `KEY=VALUE`.
+    Grid(String),
     /// A named flag, such as `--epochs`.
     Flag(String),
 }
@@ -98,6 +100,7 @@ impl fmt::Display for Origin {
             Self::Defaults => write!(f, "the built-in defaults"),
             Self::File { name, line } => write!(f, "{name}:{line}"),
             Self::Set(argument) => write!(f, "--set {argument}"),
+            Self::Grid(argument) => write!(f, "--grid {argument}"),
             Self::Flag(flag) => write!(f, "{flag}"),
         }
     }
@@ -155,7 +158,15 @@ impl Layers {
     /// Lays one `KEY=VALUE` of the command line over what is there. The key is a dotted path, in which a number
     /// picks an entry of an array; the value is TOML, and what is not TOML is taken as a plain string.
     pub fn set(self, argument: &str) -> Result<Self, ConfigError> {
-        let origin = Origin::Set(argument.to_owned());
+        self.assign(argument, Origin::Set(argument.to_owned()))
+    }
+
+    /// The same for a value of `--grid`.
+    pub fn grid(self, argument: &str) -> Result<Self, ConfigError> {
+        self.assign(argument, Origin::Grid(argument.to_owned()))
+    }
+
+    fn assign(self, argument: &str, origin: Origin) -> Result<Self, ConfigError> {
         let fail = |message: String| ConfigError::Argument { origin: origin.clone(), message };
         let Some((key, text)) = argument.split_once('=') else {
             return Err(fail("expected KEY=VALUE, for example train.epochs=10".to_owned()));
@@ -219,7 +230,9 @@ impl Layers {
             Value::Table(table) => {
                 if self.kinds.contains(&full.as_str()) && table.get(*last) != Some(&value) {
                     // What other arguments say stays: they know of this one, whatever their order.
-                    let argued = |key: &str| matches!(self.origins.get(key), Some(Origin::Set(_) | Origin::Flag(_)));
+                    let argued = |key: &str| {
+                        matches!(self.origins.get(key), Some(Origin::Set(_) | Origin::Grid(_) | Origin::Flag(_)))
+                    };
                     let (kept, gone): (Table, Table) =
                         std::mem::take(table).into_iter().partition(|(name, _)| argued(&join(&path, name)));
                     *table = kept;

@@ -110,7 +110,7 @@ pub fn points(
         for values in combinations {
             let mut layers = base.layers.clone();
             for (axis, value) in axes.iter().zip(&values) {
-                layers = layers.set(&format!("{}={value}", axis.key))?;
+                layers = layers.grid(&format!("{}={value}", axis.key))?;
             }
             let recipe = finish(layers.build()?);
             recipe.check()?;
