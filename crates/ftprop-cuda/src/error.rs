@@ -33,6 +33,15 @@ pub enum CudaError {
 }
 
 impl CudaError {
+    /// Whether there was not enough memory on the GPU, whoever found out.
+    pub fn is_memory(&self) -> bool {
+        match self {
+            CudaError::Memory { .. } => true,
+            CudaError::Driver { reason, .. } => reason.contains("CUDA_ERROR_OUT_OF_MEMORY"),
+            _ => false,
+        }
+    }
+
     pub(crate) fn driver(doing: impl Into<String>, code: CUresult) -> Self {
         let error = cudarc::driver::DriverError(code);
         let reason = match (error.error_name(), error.error_string()) {
@@ -68,6 +77,13 @@ pub(crate) fn readable(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::readable;
+
+    #[test]
+    fn the_drivers_word_for_no_memory_counts_too() {
+        use super::{CUresult, CudaError};
+        assert!(CudaError::driver("prepare a step", CUresult::CUDA_ERROR_OUT_OF_MEMORY).is_memory());
+        assert!(!CudaError::driver("prepare a step", CUresult::CUDA_ERROR_INVALID_VALUE).is_memory());
+    }
 
     #[test]
     fn bytes_are_readable() {

@@ -119,6 +119,11 @@ impl CudaNetwork {
         Ok(tally)
     }
 
+    /// Takes the memory that streaming needs, so that it is not missing later.
+    pub fn reserve_streaming(&mut self) -> Result<(), CudaError> {
+        self.staging().map(|_| ())
+    }
+
     /// Announces steps whose batches the host brings, one [`stream_batch`](Self::stream_batch) each.
     pub fn begin_streaming(&mut self, stretch: &Stretch) -> Result<(), CudaError> {
         if stretch.steps.len() > TABLE {

@@ -230,7 +230,7 @@ fn time(
         match Lane::new(device, layout.clone()) {
             Ok(lane) => lanes.push(lane),
             // Fewer tell nearly as much.
-            Err(CudaError::Memory { .. }) => break,
+            Err(error) if error.is_memory() => break,
             Err(error) => return Err(error),
         }
     }
@@ -262,6 +262,7 @@ fn time(
         let ms = match least(device, &lanes, |lane| once(run, lane)) {
             Ok(ms) if matches!(choice, Choice::Own(_)) => ms,
             Ok(ms) => ms / WORTH,
+            Err(error) if error.is_memory() => continue,
             Err(error) if matches!(choice, Choice::Own(_)) => return Err(error),
             // What a library cannot do, our own kernels can.
             Err(_) => continue,

@@ -12,7 +12,7 @@ use crate::progress::{Progress, counted, duration, tell};
 use crate::recipe::{Recipe, input_shape};
 use crate::run::RunFolder;
 use crate::train::{Ending, Trainer};
-use ftprop_cuda::{CudaError, Tuning};
+use ftprop_cuda::Tuning;
 use ftprop_data::Dataset;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -91,18 +91,30 @@ pub fn train_all(
     let mut prepared: VecDeque<(usize, Result<Trainer, Error>)> = VecDeque::new();
     for _ in 0..at_once {
         let Some(index) = waiting.pop_front() else { break };
-        match yard.trainer(&jobs[index]) {
-            Err(Error::Cuda(CudaError::Memory { .. })) if options.at_once == 0 && !prepared.is_empty() => {
-                tell(&format!("{} of them fit in the GPU's memory at once", prepared.len()));
-                waiting.push_front(index);
-                break;
+        let made = prepared.iter().filter(|(_, trainer)| trainer.is_ok()).count();
+        let trainer = match yard.trainer(&jobs[index]) {
+            Err(error) if options.at_once == 0 && made > 0 && no_memory(&error) => None,
+            trainer => Some(trainer),
+        };
+        let full = trainer.is_none() || (options.at_once == 0 && !yard.has_room());
+        match trainer {
+            Some(trainer) => prepared.push_back((index, trainer)),
+            None => waiting.push_front(index),
+        }
+        if full && !waiting.is_empty() {
+            if !options.quiet {
+                tell(&format!("no more than {} of them fit in the GPU's memory at once", prepared.len()));
             }
-            trainer => prepared.push_back((index, trainer)),
+            break;
         }
     }
     let at_once = at_once.min(prepared.len());
-    yard.tune(waiting.iter().map(|&index| &jobs[index].recipe), prepared.iter().map(|(index, _)| &jobs[*index].recipe));
-    let shared = Mutex::new(Shared { yard, prepared, waiting, endings });
+    if at_once > 1 {
+        let made = prepared.iter().map(|(index, _)| &jobs[*index].recipe);
+        yard.tune(waiting.iter().map(|&index| &jobs[index].recipe), made, stop);
+    }
+    let patient = options.at_once == 0;
+    let shared = Mutex::new(Shared { yard, prepared, waiting, endings, patient, active: 0 });
     std::thread::scope(|scope| {
         for _ in 0..at_once.min(board.runs) {
             scope.spawn(|| {
@@ -115,7 +127,7 @@ pub fn train_all(
                         trainer.run(stop, &mut progress)
                     });
                     board.ended(&jobs[index], &ending);
-                    lock(&shared).endings[index] = Some(ending);
+                    lock(&shared).ended(index, ending);
                 }
             });
         }
@@ -155,20 +167,47 @@ struct Shared {
     prepared: VecDeque<(usize, Result<Trainer, Error>)>,
     waiting: VecDeque<usize>,
     endings: Vec<Option<Result<Ending, Error>>>,
+    /// Whether a run for which there is no memory now waits for others to end.
+    patient: bool,
+    /// Runs under way.
+    active: usize,
 }
 
 impl Shared {
+    /// The next run for a worker; none where there is none left, or none that fits beside the others.
     fn next(&mut self, jobs: &[Job], stop: &AtomicBool) -> Option<(usize, Result<Trainer, Error>)> {
         if let Some(next) = self.prepared.pop_front() {
+            self.active += 1;
             return Some(next);
         }
         if stop.load(Ordering::Relaxed) {
             return None;
         }
         let index = self.waiting.pop_front()?;
-        Some((index, self.yard.trainer(&jobs[index])))
+        match self.yard.trainer(&jobs[index]) {
+            Err(error) if self.patient && self.active > 0 && no_memory(&error) => {
+                self.waiting.push_front(index);
+                None
+            }
+            trainer => {
+                self.active += 1;
+                Some((index, trainer))
+            }
+        }
+    }
+
+    fn ended(&mut self, index: usize, ending: Result<Ending, Error>) {
+        self.active -= 1;
+        self.endings[index] = Some(ending);
     }
 }
+
+fn no_memory(error: &Error) -> bool {
+    matches!(error, Error::Cuda(error) if error.is_memory())
+}
+
+/// GPU memory that a fleet leaves free: for graphs, libraries' kernels, and other programs.
+const ROOM: usize = 1 << 30;
 
 /// Devices and data sets that runs have in common.
 #[derive(Default)]
@@ -195,6 +234,12 @@ impl Yard {
         }
     }
 
+    /// Whether every GPU has memory to spare.
+    fn has_room(&self) -> bool {
+        let gpus = self.places.values().filter_map(|place| place.gpu.as_ref());
+        gpus.filter_map(|gpu| gpu.device.memory().ok()).all(|(free, _)| free > ROOM)
+    }
+
     fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {
         let key = format!("{:?}", recipe.data);
         if let Some(dataset) = self.datasets.get(&key) {
@@ -206,9 +251,17 @@ impl Yard {
     }
 
     /// Has products chosen for the networks of runs that come later, as far as they differ from those that are made.
-    fn tune<'a>(&mut self, later: impl Iterator<Item = &'a Recipe>, made: impl Iterator<Item = &'a Recipe>) {
+    fn tune<'a>(
+        &mut self,
+        later: impl Iterator<Item = &'a Recipe>,
+        made: impl Iterator<Item = &'a Recipe>,
+        stop: &AtomicBool,
+    ) {
         let mut known: HashSet<String> = made.filter_map(|recipe| self.network_of(recipe)).collect();
         for recipe in later {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             let Some(network) = self.network_of(recipe).filter(|network| !known.contains(network)) else { continue };
             known.insert(network);
             let (Ok(place), Ok(dataset)) = (self.place(recipe), self.dataset(recipe)) else { continue };
@@ -229,8 +282,9 @@ impl Yard {
     fn network_of(&mut self, recipe: &Recipe) -> Option<String> {
         let dataset = self.dataset(recipe).ok()?;
         let layers = recipe.layers(input_shape(dataset.shape)).ok()?;
-        let train = &recipe.train;
-        Some(format!("{} {} {} {layers:?}", train.device, train.batch, train.precision))
+        let (train, shape, classes) = (&recipe.train, dataset.shape, dataset.classes.len());
+        let settings = (&train.device, train.batch, &train.precision, train.deterministic);
+        Some(format!("{settings:?} {shape:?} {classes} {layers:?}"))
     }
 
     fn trainer(&mut self, job: &Job) -> Result<Trainer, Error> {

@@ -67,11 +67,14 @@ fn a_small_reproduction_has_a_whole_report() {
         temp.run(&only.replace(from, to)).refused(1, &[word, "flags"]);
         assert!(report == temp.read("table/report.md") && !temp.path("typo").exists());
     }
-    temp.write("table/NOTES.md", "# Notes\n\nSeed 1 was\nlucky.\n");
+    temp.write("table/NOTES.md", "# Notes\nSeed 1 was\nlucky.\n\nSeed 2 not.\n");
     let output = temp.run(only).ok().out;
     assert!(output.contains("8-layer convnet"), "{output}");
     let report = temp.text("table/report.md");
-    assert!(report.contains("6 of 24 runs are finished") && report.contains("Seed 1 was lucky."), "{report}");
+    assert!(
+        report.contains("6 of 24 runs are finished") && report.contains("\n\nSeed 1 was lucky.\n\nSeed 2 not.\n"),
+        "{report}"
+    );
 }
 
 #[test]

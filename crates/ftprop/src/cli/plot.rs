@@ -89,7 +89,8 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-fn without_ending(path: &Path) -> PathBuf {
+/// A picture's path without the ending that is added again.
+pub(super) fn without_ending(path: &Path) -> PathBuf {
     match path.extension() {
         Some(e) if e == "svg" || e == "png" => path.with_extension(""),
         _ => path.to_path_buf(),

@@ -3,6 +3,7 @@
 pub(super) mod data;
 mod save;
 
+use super::plot::without_ending;
 use super::{say, say_json};
 use crate::error::Error;
 use crate::plot::{Panel, Picture, Regions};
@@ -124,7 +125,7 @@ impl Solve {
         }
         if let Some(path) = &self.plot {
             draw(&problem, &solution, path)?;
-            written(format!("decision regions in {0}.svg and {0}.png", path.display()));
+            written(format!("decision regions in {0}.svg and {0}.png", without_ending(path).display()));
         }
         if let Some(folder) = &self.save {
             save::save(folder, &problem, &origin, &solution)?;

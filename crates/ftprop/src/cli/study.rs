@@ -95,8 +95,16 @@ impl StudyArgs {
 fn write_notes(out: &Path, page: &mut Document) {
     let Ok(text) = std::fs::read_to_string(out.join("NOTES.md")) else { return };
     page.heading("Notes");
-    for paragraph in text.split("\n\n").filter(|p| !p.trim_start().starts_with('#') && !p.trim().is_empty()) {
-        page.text(&paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mut paragraph = String::new();
+    for line in text.lines().chain([""]).map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            if !paragraph.is_empty() {
+                page.text(&std::mem::take(&mut paragraph));
+            }
+        } else {
+            paragraph.push_str(if paragraph.is_empty() { "" } else { " " });
+            paragraph.push_str(line);
+        }
     }
 }
 

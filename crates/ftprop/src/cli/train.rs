@@ -96,7 +96,7 @@ impl Train {
         let dataset = recipe.data.open()?;
         let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place)?;
         let done = trainer.state().epoch - 1;
-        if done > recipe.train.epochs {
+        if self.epochs.is_some() && done > recipe.train.epochs {
             return Err(Error::Usage(format!(
                 "--epochs {}: {} already has {}",
                 recipe.train.epochs,
@@ -255,7 +255,7 @@ pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
 
 /// What the test part cannot tell, if anything: classes without an example in it.
 fn untested(dataset: &Dataset) -> Option<String> {
-    let seen: HashSet<u32> = dataset.test.labels().iter().copied().collect();
+    let seen: HashSet<u32> = (0..dataset.test.len()).map(|i| dataset.test.label(i)).collect();
     let missing: Vec<&str> = (0u32..)
         .zip(&dataset.classes)
         .filter(|(label, _)| !seen.contains(label))

@@ -23,7 +23,7 @@ pub(super) struct CudaEngine {
 impl CudaEngine {
     pub(super) fn new(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, gpu: &Gpu) -> Result<Self, Error> {
         let batch = recipe.train.batch;
-        let network = build_cuda_network(recipe, input_shape(dataset.shape), dataset.classes.len(), gpu, batch)?;
+        let mut network = build_cuda_network(recipe, input_shape(dataset.shape), dataset.classes.len(), gpu, batch)?;
         let resident = |part: &str, split: &Split, augment: Augment, shuffle: bool| {
             let name = name_of(recipe, part);
             gpu.resident(&name, || {
@@ -37,12 +37,13 @@ impl CudaEngine {
             })
         };
         let plain = |part: &str, split: &Split| resident(part, split, Augment::default(), false);
-        Ok(CudaEngine {
-            train: resident("train", parts.train, recipe.data.augment(), true)?,
-            validation: parts.validation.map(|split| plain("validation", split)).transpose()?.flatten(),
-            test: plain("test", parts.test)?,
-            network,
-        })
+        let train = resident("train", parts.train, recipe.data.augment(), true)?;
+        let validation = parts.validation.map(|split| plain("validation", split)).transpose()?.flatten();
+        let test = plain("test", parts.test)?;
+        if train.is_none() {
+            network.reserve_streaming()?;
+        }
+        Ok(CudaEngine { network, train, validation, test })
     }
 }
 
