@@ -18,6 +18,10 @@ pub enum CudaError {
         "the GPU has {free} free of {total}, but {needed} more are needed for {what}; lower the batch size, use precision = \"bf16\", or end other programs on the GPU"
     )]
     Memory { needed: String, free: String, total: String, what: String },
+    #[error(
+        "the GPU's memory is full, so CUDA could not {doing}; lower the batch size, use precision = \"bf16\", or end other programs on the GPU"
+    )]
+    Full { doing: String },
     #[error("the GPU was lost ({reason}); the last checkpoint is good, start again from it with --resume")]
     Lost { reason: String },
     #[error("kernel {kernel} could not be compiled for {arch}: {log}")]
@@ -35,14 +39,13 @@ pub enum CudaError {
 impl CudaError {
     /// Whether there was not enough memory on the GPU, whoever found out.
     pub fn is_memory(&self) -> bool {
-        match self {
-            CudaError::Memory { .. } => true,
-            CudaError::Driver { reason, .. } => reason.contains("CUDA_ERROR_OUT_OF_MEMORY"),
-            _ => false,
-        }
+        matches!(self, CudaError::Memory { .. } | CudaError::Full { .. })
     }
 
     pub(crate) fn driver(doing: impl Into<String>, code: CUresult) -> Self {
+        if code == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return CudaError::Full { doing: doing.into() };
+        }
         let error = cudarc::driver::DriverError(code);
         let reason = match (error.error_name(), error.error_string()) {
             (Ok(name), Ok(text)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
@@ -82,7 +85,7 @@ mod tests {
     fn the_drivers_word_for_no_memory_counts_too() {
         use super::{CUresult, CudaError};
         assert!(CudaError::driver("prepare a step", CUresult::CUDA_ERROR_OUT_OF_MEMORY).is_memory());
-        assert!(!CudaError::driver("prepare a step", CUresult::CUDA_ERROR_INVALID_VALUE).is_memory());
+        assert!(!CudaError::Setting("no".into()).is_memory());
     }
 
     #[test]
