@@ -90,11 +90,20 @@ pub struct State {
     pub tally: ExactTally,
     /// The best epoch so far and its score.
     pub best: Option<Best>,
+    /// How long the epoch has taken so far. Between epochs that is nothing, and is not written: files of runs that did
+    /// the same must not differ.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub seconds: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_nothing(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl State {
     pub fn start() -> Self {
-        State { epoch: 1, batch: 0, step: 0, tally: ExactTally::default(), best: None }
+        State { epoch: 1, batch: 0, step: 0, tally: ExactTally::default(), best: None, seconds: 0.0 }
     }
 }
 
@@ -306,4 +315,20 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 
 fn f32_from(bytes: &[u8]) -> f32 {
     f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_written_within_an_epoch_only() {
+        let between = State::start();
+        let within = State { batch: 7, seconds: 1.5, ..between };
+        let text = |state: &State| serde_json::to_string(state).unwrap();
+        assert!(!text(&between).contains("seconds") && text(&within).contains("1.5"));
+        for state in [between, within] {
+            assert_eq!(serde_json::from_str::<State>(&text(&state)).unwrap(), state);
+        }
+    }
 }

@@ -58,6 +58,9 @@ pub struct Trainer {
     /// The best network, where it is better than the one on disk.
     unsaved_best: Option<BestNetwork>,
     saved: Instant,
+    /// When the epoch began in this process, and how long it had taken before.
+    began: Instant,
+    before: f64,
     saving_took: Duration,
     /// Steps that are asked for at once of data that lives on the device.
     stretch: usize,
@@ -101,6 +104,8 @@ impl Trainer {
             diagnostics: None,
             unsaved_best: None,
             saved: Instant::now(),
+            began: Instant::now(),
+            before: 0.0,
             saving_took: Duration::ZERO,
             stretch: 64,
             recipe,
@@ -146,6 +151,7 @@ impl Trainer {
         }
         self.engine.restore(&contents).map_err(|e| saved.other(e.to_string()))?;
         self.state = saved.header.state;
+        self.before = self.state.seconds;
         Ok(())
     }
 
@@ -189,7 +195,7 @@ impl Trainer {
         }
         let mut drawn = Instant::now();
         while self.state.epoch <= self.recipe.train.epochs {
-            let started = Instant::now();
+            self.began = Instant::now();
             let learned = match self.cpu.clone() {
                 Some(cpu) => cpu.enter(|| self.learn_epoch(stop, progress)),
                 None => self.learn_epoch(stop, progress),
@@ -199,7 +205,7 @@ impl Trainer {
                 self.draw()?;
                 return Ok(Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch });
             };
-            let metrics = self.finish_epoch(epoch, started)?;
+            let metrics = self.finish_epoch(epoch)?;
             progress.epoch_done(&line(&metrics));
             events.scalars(u64::from(metrics.epoch), SystemTime::now(), &scalars(&metrics))?;
             self.look(&mut events)?;
@@ -356,7 +362,7 @@ impl Trainer {
     }
 
     /// Evaluates, records the epoch, and saves.
-    fn finish_epoch(&mut self, times: EpochTimes, started: Instant) -> Result<EpochMetrics, Error> {
+    fn finish_epoch(&mut self, times: EpochTimes) -> Result<EpochMetrics, Error> {
         let epoch = self.state.epoch;
         let validation = match &self.validation {
             Some(loader) => Some(self.engine.evaluate(Part::Validation, loader)?),
@@ -371,7 +377,7 @@ impl Trainer {
             learning_rate: times.rate,
             images_per_s: times.images_per_s,
             waited: times.waited,
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: self.epoch_seconds(),
         };
         if !(test.loss() + validation.map_or(0.0, |v| v.loss())).is_finite() {
             return Err(self.diverged(self.state.batch));
@@ -379,7 +385,7 @@ impl Trainer {
         let score = metrics.validation.unwrap_or(metrics.test).top1;
         let better = self.state.best.is_none_or(|best| score > best.top1());
         let best = if better { Some(Best::new(epoch, score)) } else { self.state.best };
-        let next = State { epoch: epoch + 1, batch: 0, step: self.state.step, tally: Tally::default().into(), best };
+        let next = State { epoch: epoch + 1, step: self.state.step, best, ..State::start() };
         let over = epoch >= self.recipe.train.epochs;
         let waited = self.saved.elapsed();
         let due =
@@ -394,16 +400,24 @@ impl Trainer {
         }
         self.folder.append_metrics(&metrics)?;
         self.metrics.push(metrics);
-        self.state = next;
+        (self.state, self.before) = (next, 0.0);
         if over || due {
             self.save()?;
         }
         Ok(metrics)
     }
 
+    /// How long the present epoch has taken, in all processes that it ran in.
+    fn epoch_seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+
     /// Writes the best network, if it is a new one, and a checkpoint.
     fn save(&mut self) -> Result<(), Error> {
         let started = Instant::now();
+        if self.state.batch > 0 {
+            self.state.seconds = self.epoch_seconds();
+        }
         let contents = self.engine.contents()?;
         self.ensure_finite(&contents)?;
         if let Some(BestNetwork { state, values, stats }) = self.unsaved_best.take() {
