@@ -69,7 +69,9 @@ pub fn train_all(
     let mut yard = Yard::default();
     let places: Vec<Place> = waiting.iter().map(|&i| yard.place(&jobs[i].recipe)).collect::<Result<_, _>>()?;
     for &index in &waiting {
-        yard.dataset(&jobs[index].recipe)?;
+        let recipe = &jobs[index].recipe;
+        let dataset = yard.dataset(recipe)?;
+        recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     }
     let at_once = match options.at_once {
         0 if !places.is_empty() && places.iter().all(|p| p.gpu.is_some()) => AT_ONCE_ON_A_GPU,

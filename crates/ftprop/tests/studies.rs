@@ -142,10 +142,11 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     temp.run(&format!("{base} --minutes=-3")).refused(2, &["--minutes"]);
     temp.run(&format!("{base} --set train.epoch=3")).refused(2, &["train.epochs"]);
     temp.run("reproduce --data nowhere --out table").refused(1, &["CIFAR-10", "nowhere"]);
+    temp.run(&format!("{base} --device cpu --validation 2000000")).refused(1, &["2000000"]);
     temp.run(&format!("{base} --device cuda:77")).refused(1, &["cuda:77"]);
     temp.run("sweep --out sweep").refused(2, &["--grid"]);
     temp.run("sweep --grid layer_loss --out sweep").refused(2, &["layer_loss", "KEY=VALUE"]);
-    temp.run("sweep --grid layer_los=hinge --out sweep").refused(2, &["layer_loss"]);
+    temp.run("sweep --grid layer_los=hinge --out sweep").refused(2, &["--grid layer_los=hinge", "layer_loss"]);
     temp.run("sweep --recipe nowhere.toml --grid layer_loss=hinge --out sweep").refused(1, &["nowhere.toml"]);
     for folder in ["table", "sweep"] {
         assert!(!temp.path(folder).exists(), "{folder} was made");
