@@ -105,17 +105,11 @@ impl Cublas {
     pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<(), CudaError> {
         // Where the bias will be does not matter yet, only that there is one.
         let bias = if gemm.bias_offset.is_some() { 256 } else { 0 };
-        self.algorithm(gemm, n, bias, &Descriptors::new(gemm, n, bias)?).map(|_| ())
+        self.algorithm(gemm, n, &Descriptors::new(gemm, n, bias)?).map(|_| ())
     }
 
-    fn algorithm(
-        &self,
-        gemm: &Gemm,
-        n: usize,
-        bias: CUdeviceptr,
-        d: &Descriptors,
-    ) -> Result<sys::cublasLtMatmulAlgo_t, CudaError> {
-        let key = format!("{} {}", gemm.key(n), bias != 0);
+    fn algorithm(&self, gemm: &Gemm, n: usize, d: &Descriptors) -> Result<sys::cublasLtMatmulAlgo_t, CudaError> {
+        let key = gemm.key(n);
         let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(algorithm) = known.get(&key) {
             return Ok(*algorithm);
@@ -149,7 +143,7 @@ impl Cublas {
         Ok(algorithm)
     }
 
-    /// out = left · right, plus the bias where there is one, added to what is there if `adds`.
+    /// out = left · right, plus the bias where the product has one, added to what is there if `adds`.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has [`WORKSPACE`] bytes.
@@ -164,7 +158,7 @@ impl Cublas {
         workspace: CUdeviceptr,
     ) -> Result<(), CudaError> {
         let d = Descriptors::new(gemm, n, bias)?;
-        let algorithm = self.algorithm(gemm, n, bias, &d)?;
+        let algorithm = self.algorithm(gemm, n, &d)?;
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
         let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut c_void);

@@ -377,7 +377,7 @@ fn tuned(device: &Device, precision: Precision, tuning: Tuning) -> Result<Check,
         network.grads()
     };
     let error = distance(&grads(tuning)?, &grads(Tuning::Fixed)?);
-    let name = format!("{precision}: products as chosen with --tuning {tuning:?}").to_lowercase();
+    let name = format!("{precision}: products as chosen with --tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1e-1 } else { 2e-2 } })
 }
 
@@ -400,7 +400,7 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
         Ok::<_, CudaError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
     };
     let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
-    let name = format!("{precision}: captured steps as chosen with --tuning {tuning:?}").to_lowercase();
+    let name = format!("{precision}: captured steps as chosen with --tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
 }
 

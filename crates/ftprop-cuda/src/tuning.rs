@@ -11,16 +11,16 @@ use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
 use crate::passes::GemmRun;
 use crate::stream::{Event, Stream};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How a network's products are chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tuning {
     /// Nothing by timing, so that the same seed gives the same bytes on this kind of GPU.
     Fixed,
     /// What ends soonest on a GPU that does nothing else.
-    #[default]
     Alone,
     /// What takes least of a GPU that other networks use at the same time: filling it with one small product, by
     /// splitting sums over many blocks, is work that the others would rather do themselves.
@@ -29,17 +29,24 @@ pub enum Tuning {
     Libraries,
 }
 
-impl FromStr for Tuning {
-    type Err = String;
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Tuning::Fixed => "fixed",
+            Tuning::Alone => "alone",
+            Tuning::Shared => "shared",
+            Tuning::Libraries => "libraries",
+        })
+    }
+}
 
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "fixed" => Ok(Tuning::Fixed),
-            "alone" => Ok(Tuning::Alone),
-            "shared" => Ok(Tuning::Shared),
-            "libraries" => Ok(Tuning::Libraries),
-            _ => Err("known are fixed, alone, shared and libraries".into()),
-        }
+impl FromStr for Tuning {
+    type Err = CudaError;
+
+    fn from_str(text: &str) -> Result<Self, CudaError> {
+        let all = [Tuning::Fixed, Tuning::Alone, Tuning::Shared, Tuning::Libraries];
+        let unknown = || CudaError::Setting(format!("unknown '{text}'; known are fixed, alone, shared and libraries"));
+        all.into_iter().find(|tuning| tuning.to_string() == text).ok_or_else(unknown)
     }
 }
 

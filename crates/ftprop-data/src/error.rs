@@ -17,7 +17,7 @@ pub enum DataError {
     #[error("{dataset} not found: looked for {wanted} in {}", list(.places))]
     Missing { dataset: String, wanted: String, places: Vec<PathBuf> },
 
-    #[error("cannot read {}: {}", .path.display(), plain(.why))]
+    #[error("cannot read {}: {why}", .path.display())]
     Read { path: PathBuf, why: io::Error },
 
     #[error("{} ends too early ({why}); it looks truncated, fetch or copy it again", .path.display())]
@@ -77,17 +77,6 @@ impl DataError {
             }
             _ => DataError::Read { path, why },
         }
-    }
-}
-
-/// The cause in plain words.
-fn plain(error: &io::Error) -> String {
-    use io::ErrorKind;
-    match error.kind() {
-        ErrorKind::NotFound => "no such file or folder; check the path".into(),
-        ErrorKind::IsADirectory => "this is a folder, a file was expected".into(),
-        ErrorKind::PermissionDenied => "permission denied; check who owns it or choose another place".into(),
-        _ => error.to_string(),
     }
 }
 

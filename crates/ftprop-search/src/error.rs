@@ -41,19 +41,8 @@ pub enum SearchError {
     BadCertificate { why: String },
     #[error("the certificate is refused: {why}")]
     Refused { why: String },
-    #[error("{path}: {}", plain(.source))]
+    #[error("{path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error("{path}: {source}")]
     InFile { path: String, source: Box<SearchError> },
-}
-
-/// The cause in plain words.
-fn plain(error: &std::io::Error) -> String {
-    use std::io::ErrorKind;
-    match error.kind() {
-        ErrorKind::NotFound => "no such file or folder; check the path".into(),
-        ErrorKind::IsADirectory => "this is a folder, a file was expected".into(),
-        ErrorKind::PermissionDenied => "permission denied; check who owns it or choose another place".into(),
-        _ => error.to_string(),
-    }
 }

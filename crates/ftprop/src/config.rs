@@ -71,9 +71,7 @@ impl ConfigError {
     /// Whether the command line is at fault, rather than a file.
     pub fn is_on_command_line(&self) -> bool {
         match self {
-            Self::Argument { origin, .. } | Self::Key { origin, .. } => {
-                matches!(origin, Origin::Set(_) | Origin::Grid(_) | Origin::Flag(_))
-            }
+            Self::Argument { origin, .. } | Self::Key { origin, .. } => origin.is_argument(),
             Self::File(_) | Self::Syntax { .. } => false,
         }
     }
@@ -92,6 +90,13 @@ pub enum Origin {
     Grid(String),
     /// A named flag, such as `--epochs`.
     Flag(String),
+}
+
+impl Origin {
+    /// Whether it stands on the command line.
+    fn is_argument(&self) -> bool {
+        matches!(self, Origin::Set(_) | Origin::Grid(_) | Origin::Flag(_))
+    }
 }
 
 impl fmt::Display for Origin {
@@ -230,9 +235,7 @@ impl Layers {
             Value::Table(table) => {
                 if self.kinds.contains(&full.as_str()) && table.get(*last) != Some(&value) {
                     // What other arguments say stays: they know of this one, whatever their order.
-                    let argued = |key: &str| {
-                        matches!(self.origins.get(key), Some(Origin::Set(_) | Origin::Grid(_) | Origin::Flag(_)))
-                    };
+                    let argued = |key: &str| self.origins.get(key).is_some_and(Origin::is_argument);
                     let (kept, gone): (Table, Table) =
                         std::mem::take(table).into_iter().partition(|(name, _)| argued(&join(&path, name)));
                     *table = kept;

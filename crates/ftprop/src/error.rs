@@ -18,7 +18,7 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
-    Data(#[from] DataError),
+    Data(DataError),
     #[error(transparent)]
     Network(#[from] NnError),
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum Error {
     #[error(transparent)]
     Cuda(#[from] CudaError),
     #[error(transparent)]
-    Search(#[from] SearchError),
+    Search(SearchError),
     #[error(transparent)]
     Runtime(#[from] ftprop_runtime::Error),
     #[error(transparent)]
@@ -54,6 +54,26 @@ pub enum Error {
     /// Anything else, already in words.
     #[error("{0}")]
     Other(String),
+}
+
+/// Whichever crate met it, a file that cannot be used is explained in the same words.
+impl From<DataError> for Error {
+    fn from(error: DataError) -> Self {
+        match error {
+            DataError::Read { path, why } => FileError::new("read", &path, why).into(),
+            other => Error::Data(other),
+        }
+    }
+}
+
+/// As for data.
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::File { path, source } => FileError::new("open", path.as_ref(), source).into(),
+            other => Error::Search(other),
+        }
+    }
 }
 
 impl Error {

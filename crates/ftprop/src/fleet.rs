@@ -12,7 +12,6 @@ use crate::progress::{Progress, counted, duration, tell};
 use crate::recipe::{Recipe, input_shape};
 use crate::run::RunFolder;
 use crate::train::{Ending, Trainer};
-use ftprop_cuda::Tuning;
 use ftprop_data::Dataset;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -88,37 +87,19 @@ pub fn train_all(
         let all = counted(all as u64, "run");
         tell(&format!("{all}{before}; {} at once on {}", at_once.min(waiting.len()), place.describe()));
     }
-    // The first ones are made one after another before any begins: the choice of kernels by timing wants a GPU
-    // that does nothing else.
-    let mut prepared: VecDeque<(usize, Result<Trainer, Error>)> = VecDeque::new();
-    for _ in 0..at_once {
-        let Some(index) = waiting.pop_front() else { break };
-        let made = prepared.iter().filter(|(_, trainer)| trainer.is_ok()).count();
-        let trainer = match yard.trainer(&jobs[index]) {
-            Err(error) if options.at_once == 0 && made > 0 && no_memory(&error) => None,
-            trainer => Some(trainer),
-        };
-        let full = trainer.is_none() || (options.at_once == 0 && !yard.has_room());
-        match trainer {
-            Some(trainer) => prepared.push_back((index, trainer)),
-            None => waiting.push_front(index),
-        }
-        if full && !waiting.is_empty() {
-            if !options.quiet {
-                tell(&format!("no more than {} of them fit in the GPU's memory at once", prepared.len()));
-            }
-            break;
-        }
-    }
-    let at_once = at_once.min(prepared.len());
-    if at_once > 1 {
-        let made = prepared.iter().map(|(index, _)| &jobs[*index].recipe);
-        yard.tune(waiting.iter().map(|&index| &jobs[index].recipe), made, stop);
-    }
     let patient = options.at_once == 0;
-    let shared = Mutex::new(Shared { yard, prepared, waiting, endings, patient, active: 0 });
+    let mut shared = Shared { yard, prepared: VecDeque::new(), waiting, endings, patient, active: 0 };
+    shared.prepare(&jobs, at_once);
+    let workers = shared.prepared.len();
+    if workers < at_once && !shared.waiting.is_empty() && !options.quiet {
+        tell(&format!("no more than {workers} of them fit in the GPU's memory at once"));
+    }
+    if workers > 1 {
+        shared.tune(&jobs, stop);
+    }
+    let shared = Mutex::new(shared);
     std::thread::scope(|scope| {
-        for _ in 0..at_once.min(board.runs) {
+        for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     // In a statement of its own: the lock must not be held while the run goes on.
@@ -176,25 +157,54 @@ struct Shared {
 }
 
 impl Shared {
+    /// Makes the first runs, one after another before any begins: the choice of kernels by timing wants a GPU that does
+    /// nothing else.
+    fn prepare(&mut self, jobs: &[Job], at_once: usize) {
+        while self.prepared.len() < at_once {
+            let others = self.prepared.iter().any(|(_, trainer)| trainer.is_ok());
+            if others && self.patient && !self.yard.has_room() {
+                break;
+            }
+            let Some(made) = self.make(jobs, others) else { break };
+            self.prepared.push_back(made);
+        }
+    }
+
+    /// Has products chosen for the networks of runs that come later, where they differ from those that are made.
+    fn tune(&mut self, jobs: &[Job], stop: &AtomicBool) {
+        let mut known: HashSet<String> = HashSet::new();
+        for (index, _) in &self.prepared {
+            known.extend(self.yard.network_of(&jobs[*index].recipe));
+        }
+        for &index in &self.waiting {
+            let recipe = &jobs[index].recipe;
+            let new = self.yard.network_of(recipe).is_some_and(|network| known.insert(network));
+            if new && !stop.load(Ordering::Relaxed) {
+                self.yard.tune(recipe);
+            }
+        }
+    }
+
     /// The next run for a worker; none where there is none left, or none that fits beside the others.
     fn next(&mut self, jobs: &[Job], stop: &AtomicBool) -> Option<(usize, Result<Trainer, Error>)> {
-        if let Some(next) = self.prepared.pop_front() {
-            self.active += 1;
-            return Some(next);
-        }
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
+        let next = match self.prepared.pop_front() {
+            None if stop.load(Ordering::Relaxed) => None,
+            None => self.make(jobs, self.active > 0),
+            prepared => prepared,
+        }?;
+        self.active += 1;
+        Some(next)
+    }
+
+    /// Makes the run that has waited longest; none where none waits, or where others leave no memory for it.
+    fn make(&mut self, jobs: &[Job], others: bool) -> Option<(usize, Result<Trainer, Error>)> {
         let index = self.waiting.pop_front()?;
         match self.yard.trainer(&jobs[index]) {
-            Err(error) if self.patient && self.active > 0 && no_memory(&error) => {
+            Err(Error::Cuda(error)) if self.patient && others && error.is_memory() => {
                 self.waiting.push_front(index);
                 None
             }
-            trainer => {
-                self.active += 1;
-                Some((index, trainer))
-            }
+            trainer => Some((index, trainer)),
         }
     }
 
@@ -202,10 +212,6 @@ impl Shared {
         self.active -= 1;
         self.endings[index] = Some(ending);
     }
-}
-
-fn no_memory(error: &Error) -> bool {
-    matches!(error, Error::Cuda(error) if error.is_memory())
 }
 
 /// GPU memory that a fleet leaves free: for graphs, libraries' kernels, and other programs.
@@ -252,32 +258,13 @@ impl Yard {
         Ok(dataset)
     }
 
-    /// Has products chosen for the networks of runs that come later, as far as they differ from those that are made.
-    fn tune<'a>(
-        &mut self,
-        later: impl Iterator<Item = &'a Recipe>,
-        made: impl Iterator<Item = &'a Recipe>,
-        stop: &AtomicBool,
-    ) {
-        let mut known: HashSet<String> = made.filter_map(|recipe| self.network_of(recipe)).collect();
-        for recipe in later {
-            if stop.load(Ordering::Relaxed) {
-                return;
-            }
-            let Some(network) = self.network_of(recipe).filter(|network| !known.contains(network)) else { continue };
-            known.insert(network);
-            let (Ok(place), Ok(dataset)) = (self.place(recipe), self.dataset(recipe)) else { continue };
-            if let Some(gpu) = place.gpu.filter(|gpu| gpu.tuning(recipe.train.deterministic) != Tuning::Fixed) {
-                // Whatever is wrong with it will be said when its turn comes.
-                let _ = build_cuda_network(
-                    recipe,
-                    input_shape(dataset.shape),
-                    dataset.classes.len(),
-                    &gpu,
-                    recipe.train.batch,
-                );
-            }
-        }
+    /// Has a GPU choose the products of a recipe's network.
+    fn tune(&mut self, recipe: &Recipe) {
+        let (Ok(place), Ok(dataset)) = (self.place(recipe), self.dataset(recipe)) else { return };
+        let Some(gpu) = place.gpu else { return };
+        let (input, classes) = (input_shape(dataset.shape), dataset.classes.len());
+        // Whatever is wrong with it will be said when its turn comes.
+        let _ = build_cuda_network(recipe, input, classes, &gpu, recipe.train.batch);
     }
 
     /// What a GPU's choice of kernels depends on.

@@ -161,8 +161,8 @@ impl Picture {
     }
 
     /// Writes two files, `path` with `.svg` and with `.png`; one of these endings that `path` already has is not
-    /// doubled.
-    pub fn save(&self, path: &Path) -> Result<(), PlotError> {
+    /// doubled. Gives the path without it.
+    pub fn save(&self, path: &Path) -> Result<PathBuf, PlotError> {
         let base = match path.extension() {
             Some(ending) if ending == "svg" || ending == "png" => path.with_extension(""),
             _ => path.to_owned(),
@@ -174,7 +174,7 @@ impl Picture {
         };
         files::write(&with_ending(".svg"), self.svg().as_bytes())?;
         files::write(&with_ending(".png"), &self.png()?)?;
-        Ok(())
+        Ok(base)
     }
 
     /// The picture in words, for readers who cannot see it.

@@ -212,6 +212,23 @@ pub fn mean_curves(name: &str, runs: &[Outcome]) -> Curves {
     Curves { name: name.to_string(), epochs: (0..length).map(point).collect() }
 }
 
+/// The part of a report that a person wrote, into NOTES.md in the study's folder.
+pub fn write_notes(out: &Path, page: &mut Document) {
+    let Ok(text) = std::fs::read_to_string(out.join("NOTES.md")) else { return };
+    page.heading("Notes");
+    let mut paragraph = String::new();
+    for line in text.lines().chain([""]).map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            if !paragraph.is_empty() {
+                page.text(&std::mem::take(&mut paragraph));
+            }
+        } else {
+            paragraph.push_str(if paragraph.is_empty() { "" } else { " " });
+            paragraph.push_str(line);
+        }
+    }
+}
+
 /// The part of a report that says how its figures came about.
 pub fn write_history(page: &mut Document, history: &[Stint]) {
     page.heading("Time, hardware, versions, commands");

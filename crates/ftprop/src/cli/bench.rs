@@ -136,7 +136,7 @@ impl Bench {
 }
 
 impl Config {
-    /// Of training, or without what goes with it of inference.
+    /// Measures a preset: its training steps if there are arguments for them, else its forward pass.
     fn run(&self, gpu_args: Option<&GpuArgs>) -> Result<ExitCode, Error> {
         let started = Instant::now();
         self.check()?;
@@ -145,10 +145,10 @@ impl Config {
         if at_once == 0 {
             return Err(Error::Usage("--at-once must be at least 1".into()));
         }
-        if !training {
-            device(&self.device, self.threads)?;
-        }
-        let place = Place::open(if training { &self.device } else { "cpu" }, self.threads)?;
+        let place = match training {
+            true => Place::open(&self.device, self.threads)?,
+            false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None },
+        };
         let cpu = place.cpu.clone();
         let (side, classes) = match self.network.as_str() {
             "convnet4" | "convnet8" => (32, 10),

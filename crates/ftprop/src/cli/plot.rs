@@ -7,7 +7,7 @@ use crate::plot::Picture;
 use crate::progress::tell;
 use crate::run::{RunFolder, picture};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Compare runs in one picture
@@ -34,9 +34,8 @@ pub(super) struct Plot {
 
 impl Plot {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let out = without_ending(&self.out);
         let picture = if self.diagnostics { self.diagnostics()? } else { self.curves()? };
-        picture.save(&out)?;
+        let out = picture.save(&self.out)?;
         say(&format!("{0}.svg and {0}.png", out.display()));
         Ok(ExitCode::SUCCESS)
     }
@@ -87,14 +86,6 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
         parts(path, (1..=deepest).find(tells).unwrap_or(1))
     };
     paths.iter().map(name).collect()
-}
-
-/// A picture's path without the ending that is added again.
-pub(super) fn without_ending(path: &Path) -> PathBuf {
-    match path.extension() {
-        Some(e) if e == "svg" || e == "png" => path.with_extension(""),
-        _ => path.to_path_buf(),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 pub(super) mod data;
 mod save;
 
-use super::plot::without_ending;
 use super::{say, say_json};
 use crate::error::Error;
 use crate::plot::{Panel, Picture, Regions};
@@ -124,8 +123,8 @@ impl Solve {
             written(format!("certificate in {}", file.display()));
         }
         if let Some(path) = &self.plot {
-            draw(&problem, &solution, path)?;
-            written(format!("decision regions in {0}.svg and {0}.png", without_ending(path).display()));
+            let drawn = draw(&problem, &solution, path)?;
+            written(format!("decision regions in {0}.svg and {0}.png", drawn.display()));
         }
         if let Some(folder) = &self.save {
             save::save(folder, &problem, &origin, &solution)?;
@@ -166,8 +165,8 @@ fn stop_on_ctrl_c() -> Arc<AtomicBool> {
 /// Cells along each side of a panel.
 const RESOLUTION: usize = 160;
 
-/// One panel for the network, one for each hidden unit.
-fn draw(problem: &Problem, solution: &Solution, path: &Path) -> Result<(), Error> {
+/// One panel for the network, one for each hidden unit; gives the pictures' path without their endings.
+fn draw(problem: &Problem, solution: &Solution, path: &Path) -> Result<PathBuf, Error> {
     let data = &problem.train;
     let grid = ftprop_search::Regions::new(&solution.network, data, RESOLUTION)?;
     let points: Vec<(f64, f64, usize)> =
@@ -196,6 +195,5 @@ fn draw(problem: &Problem, solution: &Solution, path: &Path) -> Result<(), Error
     }
     let columns = panels.len().min(3);
     let title = format!("{}: {}", solution.problem, counted(solution.train.errors as u64, "training error"));
-    Picture { title, panels, columns, panel_size: (360.0, 340.0), legend: true }.save(path)?;
-    Ok(())
+    Ok(Picture { title, panels, columns, panel_size: (360.0, 340.0), legend: true }.save(path)?)
 }

@@ -62,7 +62,7 @@ impl StudyArgs {
             ended = study::train(out, jobs, &options, &command_line(), &stop)?;
         }
         let mut page = page()?;
-        write_notes(out, &mut page);
+        study::write_notes(out, &mut page);
         page.save(out, "report")?;
         if !self.quiet {
             say(&page.tables());
@@ -88,23 +88,6 @@ impl StudyArgs {
             stop.store(true, Ordering::Relaxed);
         });
         Ok(())
-    }
-}
-
-/// What a person wrote about a study into NOTES.md in its folder.
-fn write_notes(out: &Path, page: &mut Document) {
-    let Ok(text) = std::fs::read_to_string(out.join("NOTES.md")) else { return };
-    page.heading("Notes");
-    let mut paragraph = String::new();
-    for line in text.lines().chain([""]).map(str::trim) {
-        if line.is_empty() || line.starts_with('#') {
-            if !paragraph.is_empty() {
-                page.text(&std::mem::take(&mut paragraph));
-            }
-        } else {
-            paragraph.push_str(if paragraph.is_empty() { "" } else { " " });
-            paragraph.push_str(line);
-        }
     }
 }
 
