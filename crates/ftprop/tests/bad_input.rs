@@ -147,7 +147,7 @@ fn folders_and_files_that_are_not_what_they_should_be() {
         (1, "eval run --split validation", &["no validation part"]),
         (1, "eval run --device tpu", &["tpu"]),
         (1, "predict run small.toml", &["small.toml", "neither JPEG nor PNG"]),
-        (1, "predict run nowhere.png", &["nowhere.png"]),
+        (1, "predict run nowhere.png", &["nowhere.png", "no such file"]),
         (1, "plot empty", &["not a run folder"]),
         (1, "plot nowhere", &["nowhere"]),
         (1, "plot run --out nowhere/plot", &["nowhere", "no such"]),

@@ -86,7 +86,7 @@ impl Predict {
             let image = match ftprop_data::load_image(path, &preprocess) {
                 Ok(image) => image,
                 Err(e) => {
-                    tell(&format!("ftprop: {e}"));
+                    tell(&format!("ftprop: {}", Error::from(e)));
                     failed += 1;
                     continue;
                 }
