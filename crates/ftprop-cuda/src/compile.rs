@@ -211,6 +211,9 @@ impl Kernels {
             check(unsafe { sys::cuModuleGetFunction(&mut function, raw, c_entry.as_ptr()) }, || {
                 format!("find kernel {entry} in {name}")
             })?;
+            // Now, not at its first launch: loading waits until the whole GPU is idle.
+            // SAFETY: the function was just found.
+            check(unsafe { sys::cuFuncLoad(function) }, || format!("load kernel {entry} of {name}"))?;
             functions.push(function);
         }
         Ok(Kernels { module: Arc::new(Module { raw, functions }) })

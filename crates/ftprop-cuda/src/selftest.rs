@@ -430,6 +430,7 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         let mut network = CudaNetwork::new(device, config.clone())?;
         network.initialise(2)?;
         if way == 0 {
+            network.load(&[batch, data.examples() % batch])?;
             network.train(&data, &stretch)?;
         } else {
             let mut batches = loader.epoch(epoch, 0);

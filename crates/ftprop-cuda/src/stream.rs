@@ -156,6 +156,12 @@ pub(crate) struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
+    /// Puts everything it needs on the device without running it.
+    pub(crate) fn upload(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: both live, on the same device.
+        check(unsafe { sys::cuGraphUpload(self.raw, stream.raw) }, || "prepare a step".into())
+    }
+
     pub(crate) fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: both live, on the same device.
         check(unsafe { sys::cuGraphLaunch(self.raw, stream.raw) }, || "start a step".into())

@@ -119,6 +119,27 @@ impl CudaNetwork {
         Ok(tally)
     }
 
+    /// Has everything loaded that batches of these sizes need, for training and for evaluation. Otherwise kernels are
+    /// loaded when they first run, and the driver waits for an idle GPU before it does that: where other networks
+    /// train on it, that may be long.
+    pub fn load(&mut self, sizes: &[usize]) -> Result<(), CudaError> {
+        for &n in sizes {
+            if n == 0 || n > self.config.batch {
+                return Err(CudaError::Setting(format!("{n} examples are no batch of this network")));
+            }
+            self.runs.iter().try_for_each(|run| run.prepare(n))?;
+            let graph = self.main.capture(|| {
+                self.learn_batch(n)?;
+                self.use_running()?;
+                self.forward(n, false)?;
+                self.apply_loss(n, false)
+            })?;
+            graph.upload(&self.main)?;
+            self.main.wait()?;
+        }
+        Ok(())
+    }
+
     /// Takes the memory that streaming needs, so that it is not missing later.
     pub fn reserve_streaming(&mut self) -> Result<(), CudaError> {
         self.staging().map(|_| ())

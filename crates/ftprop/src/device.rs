@@ -1,6 +1,7 @@
 //! Where networks are computed: on the CPU, or on a GPU.
 
 use crate::error::Error;
+use crate::gate::Gate;
 use crate::progress::counted;
 use ftprop_cuda::{CudaError, Device, Library, ResidentData, Tuning};
 use ftprop_tensor::Cpu;
@@ -13,6 +14,8 @@ pub struct Place {
     /// Prepares data on every device, and trains where there is no GPU.
     pub cpu: Arc<Cpu>,
     pub gpu: Option<Gpu>,
+    /// Where several runs train at the same time: how they take turns.
+    pub gate: Option<Arc<Gate>>,
     /// Why `auto` took the CPU.
     pub note: Option<String>,
 }
@@ -48,7 +51,7 @@ impl Place {
                 (Some(Gpu::open(ordinal).map_err(|e| refused(e.to_string()))?), None)
             }
         };
-        Ok(Place { cpu, gpu, note })
+        Ok(Place { cpu, gpu, gate: None, note })
     }
 
     /// A few words on it: `cuda:0 (NVIDIA H200)`, or `2 threads (Avx512)`.

@@ -2,18 +2,18 @@
 //!
 //! A small network leaves most of a GPU idle, so several share it, each in its own thread and stream; on the CPU
 //! one run takes all cores and they follow one another. Runs that use the same data share it, on the host and on
-//! the GPU. A fleet can be ended at any moment and called again: what is finished is left alone, and what is not
+//! the GPU. A later run is made while the others pause. A fleet can be ended at any moment and called again: what is finished is left alone, and what is not
 //! goes on from its checkpoint.
 
 use crate::device::Place;
-use crate::engine::build_cuda_network;
 use crate::error::Error;
+use crate::gate::Gate;
 use crate::progress::{Progress, counted, duration, tell};
-use crate::recipe::{Recipe, input_shape};
+use crate::recipe::Recipe;
 use crate::run::RunFolder;
 use crate::train::{Ending, Trainer};
 use ftprop_data::Dataset;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,31 +88,43 @@ pub fn train_all(
         tell(&format!("{all}{before}; {} at once on {}", at_once.min(waiting.len()), place.describe()));
     }
     let patient = options.at_once == 0;
-    let mut shared = Shared { yard, prepared: VecDeque::new(), waiting, endings, patient, active: 0 };
+    let gate = yard.gate.clone();
+    let mut shared =
+        Shared { yard, prepared: VecDeque::new(), waiting, endings, retired: Vec::new(), patient, active: 0 };
     shared.prepare(&jobs, at_once);
     let workers = shared.prepared.len();
     if workers < at_once && !shared.waiting.is_empty() && !options.quiet {
         tell(&format!("no more than {workers} of them fit in the GPU's memory at once"));
     }
-    if workers > 1 {
-        shared.tune(&jobs, stop);
-    }
     let shared = Mutex::new(shared);
     std::thread::scope(|scope| {
+        let worker = || {
+            let mut done = None;
+            loop {
+                // In a statement of its own: the lock must not be held while the run goes on.
+                let prepared = lock(&shared).begin_prepared();
+                let next = prepared.or_else(|| {
+                    if stop.load(Ordering::Relaxed) || lock(&shared).waiting.is_empty() {
+                        return None;
+                    }
+                    // Always in this order: alone first, then the lock.
+                    let _alone = gate.alone();
+                    drop(done.take());
+                    lock(&shared).begin(&jobs)
+                });
+                let Some((index, trainer)) = next else { break };
+                let ending = trainer.and_then(|trainer| {
+                    let trainer = done.insert(trainer);
+                    let mut progress = board.progress(index, trainer);
+                    trainer.run(stop, &mut progress)
+                });
+                board.ended(&jobs[index], &ending);
+                lock(&shared).ended(index, ending);
+            }
+            lock(&shared).retired.extend(done);
+        };
         for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    // In a statement of its own: the lock must not be held while the run goes on.
-                    let next = lock(&shared).next(&jobs, stop);
-                    let Some((index, trainer)) = next else { break };
-                    let ending = trainer.and_then(|mut trainer| {
-                        let mut progress = board.progress(index, &trainer);
-                        trainer.run(stop, &mut progress)
-                    });
-                    board.ended(&jobs[index], &ending);
-                    lock(&shared).ended(index, ending);
-                }
-            });
+            scope.spawn(worker);
         }
     });
     let Shared { endings, .. } = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -150,6 +162,9 @@ struct Shared {
     prepared: VecDeque<(usize, Result<Trainer, Error>)>,
     waiting: VecDeque<usize>,
     endings: Vec<Option<Result<Ending, Error>>>,
+    /// Runs that ended and have no successor. They keep their memory, unless another needs it: freeing it would make
+    /// the others pause.
+    retired: Vec<Trainer>,
     /// Whether a run for which there is no memory now waits for others to end.
     patient: bool,
     /// Runs under way.
@@ -170,28 +185,16 @@ impl Shared {
         }
     }
 
-    /// Has products chosen for the networks of runs that come later, where they differ from those that are made.
-    fn tune(&mut self, jobs: &[Job], stop: &AtomicBool) {
-        let mut known: HashSet<String> = HashSet::new();
-        for (index, _) in &self.prepared {
-            known.extend(self.yard.network_of(&jobs[*index].recipe));
-        }
-        for &index in &self.waiting {
-            let recipe = &jobs[index].recipe;
-            let new = self.yard.network_of(recipe).is_some_and(|network| known.insert(network));
-            if new && !stop.load(Ordering::Relaxed) {
-                self.yard.tune(recipe);
-            }
-        }
+    /// The next of those that were made before any began.
+    fn begin_prepared(&mut self) -> Option<(usize, Result<Trainer, Error>)> {
+        let next = self.prepared.pop_front()?;
+        self.active += 1;
+        Some(next)
     }
 
-    /// The next run for a worker; none where there is none left, or none that fits beside the others.
-    fn next(&mut self, jobs: &[Job], stop: &AtomicBool) -> Option<(usize, Result<Trainer, Error>)> {
-        let next = match self.prepared.pop_front() {
-            None if stop.load(Ordering::Relaxed) => None,
-            None => self.make(jobs, self.active > 0),
-            prepared => prepared,
-        }?;
+    /// The next run for a worker, newly made; none where there is none left, or none that fits beside the others.
+    fn begin(&mut self, jobs: &[Job]) -> Option<(usize, Result<Trainer, Error>)> {
+        let next = self.make(jobs, self.active > 0)?;
         self.active += 1;
         Some(next)
     }
@@ -199,13 +202,17 @@ impl Shared {
     /// Makes the run that has waited longest; none where none waits, or where others leave no memory for it.
     fn make(&mut self, jobs: &[Job], others: bool) -> Option<(usize, Result<Trainer, Error>)> {
         let index = self.waiting.pop_front()?;
-        match self.yard.trainer(&jobs[index]) {
-            Err(Error::Cuda(error)) if self.patient && others && error.is_memory() => {
-                self.waiting.push_front(index);
-                None
-            }
-            trainer => Some((index, trainer)),
+        let full = |made: &Result<Trainer, Error>| matches!(made, Err(Error::Cuda(error)) if error.is_memory());
+        let mut made = self.yard.trainer(&jobs[index]);
+        if full(&made) && !self.retired.is_empty() {
+            self.retired.clear();
+            made = self.yard.trainer(&jobs[index]);
         }
+        if full(&made) && self.patient && others {
+            self.waiting.push_front(index);
+            return None;
+        }
+        Some((index, made))
     }
 
     fn ended(&mut self, index: usize, ending: Result<Ending, Error>) {
@@ -221,6 +228,7 @@ const ROOM: usize = 1 << 30;
 #[derive(Default)]
 struct Yard {
     places: HashMap<(String, usize), Place>,
+    gate: Arc<Gate>,
     datasets: HashMap<String, Arc<Dataset>>,
 }
 
@@ -235,10 +243,13 @@ impl Yard {
         Ok(place)
     }
 
-    /// Says whether runs that are made from now on have a GPU for themselves.
+    /// Says whether runs that are made from now on have a device for themselves.
     fn share(&mut self, shared: bool) {
-        for gpu in self.places.values_mut().filter_map(|place| place.gpu.as_mut()) {
-            gpu.shared = shared;
+        for place in self.places.values_mut() {
+            place.gate = shared.then(|| self.gate.clone());
+            if let Some(gpu) = &mut place.gpu {
+                gpu.shared = shared;
+            }
         }
     }
 
@@ -256,24 +267,6 @@ impl Yard {
         let dataset = Arc::new(recipe.data.open()?);
         self.datasets.insert(key, dataset.clone());
         Ok(dataset)
-    }
-
-    /// Has a GPU choose the products of a recipe's network.
-    fn tune(&mut self, recipe: &Recipe) {
-        let (Ok(place), Ok(dataset)) = (self.place(recipe), self.dataset(recipe)) else { return };
-        let Some(gpu) = place.gpu else { return };
-        let (input, classes) = (input_shape(dataset.shape), dataset.classes.len());
-        // Whatever is wrong with it will be said when its turn comes.
-        let _ = build_cuda_network(recipe, input, classes, &gpu, recipe.train.batch);
-    }
-
-    /// What a GPU's choice of kernels depends on.
-    fn network_of(&mut self, recipe: &Recipe) -> Option<String> {
-        let dataset = self.dataset(recipe).ok()?;
-        let layers = recipe.layers(input_shape(dataset.shape)).ok()?;
-        let (train, shape, classes) = (&recipe.train, dataset.shape, dataset.classes.len());
-        let settings = (&train.device, train.batch, &train.precision, train.deterministic);
-        Some(format!("{settings:?} {shape:?} {classes} {layers:?}"))
     }
 
     fn trainer(&mut self, job: &Job) -> Result<Trainer, Error> {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`cli`] | the commands, one file each |
 //! | [`recipe`], [`config`] | what a run depends on, and the layers it is put together from |
-//! | [`train`], [`fleet`] | the training loop, and several runs at once |
+//! | [`train`], [`fleet`], [`gate`] | the training loop, several runs at once, and how they share a device |
 //! | [`device`], [`engine`] | where networks are computed, and what the loop asks of one there |
 //! | [`run`] | run folders: metrics, summary, curves |
 //! | [`diagnostics`] | how a run's hard layers fare |
@@ -27,6 +27,7 @@ pub mod error;
 pub mod export;
 pub mod files;
 pub mod fleet;
+pub mod gate;
 pub mod golden;
 mod jsonl;
 pub mod model;

@@ -9,6 +9,7 @@ use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
 use crate::engine::{self, Engine, Part, Parts, Stretch};
 use crate::error::Error;
+use crate::gate::Gate;
 use crate::progress::{EpochLine, Progress, Score};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
@@ -49,6 +50,8 @@ pub struct Trainer {
     engine: Box<dyn Engine>,
     /// Whose threads compute; none where a GPU does.
     cpu: Option<Arc<Cpu>>,
+    /// How it takes turns with other runs on the device.
+    gate: Option<Arc<Gate>>,
     train: Loader,
     validation: Option<Loader>,
     test: Loader,
@@ -99,6 +102,7 @@ impl Trainer {
             test: evaluation(&dataset.test)?,
             model: ModelInfo::of(dataset),
             cpu: place.gpu.is_none().then(|| place.cpu.clone()),
+            gate: place.gate.clone(),
             state: State::start(),
             metrics: Vec::new(),
             diagnostics: None,
@@ -253,7 +257,12 @@ impl Trainer {
         // The end of what is announced, and the first batch whose outcome is not known yet.
         let (mut announced, mut open) = (self.state.batch, self.state.batch);
         let mut images = 0;
+        let gate = self.gate.clone();
+        let mut turn = None;
         while self.state.batch < steps {
+            if turn.is_none() {
+                turn = gate.as_deref().map(Gate::enter);
+            }
             match &mut batches {
                 None => {
                     let stretch = self.announce(self.state.batch, self.stretch);
@@ -282,6 +291,7 @@ impl Trainer {
                 continue;
             }
             let seen = self.engine.settle()?;
+            turn = None;
             if !seen.loss_sum.is_finite() {
                 return Err(self.diverged(self.state.batch));
             }
@@ -306,6 +316,7 @@ impl Trainer {
         }
         // Pictures at the end that were skipped leave steps that are done but not settled.
         tally.add(&self.engine.settle()?);
+        drop(turn);
         if resident && tally.examples != self.train_examples() as u64 {
             return Err(Error::Other(format!(
                 "the GPU counted {} of {} training examples in epoch {}; ftprop selftest --device cuda:0 may tell why",
@@ -364,11 +375,14 @@ impl Trainer {
     /// Evaluates, records the epoch, and saves.
     fn finish_epoch(&mut self, times: EpochTimes) -> Result<EpochMetrics, Error> {
         let epoch = self.state.epoch;
+        let gate = self.gate.clone();
+        let turn = gate.as_deref().map(Gate::enter);
         let validation = match &self.validation {
             Some(loader) => Some(self.engine.evaluate(Part::Validation, loader)?),
             None => None,
         };
         let test = self.engine.evaluate(Part::Test, &self.test)?;
+        drop(turn);
         let metrics = EpochMetrics {
             epoch,
             train: Scores::from(&Tally::from(self.state.tally)),

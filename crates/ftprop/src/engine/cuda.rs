@@ -43,8 +43,24 @@ impl CudaEngine {
         if train.is_none() {
             network.reserve_streaming()?;
         }
+        if gpu.shared {
+            network.load(&batch_sizes(parts, batch))?;
+        }
         Ok(CudaEngine { network, train, validation, test })
     }
+}
+
+/// The sizes of the batches that a run has: full ones, and each part's last.
+fn batch_sizes(parts: &Parts<'_>, batch: usize) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    for part in [Some(parts.train), parts.validation, Some(parts.test)].into_iter().flatten() {
+        let full = if part.len() >= batch { batch } else { 0 };
+        sizes.extend([full, part.len() % batch]);
+    }
+    sizes.retain(|&n| n > 0);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 /// What the examples of a part depend on: runs that agree in it share them.
