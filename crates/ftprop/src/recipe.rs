@@ -185,7 +185,7 @@ impl Default for Recipe {
 impl Recipe {
     /// The bottom layer of every recipe: the program's defaults.
     pub fn defaults() -> Result<Layers, Error> {
-        Ok(Layers::new(&Recipe::default())?.kinds(&["network.preset", "optimizer.name"]))
+        Ok(Layers::new(&Recipe::default())?.kinds(&["network.preset", "optimizer.name", "schedule.kind"]))
     }
 
     /// A recipe from its TOML, over the defaults; `name` is what errors call it.

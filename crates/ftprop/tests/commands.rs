@@ -253,6 +253,26 @@ fn every_recipe_builds_and_says_what_its_name_says() {
 }
 
 #[test]
+fn another_schedule_takes_the_place_of_a_recipes() {
+    use ftprop::recipe::Recipe;
+    use ftprop_nn::ScheduleKind;
+    let layers = Recipe::defaults().unwrap().file(&recipes().join("cifar10/convnet8-relu.toml")).unwrap();
+    let schedule = |settings: &[&str]| {
+        let layers = settings.iter().fold(layers.clone(), |layers, setting| layers.set(setting).unwrap());
+        let recipe: Recipe = layers.build().unwrap();
+        recipe.check().map(|()| recipe.schedule)
+    };
+    assert_eq!(schedule(&["schedule.kind=step"]).unwrap().decay_at, [200, 250], "the same kind");
+    for kind in ["constant", "cosine"] {
+        let settings = ["schedule.floor=0.1", &format!("schedule.kind={kind}"), "schedule.warmup=2"];
+        let schedule = schedule(&settings).unwrap();
+        assert!(schedule.decay_at.is_empty() && schedule.kind != ScheduleKind::Step, "{schedule:?}");
+        assert_eq!((schedule.floor, schedule.warmup), (0.1, 2.0), "what was said beside it");
+    }
+    assert!(schedule(&["schedule.kind=constant", "schedule.decay_at=[3]"]).is_err());
+}
+
+#[test]
 fn summary_shows_layers_a_user_wrote() {
     let temp = Temp::with_recipes();
     let rows = summary(&temp, "thorough.toml");

@@ -181,3 +181,22 @@ impl Engine for CudaEngine {
         self.network.first_non_finite(self.network.config().batch).ok().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_that_a_batch_can_have() {
+        let split = |n: usize| {
+            let shape = ftprop_data::Shape::new(1, 1, 1);
+            Split::from_pixels(shape, vec![0; n], vec![0; n]).unwrap()
+        };
+        let (train, validation, test) = (split(100), split(32), split(7));
+        let sizes = |validation, batch| batch_sizes(&Parts { train: &train, validation, test: &test }, batch);
+        assert_eq!(sizes(Some(&validation), 32), [4, 7, 32]);
+        assert_eq!(sizes(Some(&validation), 40), [7, 20, 32, 40]);
+        assert_eq!(sizes(None, 128), [7, 100]);
+        assert_eq!(sizes(None, 1), [1]);
+    }
+}
