@@ -3,11 +3,14 @@
 use super::{say, say_json};
 use crate::device::Place;
 use crate::error::Error;
+use crate::fleet::{FleetOptions, Job, train_all};
 use crate::golden;
+use crate::recipe::{DIGITS, Recipe};
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Check that this machine computes what PyTorch does
@@ -15,7 +18,7 @@ use std::time::Instant;
 #[command(after_help = "\
 Runs the golden cases, a few training steps of the paper's networks with known results, and prints each one's
 largest relative error against its tolerance. On a GPU every kernel is compared with the CPU's on random shapes
-first. Exit code 1 if one fails.
+first, and runs that share it with runs that have it to themselves. Exit code 1 if one fails.
 
 Examples:
   ftprop selftest
@@ -85,7 +88,7 @@ impl Selftest {
     fn kernels(&self, place: &Place) -> Result<Vec<Row>, Error> {
         let Some(gpu) = &place.gpu else {
             if !self.json {
-                say("the comparison of CUDA kernels with the CPU's is skipped: no GPU is used");
+                say("the checks of CUDA kernels and of runs that share a GPU are skipped: no GPU is used");
             }
             return Ok(Vec::new());
         };
@@ -104,6 +107,9 @@ impl Selftest {
             self.show(&row);
             rows.push(row);
         })?;
+        let row = sharing(&self.device)?;
+        self.show(&row);
+        rows.push(row);
         Ok(rows)
     }
 
@@ -118,5 +124,59 @@ impl Selftest {
                 row.place
             ));
         }
+    }
+}
+
+/// Runs that share a device, where the last are made while others train, against the same runs one after another: every
+/// checkpoint must have the same bytes.
+fn sharing(device: &str) -> Result<Row, Error> {
+    let started = Instant::now();
+    let folder = std::env::temp_dir().join(format!("ftprop-selftest-{}", std::process::id()));
+    let checked = checkpoints(device, &folder.join("together"), 2)
+        .and_then(|together| Ok((together, checkpoints(device, &folder.join("apart"), 1)?)));
+    let _ = std::fs::remove_dir_all(&folder);
+    let (together, apart) = checked?;
+    let different = together.iter().zip(&apart).filter(|(a, b)| a != b).count();
+    Ok(Row {
+        case: "runs that share a GPU".into(),
+        passed: different == 0,
+        largest_error: different as f64,
+        tolerance: 0.0,
+        place: format!("{different} of {} runs differ from the same run alone", apart.len()),
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+/// The bytes of some runs' last checkpoints. Each has another network, so each has kernels of its own to load.
+fn checkpoints(device: &str, folder: &Path, at_once: usize) -> Result<Vec<Vec<u8>>, Error> {
+    let mut jobs = Vec::new();
+    for (number, activation) in ["sign", "qrelu:3", "saturated_relu", "qrelu:5", "relu"].into_iter().enumerate() {
+        let activation = format!("activation={activation}");
+        let mut recipe: Recipe = Recipe::defaults()?.text("digits", DIGITS)?.set(&activation)?.build()?;
+        // Of unequal length, so that one ends while the other goes on.
+        (recipe.train.epochs, recipe.train.seed) = (2 + number as u32 % 3, number as u64);
+        (recipe.train.device, recipe.train.deterministic) = (device.into(), true);
+        recipe.name = number.to_string();
+        jobs.push(Job { folder: folder.join(&recipe.name), recipe });
+    }
+    let files: Vec<PathBuf> = jobs.iter().map(|job| job.folder.join("checkpoint.safetensors")).collect();
+    for ending in train_all(jobs, &FleetOptions { at_once, quiet: true }, &AtomicBool::new(false))? {
+        ending?;
+    }
+    files.iter().map(|path| Ok(crate::files::read(path)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_share_a_device_are_what_they_are_alone() {
+        let row = sharing("cpu").unwrap();
+        assert!(row.passed && row.place.starts_with("0 of 5"), "{}", row.place);
+        let temp = std::env::temp_dir().join(format!("ftprop-sharing-{}", std::process::id()));
+        let bytes = checkpoints("cpu", &temp, 2).unwrap();
+        std::fs::remove_dir_all(&temp).unwrap();
+        assert!(bytes.iter().all(|b| b.len() > 1000) && bytes[0] != bytes[1], "these are five different networks");
     }
 }
