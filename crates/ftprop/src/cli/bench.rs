@@ -286,7 +286,7 @@ fn peak_rss_mb() -> f64 {
 
 fn print(r: &Report) {
     say(&format!(
-        "{} {} {} batch {}, {} ({}): {:.2} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
+        "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
         r.what,
         r.network,
         r.activation,
@@ -297,14 +297,15 @@ fn print(r: &Report) {
         r.images_per_s,
         r.gflops,
         r.peak_rss_mb,
-        r.first_step_s
+        r.first_step_s,
+        prec = if r.ms_per_step < 10.0 { 3 } else { 2 },
     ));
+    // Timed one by one, the parts of a step may take longer than the step.
+    let whole = r.breakdown.iter().map(|part| part.ms_per_step).sum::<f64>().max(r.ms_per_step);
+    let width = r.breakdown.iter().map(|part| part.kind.chars().count()).max().unwrap_or(0);
+    let decimals = if whole < 10.0 { 4 } else { 2 };
     for part in &r.breakdown {
-        say(&format!(
-            "  {:<24} {:>8.2} ms  {:>5.1} %",
-            part.kind,
-            part.ms_per_step,
-            100.0 * part.ms_per_step / r.ms_per_step
-        ));
+        let (kind, ms) = (&part.kind, part.ms_per_step);
+        say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole));
     }
 }
