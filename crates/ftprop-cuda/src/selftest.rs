@@ -394,6 +394,7 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     let moved = |tuning| {
         let mut network = CudaNetwork::new(device, NetworkConfig { tuning, ..config.clone() })?;
         network.initialise(1)?;
+        network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
         let before = network.values()?;
         network.train(&data, &Stretch { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
         let after = network.values()?;
@@ -430,7 +431,7 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         let mut network = CudaNetwork::new(device, config.clone())?;
         network.initialise(2)?;
         if way == 0 {
-            network.load(&[batch, data.examples() % batch])?;
+            network.load(&[batch, data.examples() % batch], &[batch])?;
             network.train(&data, &stretch)?;
         } else {
             let mut batches = loader.epoch(epoch, 0);

@@ -119,17 +119,20 @@ impl CudaNetwork {
         Ok(tally)
     }
 
-    /// Has everything loaded that batches of these sizes need, for training and for evaluation. Otherwise kernels are
-    /// loaded when they first run, and the driver waits for an idle GPU before it does that: where other networks
-    /// train on it, that may be long.
-    pub fn load(&mut self, sizes: &[usize]) -> Result<(), CudaError> {
-        for &n in sizes {
+    /// Has the kernels loaded that batches of these sizes need, in training and in evaluation. Otherwise they are loaded
+    /// when they first run, and the driver waits for an idle GPU before it does that: where other networks train on
+    /// it, that may be long. (For another size a library may still choose a kernel that was not loaded.)
+    pub fn load(&mut self, training: &[usize], evaluation: &[usize]) -> Result<(), CudaError> {
+        let sizes = training.iter().map(|&n| (n, true)).chain(evaluation.iter().map(|&n| (n, false)));
+        for (n, learning) in sizes {
             if n == 0 || n > self.config.batch {
                 return Err(CudaError::Setting(format!("{n} examples are no batch of this network")));
             }
             self.runs.iter().try_for_each(|run| run.prepare(n))?;
             let graph = self.main.capture(|| {
-                self.learn_batch(n)?;
+                if learning {
+                    return self.learn_batch(n);
+                }
                 self.use_running()?;
                 self.forward(n, false)?;
                 self.apply_loss(n, false)

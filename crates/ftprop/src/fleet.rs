@@ -2,8 +2,8 @@
 //!
 //! A small network leaves most of a GPU idle, so several share it, each in its own thread and stream; on the CPU
 //! one run takes all cores and they follow one another. Runs that use the same data share it, on the host and on
-//! the GPU. A later run is made while the others pause. A fleet can be ended at any moment and called again: what is finished is left alone, and what is not
-//! goes on from its checkpoint.
+//! the GPU. Where runs share a GPU, a later one is made while the others pause. A fleet can be ended at any moment
+//! and called again: what is finished is left alone, and what is not goes on from its checkpoint.
 
 use crate::device::Place;
 use crate::error::Error;
@@ -99,29 +99,29 @@ pub fn train_all(
     let shared = Mutex::new(shared);
     std::thread::scope(|scope| {
         let worker = || {
-            let mut done = None;
             loop {
                 // In a statement of its own: the lock must not be held while the run goes on.
                 let prepared = lock(&shared).begin_prepared();
                 let next = prepared.or_else(|| {
-                    if stop.load(Ordering::Relaxed) || lock(&shared).waiting.is_empty() {
+                    let over = || stop.load(Ordering::Relaxed) || lock(&shared).waiting.is_empty();
+                    if over() {
                         return None;
                     }
                     // Always in this order: alone first, then the lock.
                     let _alone = gate.alone();
-                    drop(done.take());
-                    lock(&shared).begin(&jobs)
+                    if over() { None } else { lock(&shared).begin(&jobs) }
                 });
                 let Some((index, trainer)) = next else { break };
-                let ending = trainer.and_then(|trainer| {
-                    let trainer = done.insert(trainer);
-                    let mut progress = board.progress(index, trainer);
-                    trainer.run(stop, &mut progress)
-                });
+                let (ending, trainer) = match trainer {
+                    Ok(mut trainer) => {
+                        let mut progress = board.progress(index, &trainer);
+                        (trainer.run(stop, &mut progress), Some(trainer))
+                    }
+                    Err(error) => (Err(error), None),
+                };
                 board.ended(&jobs[index], &ending);
-                lock(&shared).ended(index, ending);
+                lock(&shared).ended(index, ending, trainer);
             }
-            lock(&shared).retired.extend(done);
         };
         for _ in 0..workers {
             scope.spawn(worker);
@@ -162,8 +162,7 @@ struct Shared {
     prepared: VecDeque<(usize, Result<Trainer, Error>)>,
     waiting: VecDeque<usize>,
     endings: Vec<Option<Result<Ending, Error>>>,
-    /// Runs that ended and have no successor. They keep their memory, unless another needs it: freeing it would make
-    /// the others pause.
+    /// Runs that ended. They keep their memory until others pause anyway: freeing it takes an idle GPU.
     retired: Vec<Trainer>,
     /// Whether a run for which there is no memory now waits for others to end.
     patient: bool,
@@ -192,8 +191,10 @@ impl Shared {
         Some(next)
     }
 
-    /// The next run for a worker, newly made; none where there is none left, or none that fits beside the others.
+    /// The next run for a worker, newly made while the others pause; none where there is none left, or none that fits
+    /// beside them.
     fn begin(&mut self, jobs: &[Job]) -> Option<(usize, Result<Trainer, Error>)> {
+        self.retired.clear();
         let next = self.make(jobs, self.active > 0)?;
         self.active += 1;
         Some(next)
@@ -202,22 +203,19 @@ impl Shared {
     /// Makes the run that has waited longest; none where none waits, or where others leave no memory for it.
     fn make(&mut self, jobs: &[Job], others: bool) -> Option<(usize, Result<Trainer, Error>)> {
         let index = self.waiting.pop_front()?;
-        let full = |made: &Result<Trainer, Error>| matches!(made, Err(Error::Cuda(error)) if error.is_memory());
-        let mut made = self.yard.trainer(&jobs[index]);
-        if full(&made) && !self.retired.is_empty() {
-            self.retired.clear();
-            made = self.yard.trainer(&jobs[index]);
+        match self.yard.trainer(&jobs[index]) {
+            Err(Error::Cuda(error)) if self.patient && others && error.is_memory() => {
+                self.waiting.push_front(index);
+                None
+            }
+            trainer => Some((index, trainer)),
         }
-        if full(&made) && self.patient && others {
-            self.waiting.push_front(index);
-            return None;
-        }
-        Some((index, made))
     }
 
-    fn ended(&mut self, index: usize, ending: Result<Ending, Error>) {
+    fn ended(&mut self, index: usize, ending: Result<Ending, Error>, trainer: Option<Trainer>) {
         self.active -= 1;
         self.endings[index] = Some(ending);
+        self.retired.extend(trainer);
     }
 }
 
@@ -243,12 +241,13 @@ impl Yard {
         Ok(place)
     }
 
-    /// Says whether runs that are made from now on have a device for themselves.
+    /// Says whether runs that are made from now on have a GPU for themselves. On the CPU they share one pool of threads,
+    /// which could not go on if a run waited in it.
     fn share(&mut self, shared: bool) {
         for place in self.places.values_mut() {
-            place.gate = shared.then(|| self.gate.clone());
             if let Some(gpu) = &mut place.gpu {
                 gpu.shared = shared;
+                place.gate = shared.then(|| self.gate.clone());
             }
         }
     }

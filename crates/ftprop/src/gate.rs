@@ -1,8 +1,9 @@
-//! Who may use a device that several runs share.
+//! Who may use GPUs that several runs share.
 //!
 //! A driver does some things only when the whole GPU is idle: it frees memory, and loads a kernel that it has not run
-//! before. Where other runs never pause, that moment does not come until they end. So runs take turns of about half a
-//! second each, all at the same time, and who makes or ends a run has the device alone between turns.
+//! before. Where other runs never pause, that moment does not come until they end. So runs take turns: side by side, about
+//! half a second each, or as long as an evaluation takes. Who makes another run waits until all turns are over, and has
+//! the GPUs alone.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -23,13 +24,15 @@ struct State {
 }
 
 /// A turn, beside others'. It ends when this is dropped.
+#[must_use = "a turn ends when it is dropped"]
 pub struct Turn<'a>(&'a Gate);
 
 /// Nobody has a turn until this is dropped.
+#[must_use = "others go on when it is dropped"]
 pub struct Alone<'a>(&'a Gate);
 
 impl Gate {
-    /// Begins a turn once nobody wants to be alone. The device must be done with the work of a turn when it ends.
+    /// Begins a turn once nobody wants to be alone. The GPU must be done with a turn's kernels when it ends.
     pub fn enter(&self) -> Turn<'_> {
         let mut state = self.wait_while(|s| s.alone || s.waiting > 0);
         state.inside += 1;

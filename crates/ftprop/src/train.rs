@@ -44,7 +44,7 @@ const SAVING_SHARE: u32 = 20;
 pub struct Trainer {
     recipe: Recipe,
     folder: RunFolder,
-    /// Held while there is a folder, so that no other process trains in it.
+    /// Held from the making to the end of the run, so that no other process trains in its folder.
     lock: Option<File>,
     model: ModelInfo,
     engine: Box<dyn Engine>,
@@ -190,6 +190,12 @@ impl Trainer {
         if self.lock.is_none() {
             self.lock = self.folder.lock()?;
         }
+        let ending = self.run_locked(stop, progress);
+        self.lock = None;
+        ending
+    }
+
+    fn run_locked(&mut self, stop: &AtomicBool, progress: &mut Progress) -> Result<Ending, Error> {
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if self.state.epoch > 1 {
             events.restart_at(u64::from(self.state.epoch), SystemTime::now())?;
@@ -260,8 +266,9 @@ impl Trainer {
         let gate = self.gate.clone();
         let mut turn = None;
         while self.state.batch < steps {
-            if turn.is_none() {
-                turn = gate.as_deref().map(Gate::enter);
+            if let (None, Some(gate)) = (&turn, &gate) {
+                turn = Some(gate.enter());
+                settled = Instant::now();
             }
             match &mut batches {
                 None => {
@@ -376,13 +383,18 @@ impl Trainer {
     fn finish_epoch(&mut self, times: EpochTimes) -> Result<EpochMetrics, Error> {
         let epoch = self.state.epoch;
         let gate = self.gate.clone();
-        let turn = gate.as_deref().map(Gate::enter);
+        let turn = || gate.as_deref().map(Gate::enter);
         let validation = match &self.validation {
-            Some(loader) => Some(self.engine.evaluate(Part::Validation, loader)?),
+            Some(loader) => {
+                let _turn = turn();
+                Some(self.engine.evaluate(Part::Validation, loader)?)
+            }
             None => None,
         };
-        let test = self.engine.evaluate(Part::Test, &self.test)?;
-        drop(turn);
+        let test = {
+            let _turn = turn();
+            self.engine.evaluate(Part::Test, &self.test)?
+        };
         let metrics = EpochMetrics {
             epoch,
             train: Scores::from(&Tally::from(self.state.tally)),

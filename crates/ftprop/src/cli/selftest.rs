@@ -132,6 +132,8 @@ impl Selftest {
 fn sharing(device: &str) -> Result<Row, Error> {
     let started = Instant::now();
     let folder = std::env::temp_dir().join(format!("ftprop-selftest-{}", std::process::id()));
+    // A self test that was killed may have left one.
+    let _ = std::fs::remove_dir_all(&folder);
     let checked = checkpoints(device, &folder.join("together"), 2)
         .and_then(|together| Ok((together, checkpoints(device, &folder.join("apart"), 1)?)));
     let _ = std::fs::remove_dir_all(&folder);

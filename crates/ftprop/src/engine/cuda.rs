@@ -40,24 +40,22 @@ impl CudaEngine {
         let train = resident("train", parts.train, recipe.data.augment(), true)?;
         let validation = parts.validation.map(|split| plain("validation", split)).transpose()?.flatten();
         let test = plain("test", parts.test)?;
-        if train.is_none() {
+        let streamed = train.is_none() || test.is_none() || parts.validation.is_some() && validation.is_none();
+        if streamed {
             network.reserve_streaming()?;
         }
         if gpu.shared {
-            network.load(&batch_sizes(parts, batch))?;
+            let others = [parts.validation, Some(parts.test)];
+            network.load(&batch_sizes(&[Some(parts.train)], batch), &batch_sizes(&others, batch))?;
         }
         Ok(CudaEngine { network, train, validation, test })
     }
 }
 
-/// The sizes of the batches that a run has: full ones, and each part's last.
-fn batch_sizes(parts: &Parts<'_>, batch: usize) -> Vec<usize> {
-    let mut sizes = Vec::new();
-    for part in [Some(parts.train), parts.validation, Some(parts.test)].into_iter().flatten() {
-        let full = if part.len() >= batch { batch } else { 0 };
-        sizes.extend([full, part.len() % batch]);
-    }
-    sizes.retain(|&n| n > 0);
+/// The sizes of the batches that parts have: full ones, and each part's last.
+fn batch_sizes(parts: &[Option<&Split>], batch: usize) -> Vec<usize> {
+    let sizes = |part: &&Split| [part.len().min(batch), part.len() % batch];
+    let mut sizes: Vec<usize> = parts.iter().flatten().flat_map(sizes).filter(|&n| n > 0).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -192,11 +190,11 @@ mod tests {
             let shape = ftprop_data::Shape::new(1, 1, 1);
             Split::from_pixels(shape, vec![0; n], vec![0; n]).unwrap()
         };
-        let (train, validation, test) = (split(100), split(32), split(7));
-        let sizes = |validation, batch| batch_sizes(&Parts { train: &train, validation, test: &test }, batch);
-        assert_eq!(sizes(Some(&validation), 32), [4, 7, 32]);
-        assert_eq!(sizes(Some(&validation), 40), [7, 20, 32, 40]);
-        assert_eq!(sizes(None, 128), [7, 100]);
-        assert_eq!(sizes(None, 1), [1]);
+        let (long, short) = (split(100), split(7));
+        assert_eq!(batch_sizes(&[Some(&long), None, Some(&short)], 32), [4, 7, 32]);
+        assert_eq!(batch_sizes(&[Some(&long)], 50), [50]);
+        assert_eq!(batch_sizes(&[Some(&long), Some(&short)], 128), [7, 100]);
+        assert_eq!(batch_sizes(&[Some(&short)], 1), [1]);
+        assert!(batch_sizes(&[None], 8).is_empty());
     }
 }
