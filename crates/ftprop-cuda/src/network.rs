@@ -128,16 +128,8 @@ impl CudaNetwork {
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("a choice for each product")))))
             .collect();
 
-        let last_is_product = matches!(plan.passes.last(), Some(Pass::Product(p)) if p.y == plan.output);
-        let logits_f32 = precision != Precision::Bf16 || last_is_product;
-        let mut sources = passes::sources(&plan, &choices, precision);
-        let own = [
-            loss_source(&config, logits_f32),
-            optimizer_source(&config.optimizer, precision),
-            Source::new(File::Basic, precision),
-        ];
-        sources.extend(own);
-        let mut kernels = device.kernels(&sources)?;
+        let logits_f32 = has_wide_logits(&plan, precision);
+        let mut kernels = device.kernels(&sources(&config, &plan, &choices))?;
         let [loss, optimizer, basic] =
             kernels.split_off(kernels.len() - 3).try_into().unwrap_or_else(|_| unreachable!("three were split off"));
 
@@ -463,6 +455,24 @@ impl CudaNetwork {
     }
 }
 
+/// Whether the logits are f32 whatever the activations are.
+fn has_wide_logits(plan: &Plan, precision: Precision) -> bool {
+    let last_is_product = matches!(plan.passes.last(), Some(Pass::Product(p)) if p.y == plan.output);
+    precision != Precision::Bf16 || last_is_product
+}
+
+/// All that is compiled for a network: its passes' kernels, then the loss's, the optimizer's and the basic ones.
+fn sources(config: &NetworkConfig, plan: &Plan, choices: &passes::Choices) -> Vec<Source> {
+    let precision = config.precision;
+    let mut sources = passes::sources(plan, choices, precision);
+    sources.extend([
+        loss_source(config, has_wide_logits(plan, precision)),
+        optimizer_source(&config.optimizer, precision),
+        Source::new(File::Basic, precision),
+    ]);
+    sources
+}
+
 fn moment_count(spec: &OptimizerSpec) -> usize {
     match spec {
         OptimizerSpec::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
@@ -506,5 +516,57 @@ fn optimizer_source(spec: &OptimizerSpec, precision: Precision) -> Source {
             .float("REST1", (1.0 - alpha) as f32)
             .float("MOMENTUM", momentum as f32)
             .float("EPS", eps as f32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Limits;
+    use crate::library::Library;
+    use crate::selftest::Case;
+    use std::collections::BTreeSet;
+
+    /// What would be compiled for a network on such a GPU, had it no libraries.
+    fn sources_of(config: &NetworkConfig, limits: Limits) -> Vec<Source> {
+        let cpu = Arc::new(Cpu::new(1).unwrap());
+        let (input, classes) = (config.input, config.classes);
+        let cpu_network = Network::new(cpu, &config.layers, config.defaults, input, classes, 1).unwrap();
+        let (parameters, statistics) = (cpu_network.parameters(), cpu_network.statistics());
+        let plan = Plan::new(&config.layers, config.defaults, input, classes, parameters, statistics);
+        let own = |gemm: Gemm| (gemm, Choice::Own(gemm.guess(config.batch, limits)));
+        let gemms = passes::gemms(&plan, config.precision);
+        let choices: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
+        sources(config, &plan, &choices)
+    }
+
+    #[test]
+    fn every_file_of_kernels_compiles_without_a_gpu() {
+        if let Err(why) = Library::Nvrtc.load() {
+            println!("skipped: {why}");
+            return;
+        }
+        let limits = Limits { multiprocessors: 108, shared: 163 << 10 };
+        // The self test's networks, each in one precision; the first of them use every layer.
+        let mut all = BTreeSet::new();
+        for (i, Case { config, .. }) in crate::selftest::cases().into_iter().enumerate().filter(|(i, _)| i % 4 < 2) {
+            let precision = [Precision::Tf32, Precision::Bf16, Precision::F32][i % 3];
+            all.extend(sources_of(&NetworkConfig { precision, ..config }, limits));
+        }
+        let all: Vec<Source> = all.into_iter().collect();
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        std::thread::scope(|scope| {
+            for worker in 0..threads {
+                let part = all.iter().enumerate().skip(worker).step_by(threads);
+                scope.spawn(move || {
+                    for (i, source) in part {
+                        let arch = ["sm_80", "sm_90"][i % 2];
+                        let image = source.compile(arch).unwrap_or_else(|error| panic!("{error}"));
+                        assert!(image.starts_with(b"\x7fELF"), "{source:?}");
+                    }
+                });
+            }
+        });
+        println!("{} sources compiled", all.len());
     }
 }

@@ -63,9 +63,9 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
     Ok(checks)
 }
 
-struct Case {
+pub(crate) struct Case {
     name: String,
-    config: NetworkConfig,
+    pub(crate) config: NetworkConfig,
     n: usize,
     /// Without thresholds, so that rounding moves results a little and never a lot.
     soft: bool,
@@ -170,7 +170,7 @@ fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
     ]
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let adam = OptimizerSpec::Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
     let sgd = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 1e-4 };
     let momentum = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 1e-4 };
