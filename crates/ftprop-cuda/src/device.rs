@@ -63,16 +63,12 @@ pub fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
 /// What is installed.
 pub fn versions() -> Versions {
     let pair = |(major, minor): (i32, i32)| format!("{major}.{minor}");
-    let cudnn = Library::Cudnn.load().ok().map(|()| {
-        // SAFETY: the library is loaded.
-        let number = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
-        format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100)
-    });
-    let cublas = Library::Cublas.load().ok().map(|()| {
-        // SAFETY: the library is loaded.
-        let number = unsafe { cudarc::cublaslt::sys::cublasLtGetVersion() };
-        format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100)
-    });
+    // Both libraries number their versions alike.
+    let triple = |number: usize| format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
+    // SAFETY: the library is loaded.
+    let cudnn = Library::Cudnn.load().ok().map(|()| triple(unsafe { cudarc::cudnn::sys::cudnnGetVersion() }));
+    // SAFETY: as above.
+    let cublas = Library::Cublas.load().ok().map(|()| triple(unsafe { cudarc::cublaslt::sys::cublasLtGetVersion() }));
     let (driver, nvrtc) = (driver_version().ok().map(pair), crate::compile::nvrtc_version().ok().map(pair));
     Versions { driver, nvrtc, cudnn, cublas }
 }

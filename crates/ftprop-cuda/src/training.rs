@@ -5,7 +5,7 @@ use crate::data::ResidentData;
 use crate::memory::{DeviceBuffer, Pinned};
 use crate::network::{CudaNetwork, TABLE};
 use crate::step::{Scalars, Step};
-use crate::stream::{Args, Event, Spread, Stream};
+use crate::stream::{Args, Event, Graph, Spread, Stream};
 use ftprop_nn::Tally;
 
 /// Full batches that are trained on by one graph: between graphs the device idles for a moment.
@@ -128,14 +128,13 @@ impl CudaNetwork {
             if n == 0 || n > self.config.batch {
                 return Err(CudaError::Setting(format!("{n} examples are no batch of this network")));
             }
-            self.runs.iter().try_for_each(|run| run.prepare(n))?;
-            let graph = self.main.capture(|| {
+            let graph = self.capture(n, |network| {
                 if learning {
-                    return self.learn_batch(n);
+                    return network.learn_batch(n);
                 }
-                self.use_running()?;
-                self.forward(n, false)?;
-                self.apply_loss(n, false)
+                network.use_running()?;
+                network.forward(n, false)?;
+                network.apply_loss(n, false)
             })?;
             graph.upload(&self.main)?;
             self.main.wait()?;
@@ -237,12 +236,16 @@ impl CudaNetwork {
         work: impl FnOnce(&CudaNetwork) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         if !self.graphs.contains_key(&captured) {
-            let n = captured.examples();
-            self.runs.iter().try_for_each(|run| run.prepare(n))?;
-            let graph = self.main.capture(|| work(self))?;
+            let graph = self.capture(captured.examples(), work)?;
             self.graphs.insert(captured, graph);
         }
         self.graphs[&captured].launch(&self.main)
+    }
+
+    /// Captures work on batches of n; libraries are asked how they do it before, which they must not be meanwhile.
+    fn capture(&self, n: usize, work: impl FnOnce(&CudaNetwork) -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+        self.runs.iter().try_for_each(|run| run.prepare(n))?;
+        self.main.capture(|| work(self))
     }
 
     /// Makes the batch that the step names from resident data.

@@ -14,8 +14,6 @@ pub struct Place {
     /// Prepares data on every device, and trains where there is no GPU.
     pub cpu: Arc<Cpu>,
     pub gpu: Option<Gpu>,
-    /// Where several runs train at the same time: how they take turns.
-    pub gate: Option<Arc<Gate>>,
     /// Why `auto` took the CPU.
     pub note: Option<String>,
 }
@@ -24,8 +22,8 @@ pub struct Place {
 #[derive(Clone)]
 pub struct Gpu {
     pub device: Device,
-    /// Whether several networks are going to train on it at the same time.
-    pub shared: bool,
+    /// Where several runs train on it at the same time: how they take turns.
+    pub gate: Option<Arc<Gate>>,
     resident: Arc<Mutex<HashMap<String, ResidentData>>>,
 }
 
@@ -51,7 +49,7 @@ impl Place {
                 (Some(Gpu::open(ordinal).map_err(|e| refused(e.to_string()))?), None)
             }
         };
-        Ok(Place { cpu, gpu, gate: None, note })
+        Ok(Place { cpu, gpu, note })
     }
 
     /// A few words on it: `cuda:0 (NVIDIA H200)`, or `2 threads (Avx512)`.
@@ -78,12 +76,12 @@ impl Gpu {
         let device = Device::open(ordinal)?;
         device.check()?;
         Library::Nvrtc.load()?;
-        Ok(Gpu { device, shared: false, resident: Arc::default() })
+        Ok(Gpu { device, gate: None, resident: Arc::default() })
     }
 
     /// How a network's products are chosen on it.
     pub fn tuning(&self, deterministic: bool) -> Tuning {
-        match (deterministic, self.shared) {
+        match (deterministic, self.gate.is_some()) {
             (true, _) => Tuning::Fixed,
             (false, true) => Tuning::Shared,
             (false, false) => Tuning::Alone,

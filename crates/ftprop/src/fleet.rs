@@ -244,11 +244,8 @@ impl Yard {
     /// Says whether runs that are made from now on have a GPU for themselves. On the CPU they share one pool of threads,
     /// which could not go on if a run waited in it.
     fn share(&mut self, shared: bool) {
-        for place in self.places.values_mut() {
-            if let Some(gpu) = &mut place.gpu {
-                gpu.shared = shared;
-                place.gate = shared.then(|| self.gate.clone());
-            }
+        for gpu in self.places.values_mut().filter_map(|place| place.gpu.as_mut()) {
+            gpu.gate = shared.then(|| self.gate.clone());
         }
     }
 
@@ -406,39 +403,6 @@ mod tests {
         // Stopped before it begins, a run is left for later.
         let stopped = train_all(jobs(&temp.join("later"), &names), &quiet(1), &AtomicBool::new(true)).unwrap();
         assert!(stopped.iter().all(|e| matches!(e, Ok(Ending::Interrupted { .. }))), "{stopped:?}");
-        std::fs::remove_dir_all(&temp).unwrap();
-    }
-    #[test]
-    fn runs_pause_for_one_who_wants_to_be_alone() {
-        let temp = std::env::temp_dir().join(format!("ftprop-pause-{}", std::process::id()));
-        let (gate, stop) = (Arc::new(Gate::default()), AtomicBool::new(false));
-        let train = |job: &Job, gate: Option<Arc<Gate>>| {
-            // Each with threads of its own, as runs on a GPU have.
-            let place = Place { gate, ..Place::open("cpu", 1).unwrap() };
-            let dataset = job.recipe.data.open().unwrap();
-            let folder = RunFolder::planned(&job.folder).unwrap();
-            let mut trainer = Trainer::new(job.recipe.clone(), folder.clone(), &dataset, &place).unwrap();
-            folder.write_recipe(&job.recipe).unwrap();
-            let ending = trainer.run(&stop, &mut Progress::watched(|_| {})).unwrap();
-            assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
-            std::fs::read(job.folder.join("checkpoint.safetensors")).unwrap()
-        };
-        let names = ["a", "bb"];
-        let paused = jobs(&temp.join("paused"), &names);
-        let mut alone = 0;
-        let checkpoints: Vec<_> = std::thread::scope(|scope| {
-            let runs: Vec<_> = paused.iter().map(|job| scope.spawn(|| train(job, Some(gate.clone())))).collect();
-            while !runs.iter().any(|run| run.is_finished()) {
-                let _alone = gate.alone();
-                std::thread::sleep(Duration::from_millis(5));
-                alone += 1;
-            }
-            runs.into_iter().map(|run| run.join().unwrap()).collect()
-        });
-        assert!(alone > 3, "alone {alone} times while two runs went on");
-        let others = jobs(&temp.join("not"), &names);
-        let expected: Vec<_> = others.iter().map(|job| train(job, None)).collect();
-        assert!(checkpoints == expected, "pausing changed what was learned");
         std::fs::remove_dir_all(&temp).unwrap();
     }
 }

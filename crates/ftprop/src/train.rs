@@ -50,7 +50,7 @@ pub struct Trainer {
     engine: Box<dyn Engine>,
     /// Whose threads compute; none where a GPU does.
     cpu: Option<Arc<Cpu>>,
-    /// How it takes turns with other runs on the device.
+    /// How it takes turns with other runs on a GPU.
     gate: Option<Arc<Gate>>,
     train: Loader,
     validation: Option<Loader>,
@@ -102,7 +102,7 @@ impl Trainer {
             test: evaluation(&dataset.test)?,
             model: ModelInfo::of(dataset),
             cpu: place.gpu.is_none().then(|| place.cpu.clone()),
-            gate: place.gate.clone(),
+            gate: place.gpu.as_ref().and_then(|gpu| gpu.gate.clone()),
             state: State::start(),
             metrics: Vec::new(),
             diagnostics: None,
@@ -520,4 +520,43 @@ fn scalars(m: &EpochMetrics) -> Vec<(&'static str, f32)> {
         all.extend([("validation/loss", v.loss), ("validation/top1", v.top1), ("validation/top5", v.top5)]);
     }
     all.into_iter().map(|(name, value)| (name, value as f32)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::DIGITS;
+
+    #[test]
+    fn runs_pause_for_one_who_wants_to_be_alone() {
+        let temp = std::env::temp_dir().join(format!("ftprop-pause-{}", std::process::id()));
+        let (gate, stop) = (Arc::new(Gate::default()), AtomicBool::new(false));
+        let train = |name: &str, seed: u64, gate: Option<Arc<Gate>>| {
+            let mut recipe = Recipe::from_toml("digits", DIGITS).unwrap();
+            (recipe.train.epochs, recipe.train.seed) = (1, seed);
+            // Each with threads of its own, as runs on a GPU have.
+            let (place, dataset) = (Place::open("cpu", 1).unwrap(), recipe.data.open().unwrap());
+            let folder = RunFolder::planned(&temp.join(name)).unwrap();
+            let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
+            trainer.gate = gate;
+            folder.write_recipe(&recipe).unwrap();
+            let ending = trainer.run(&stop, &mut Progress::watched(|_| {})).unwrap();
+            assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
+            std::fs::read(folder.checkpoint()).unwrap()
+        };
+        let turns = || Some(gate.clone());
+        let mut alone = 0;
+        let paused = std::thread::scope(|scope| {
+            let runs = [scope.spawn(|| train("a", 1, turns())), scope.spawn(|| train("b", 2, turns()))];
+            while !runs.iter().any(|run| run.is_finished()) {
+                let _alone = gate.alone();
+                std::thread::sleep(Duration::from_millis(5));
+                alone += 1;
+            }
+            runs.map(|run| run.join().unwrap())
+        });
+        assert!(alone > 3, "alone {alone} times while two runs went on");
+        assert!(paused == [train("c", 1, None), train("d", 2, None)], "pausing changed what was learned");
+        std::fs::remove_dir_all(&temp).unwrap();
+    }
 }

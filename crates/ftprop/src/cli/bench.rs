@@ -147,7 +147,7 @@ impl Config {
         }
         let place = match training {
             true => Place::open(&self.device, self.threads)?,
-            false => Place { cpu: device(&self.device, self.threads)?, gpu: None, gate: None, note: None },
+            false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None },
         };
         let cpu = place.cpu.clone();
         let (side, classes) = match self.network.as_str() {

@@ -44,7 +44,7 @@ impl CudaEngine {
         if streamed {
             network.reserve_streaming()?;
         }
-        if gpu.shared {
+        if gpu.gate.is_some() {
             let others = [parts.validation, Some(parts.test)];
             network.load(&batch_sizes(&[Some(parts.train)], batch), &batch_sizes(&others, batch))?;
         }
