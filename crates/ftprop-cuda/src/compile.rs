@@ -18,6 +18,7 @@ const COMMON: &str = include_str!("../kernels/common.cuh");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum File {
     Gemm,
+    Patch,
     Finish,
     Norm,
     AveragePool,
@@ -30,6 +31,7 @@ impl File {
     fn name(self) -> &'static str {
         match self {
             File::Gemm => "gemm.cu",
+            File::Patch => "patch.cu",
             File::Finish => "finish.cu",
             File::Norm => "norm.cu",
             File::AveragePool => "average_pool.cu",
@@ -42,6 +44,7 @@ impl File {
     fn text(self) -> &'static str {
         match self {
             File::Gemm => include_str!("../kernels/gemm.cu"),
+            File::Patch => include_str!("../kernels/patch.cu"),
             File::Finish => include_str!("../kernels/finish.cu"),
             File::Norm => include_str!("../kernels/norm.cu"),
             File::AveragePool => include_str!("../kernels/average_pool.cu"),
@@ -54,6 +57,7 @@ impl File {
     fn entries(self) -> &'static [&'static str] {
         match self {
             File::Gemm => &["gemm"],
+            File::Patch => &["patch_forward", "patch_gradient", "patch_sum"],
             File::Finish => &["finish", "finish_back", "finish_back_input"],
             File::Norm => &["norm_statistics", "norm_running", "column_sums"],
             File::AveragePool => &["average", "average_back"],
@@ -250,8 +254,16 @@ mod tests {
 
     #[test]
     fn every_entry_stands_in_its_file() {
-        let files =
-            [File::Gemm, File::Finish, File::Norm, File::AveragePool, File::OutputLoss, File::Optimizer, File::Basic];
+        let files = [
+            File::Gemm,
+            File::Patch,
+            File::Finish,
+            File::Norm,
+            File::AveragePool,
+            File::OutputLoss,
+            File::Optimizer,
+            File::Basic,
+        ];
         for file in files {
             for entry in file.entries() {
                 assert!(file.text().contains(&format!("{entry}(")), "{entry} in {}", file.name());

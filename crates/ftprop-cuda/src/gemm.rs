@@ -90,6 +90,8 @@ pub(crate) struct Gemm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Own(Cut),
+    /// Our own for pictures, see [`Patch`](crate::patch::Patch).
+    Patch,
     Cudnn,
     Cublas,
 }

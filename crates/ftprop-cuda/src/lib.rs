@@ -42,7 +42,7 @@
 //! | `compile` | kernels from text, compiled at first use and kept on disk |
 //! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `cudnn`, `cublas`, `tuning` | how a product is cut into tiles, the libraries' products, which is fastest |
+//! | `gemm`, `patch`, `cudnn`, `cublas`, `tuning` | how a product is cut into tiles, another way for pictures, the libraries' ways, which is fastest |
 //! | `passes` | each pass with its kernels |
 //! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
 //! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
@@ -61,6 +61,7 @@ mod library;
 mod memory;
 mod network;
 mod passes;
+mod patch;
 mod plan;
 mod precision;
 mod selftest;

@@ -82,6 +82,8 @@ pub struct CudaNetwork {
     pub(crate) clip: [Place; 4],
     pub(crate) counter: Place,
     pub(crate) main: Stream,
+    /// None where other networks keep the GPU busy anyway.
+    side: Option<Side>,
     /// Steps that the optimizer has taken.
     pub(crate) steps: u64,
     pub(crate) graphs: HashMap<crate::training::Captured, crate::stream::Graph>,
@@ -133,12 +135,13 @@ impl CudaNetwork {
         let [loss, optimizer, basic] =
             kernels.split_off(kernels.len() - 3).try_into().unwrap_or_else(|_| unreachable!("three were split off"));
 
+        let side = (config.tuning != Tuning::Shared).then(|| Side::new(device)).transpose()?;
         let mut layout = Layout::default();
         let (input_tensor, output) = (plan.input, plan.output);
         let stored = plan.tensors[plan.input].stored;
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (runs, tensors) =
-            passes::build(plan, &choices, kernels, &libraries, &basic, precision, batch, &mut layout)?;
+            passes::build(plan, &choices, kernels, &libraries, &basic, precision, batch, side.is_some(), &mut layout)?;
         let step = layout.take(size_of::<Step>());
         let table = layout.take(TABLE * size_of::<Scalars>());
         let tally = layout.take(size_of::<DeviceTally>());
@@ -195,6 +198,7 @@ impl CudaNetwork {
             clip,
             counter,
             main: Stream::new(device)?,
+            side,
             steps: 0,
             graphs: HashMap::new(),
             kept: HashMap::new(),
@@ -373,15 +377,21 @@ impl CudaNetwork {
         unsafe { self.main.launch(&self.loss, 0, spread, &args) }
     }
 
-    /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. One stream: beside
-    /// each other these kernels were no faster, since each fills the device.
+    /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
+    /// those, so they are computed beside.
     pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
         let launch = self.launch(n);
         for run in self.runs.iter().rev() {
-            run.gradients(&launch, &self.main)?;
+            match self.side.as_ref().filter(|_| run.gradients_beside()) {
+                Some(side) => {
+                    side.follow(&self.main)?;
+                    run.gradients(&launch, &side.stream)?;
+                }
+                None => run.gradients(&launch, &self.main)?,
+            }
             run.back(&launch, &self.main)?;
         }
-        Ok(())
+        self.side.iter().try_for_each(|side| side.lead(&self.main))
     }
 
     /// Microseconds of each piece of a step, each captured many times over and replayed.
@@ -455,6 +465,31 @@ impl CudaNetwork {
     }
 }
 
+/// A second queue, for what the slopes on their way down do not wait for.
+struct Side {
+    stream: Stream,
+    forked: Event,
+    joined: Event,
+}
+
+impl Side {
+    fn new(device: &Device) -> Result<Self, CudaError> {
+        Ok(Side { stream: Stream::new(device)?, forked: Event::new(device)?, joined: Event::new(device)? })
+    }
+
+    /// What is put here from now on waits for what is in the main queue by now.
+    fn follow(&self, main: &Stream) -> Result<(), CudaError> {
+        main.record(&self.forked)?;
+        self.stream.wait_for(&self.forked)
+    }
+
+    /// What is put into the main queue from now on waits for what is here by now.
+    fn lead(&self, main: &Stream) -> Result<(), CudaError> {
+        self.stream.record(&self.joined)?;
+        main.wait_for(&self.joined)
+    }
+}
+
 /// Whether the logits are f32 whatever the activations are.
 fn has_wide_logits(plan: &Plan, precision: Precision) -> bool {
     let last_is_product = matches!(plan.passes.last(), Some(Pass::Product(p)) if p.y == plan.output);
@@ -524,6 +559,7 @@ mod tests {
     use super::*;
     use crate::gemm::Limits;
     use crate::library::Library;
+    use crate::patch::Patch;
     use crate::selftest::Case;
     use std::collections::BTreeSet;
 
@@ -534,7 +570,10 @@ mod tests {
         let cpu_network = Network::new(cpu, &config.layers, config.defaults, input, classes, 1).unwrap();
         let (parameters, statistics) = (cpu_network.parameters(), cpu_network.statistics());
         let plan = Plan::new(&config.layers, config.defaults, input, classes, parameters, statistics);
-        let own = |gemm: Gemm| (gemm, Choice::Own(gemm.guess(config.batch, limits)));
+        let own = |gemm: Gemm| match Patch::suits(&gemm, limits) {
+            true => (gemm, Choice::Patch),
+            false => (gemm, Choice::Own(gemm.guess(config.batch, limits))),
+        };
         let gemms = passes::gemms(&plan, config.precision);
         let choices: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
         sources(config, &plan, &choices)

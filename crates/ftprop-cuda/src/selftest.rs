@@ -3,7 +3,11 @@
 //! must be refused. Then every kernel runs in small networks of odd shapes, in f32, beside the CPU's network on
 //! the same numbers; and in tf32 and bf16 within what their rounding allows.
 
+use crate::arena::Layout;
+use crate::gemm::{Gemm, Mode};
 use crate::memory::DeviceBuffer;
+use crate::passes::GemmRun;
+use crate::patch::Patch;
 use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
 use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
@@ -14,6 +18,7 @@ use ftprop_nn::{
     Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
 };
 use ftprop_tensor::Cpu;
+use ftprop_tensor::geometry::ConvGeometry;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
 
@@ -44,11 +49,15 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
         add(same_batches(device, precision)?);
     }
     add(side_by_side(device)?);
+    add(whole_steps(device)?);
     for precision in [Precision::Tf32, Precision::Bf16] {
         for tuning in [Tuning::Alone, Tuning::Shared, Tuning::Libraries] {
             add(tuned(device, precision, tuning)?);
             add(tuned_training(device, precision, tuning)?);
         }
+    }
+    for precision in [Precision::Tf32, Precision::Bf16] {
+        add(patches(device, precision)?);
     }
     add(too_large(device)?);
     for case in cases() {
@@ -403,6 +412,103 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
     let name = format!("{precision}: captured steps as chosen with --tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
+}
+
+/// Convolutions of pictures that read windows from a patch, against the kernel that gathers them.
+fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
+    let limits = device.limits()?;
+    let stream = crate::stream::Stream::new(device)?;
+    let mut error = 0.0f64;
+    let geometries = [
+        ((13, 11, 3), 32, (5, 5, 1, 3)),
+        ((9, 12, 4), 16, (3, 2, 2, 1)),
+        ((45, 61, 3), 64, (7, 7, 2, 3)),
+        ((28, 28, 1), 48, (5, 4, 1, 0)),
+        ((32, 32, 3), 48, (5, 5, 1, 2)),
+        ((3, 3, 3), 16, (3, 3, 1, 1)),
+    ];
+    for (i, ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad))) in
+        geometries.into_iter().enumerate()
+    {
+        let groups = 1;
+        let geometry =
+            ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
+        for mode in [Mode::Forward, Mode::Weights] {
+            let weight_offset = 5 * i;
+            let plain =
+                Gemm { mode, geometry, precision, weight_offset, stored: 4, wide_output: false, bias_offset: None };
+            if !Patch::suits(&plain, limits) {
+                continue;
+            }
+            // More pixels than the blocks take at a time, and not a multiple of it.
+            let n = 3 + 70 * i;
+            let (cut, patch) = (plain.guess(n, limits), Patch::of(&plain));
+            let mut layout = Layout::default();
+            let lengths = [n * height * width * 4, n * geometry.out_len(), geometry.weight_len()];
+            let operands = lengths.map(|len| layout.floats(len));
+            let workspace = layout.take(4 * plain.workspace(n, cut).max(patch.workspace(n)));
+            let kernels = device.kernels(&[plain.source(cut.tile), patch.source()])?;
+            let [own, patched] = kernels.try_into().unwrap_or_else(|_| unreachable!("two were asked for"));
+            let runs =
+                [GemmRun::own(plain, cut, own, workspace, n, &mut layout)?, GemmRun::patch(plain, patched, workspace)?];
+            let arena = layout.build(device, "a test")?;
+            // Numbers of a few bits, which no format rounds; the channels that fill up a pixel are zero.
+            let number = |k: usize, salt: usize| ((k * 37 + salt) % 101) as f32 / 64.0 - 0.75;
+            let mut results = Vec::new();
+            for run in runs {
+                for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
+                    let zero = |k: usize| which == 0 && k % 4 >= in_channels;
+                    let numbers = (0..len).map(|k| if zero(k) { 0.0 } else { number(k, which) });
+                    let offset = arena.offset(place);
+                    if precision == Precision::Bf16 {
+                        let halves: Vec<u16> = numbers.map(|v| (v.to_bits() >> 16) as u16).collect();
+                        arena.buffer.write(&stream, offset, &halves)?;
+                    } else {
+                        arena.buffer.write(&stream, offset, &numbers.collect::<Vec<f32>>())?;
+                    }
+                }
+                let [x, y, w] = operands.map(|place| arena.at(place));
+                let (wanted, addresses) = if mode == Mode::Forward { (1, [x, w, y]) } else { (2, [y, x, w]) };
+                run.run(&stream, &arena, n, addresses, 0, 0)?;
+                let (offset, len) = (arena.offset(operands[wanted]), lengths[wanted]);
+                results.push(if precision == Precision::Bf16 && mode == Mode::Forward {
+                    let halves = arena.buffer.read::<u16>(&stream, offset, len)?;
+                    halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
+                } else {
+                    arena.buffer.read::<f32>(&stream, offset, len)?
+                });
+            }
+            error = error.max(distance(&results[1], &results[0]));
+        }
+    }
+    Ok(Check { name: format!("{precision}: pictures by patches"), error, allowed: 1e-5 })
+}
+
+/// Steps as they are captured against their parts, one by one: the values must end up equal.
+fn whole_steps(device: &Device) -> Result<Check, CudaError> {
+    let (_, _, config) = problem(Precision::F32)?;
+    let random = Stream::numbered(6);
+    let mut error = 0.0f64;
+    for (_, input, layers) in networks() {
+        let config = NetworkConfig { layers, input, ..config.clone() };
+        let images: Vec<f32> = (0..config.batch * input.len()).map(|i| random.uniform(i as u64) - 0.5).collect();
+        let labels: Vec<u32> = (0..config.batch as u32).map(|i| i % 4).collect();
+        let steps = vec![(1.0, 0.5); 5];
+        let new = || {
+            let mut network = CudaNetwork::new(device, config.clone())?;
+            network.initialise(4)?;
+            Ok::<_, CudaError>(network)
+        };
+        let (mut whole, mut parts) = (new()?, new()?);
+        whole.begin_streaming(&Stretch { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps })?;
+        for number in 0..5 {
+            whole.stream_batch(&images, &labels)?;
+            parts.learn(&images, &labels, &Step { seed: 1, number, progress: 0.5 })?;
+            parts.optimize(1.0)?;
+        }
+        error = error.max(spread(&[whole.values()?, parts.values()?]));
+    }
+    Ok(Check { name: "f32: whole steps of every network".into(), error, allowed: 0.0 })
 }
 
 /// More memory than there is must be refused with an error that says so.

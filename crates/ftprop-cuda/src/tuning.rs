@@ -7,8 +7,9 @@ use crate::compile::{File, Source, cache_folder, hash, keep};
 use crate::cublas::{Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
 use crate::device::Device;
-use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
+use crate::gemm::{Choice, Cut, Gemm, Limits, MOST_SPLITS, Mode, TILES};
 use crate::passes::GemmRun;
+use crate::patch::Patch;
 use crate::stream::{Event, Stream};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,9 +75,10 @@ impl Libraries {
     }
 
     /// Whether a product can be computed that way here.
-    fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
+    fn can(&self, choice: Choice, gemm: &Gemm, n: usize, limits: Limits) -> bool {
         match choice {
             Choice::Own(_) => true,
+            Choice::Patch => Patch::suits(gemm, limits),
             Choice::Cudnn => {
                 gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, n).is_ok())
             }
@@ -95,7 +97,7 @@ impl Memory {
     fn open(device: &Device) -> Result<Self, CudaError> {
         let name = device.info()?.name;
         // Another kernel text may make another choice the best; the number counts how choices were made.
-        let version = hash(include_str!("../kernels/gemm.cu"), 5);
+        let version = hash(concat!(include_str!("../kernels/gemm.cu"), include_str!("../kernels/patch.cu")), 5);
         let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
@@ -105,6 +107,7 @@ impl Memory {
     fn save(&self) {
         let Some(path) = &self.path else { return };
         let line = |(key, choice): (&String, &Choice)| match choice {
+            Choice::Patch => format!("{key} = patch\n"),
             Choice::Cudnn => format!("{key} = cudnn\n"),
             Choice::Cublas => format!("{key} = cublas\n"),
             Choice::Own(cut) => {
@@ -120,6 +123,7 @@ fn parse(text: &str) -> BTreeMap<String, Choice> {
     let line = |line: &str| {
         let (key, choice) = line.split_once(" = ")?;
         match choice {
+            "patch" => return Some((key.to_string(), Choice::Patch)),
             "cudnn" => return Some((key.to_string(), Choice::Cudnn)),
             "cublas" => return Some((key.to_string(), Choice::Cublas)),
             _ => {}
@@ -165,8 +169,9 @@ pub(crate) fn fastest(
     }
     if !unknown.is_empty() {
         // All of them at once, so that the compiler has work for every core.
-        let sources: Vec<_> =
+        let mut sources: Vec<_> =
             unknown.iter().flat_map(|g| candidates(g).into_iter().map(|c| g.source(c.tile))).collect();
+        sources.extend(unknown.iter().filter(|g| Patch::suits(g, limits)).map(|g| Patch::of(g).source()));
         device.kernels(&sources)?;
         for gemm in unknown {
             if let Some(choice) = time(device, gemm, &candidates(gemm), &libraries, n, rivals)? {
@@ -178,7 +183,7 @@ pub(crate) fn fastest(
     let choices: Vec<Choice> = gemms
         .iter()
         .map(|gemm| match memory.known.get(&key(gemm)) {
-            Some(&choice) if libraries.can(choice, gemm, n) => choice,
+            Some(&choice) if libraries.can(choice, gemm, n, limits) => choice,
             _ => Choice::Own(gemm.guess(n, limits)),
         })
         .collect();
@@ -192,7 +197,8 @@ pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<
     let limits = device.limits()?;
     let libraries = Libraries { cudnn: Cudnn::new(device).ok(), cublas: Cublas::new(device).ok() };
     let choice = |gemm: &Gemm| {
-        let library = [Choice::Cublas, Choice::Cudnn].into_iter().find(|&choice| libraries.can(choice, gemm, n));
+        let library =
+            [Choice::Cublas, Choice::Cudnn].into_iter().find(|&choice| libraries.can(choice, gemm, n, limits));
         library.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
     };
     let choices = gemms.iter().map(choice).collect();
@@ -210,21 +216,29 @@ fn time(
 ) -> Result<Option<Choice>, CudaError> {
     let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
     let kernels = device.kernels(&sources)?;
+    let limits = device.limits()?;
     let basic = device.kernels(&[Source::new(File::Basic, gemm.precision)])?;
     let g = &gemm.geometry;
     let mut layout = Layout::default();
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
     let places = lengths.map(|len| layout.floats(len));
-    let own_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
+    let patch = Patch::suits(gemm, limits).then(|| Patch::of(gemm));
+    let cut_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
+    let own_bytes = cut_bytes.max(patch.map_or(0, |p| 4 * p.workspace(n)));
     let bias = layout.floats(g.out_channels + 4);
-    let cudnn = libraries.cudnn.as_ref().filter(|_| libraries.can(Choice::Cudnn, gemm, n));
-    let cublas = libraries.cublas.as_ref().filter(|_| libraries.can(Choice::Cublas, gemm, n));
+    let cudnn = libraries.cudnn.as_ref().filter(|_| libraries.can(Choice::Cudnn, gemm, n, limits));
+    let cublas = libraries.cublas.as_ref().filter(|_| libraries.can(Choice::Cublas, gemm, n, limits));
     let cudnn_bytes = cudnn.map_or(Ok(0), |c| GemmRun::cudnn_bytes(gemm, c, n))?;
     let library_bytes = cudnn_bytes.max(if cublas.is_some() { WORKSPACE } else { 0 });
     let workspace = layout.take(own_bytes.max(library_bytes));
     let mut runs = Vec::new();
     for (cut, kernels) in cuts.iter().zip(kernels) {
         runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
+    }
+    if let Some(patch) = patch {
+        let [kernels] =
+            device.kernels(&[patch.source()])?.try_into().unwrap_or_else(|_| unreachable!("one was asked for"));
+        runs.push((Choice::Patch, GemmRun::patch(*gemm, kernels, workspace)?));
     }
     if let Some(cudnn) = cudnn {
         runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
@@ -264,13 +278,14 @@ fn time(
         };
         run.run(&lane.stream, &lane.arena, n, operands, bias, 0)
     };
+    let own = |choice: &Choice| matches!(choice, Choice::Own(_) | Choice::Patch);
     let mut best: Option<(f32, Choice)> = None;
     for (choice, run) in &runs {
         let ms = match least(device, &lanes, |lane| once(run, lane)) {
-            Ok(ms) if matches!(choice, Choice::Own(_)) => ms,
+            Ok(ms) if own(choice) => ms,
             Ok(ms) => ms / WORTH,
             Err(error) if error.is_memory() => continue,
-            Err(error) if matches!(choice, Choice::Own(_)) => return Err(error),
+            Err(error) if own(choice) => return Err(error),
             // What a library cannot do, our own kernels can.
             Err(_) => continue,
         };
@@ -331,9 +346,10 @@ mod tests {
 
     #[test]
     fn damaged_lines_are_passed_over() {
-        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn\nf = cublas\n");
+        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn\nf = cublas\ng = patch\n");
         let own = Choice::Own(Cut { tile: TILES[3], splits: 4 });
-        let expected = [("a b", own), ("e", Choice::Cudnn), ("f", Choice::Cublas)].map(|(k, c)| (k.to_string(), c));
+        let expected = [("a b", own), ("e", Choice::Cudnn), ("f", Choice::Cublas), ("g", Choice::Patch)]
+            .map(|(k, c)| (k.to_string(), c));
         assert_eq!(known.into_iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -18,6 +18,7 @@ use crate::arena::{Arena, Layout, Place};
 use crate::compile::{Kernels, Source};
 use crate::cublas::WORKSPACE;
 use crate::gemm::{Choice, Gemm, Mode};
+use crate::patch::Patch;
 use crate::plan::{First, Pass, Plan};
 use crate::precision::Precision;
 use crate::stream::{Spread, Stream};
@@ -192,6 +193,11 @@ impl Run {
         }
     }
 
+    /// Whether slopes go further down from here while the gradients are computed.
+    pub(crate) fn gradients_beside(&self) -> bool {
+        matches!(self, Run::Product(p) if p.input.is_some())
+    }
+
     /// Takes the norms' scale and shift from the running statistics, before an evaluation.
     pub(crate) fn use_running(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         match self {
@@ -242,6 +248,7 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
                 let three = choices.next().expect("three choices a product");
                 sources.extend(three.iter().flatten().filter_map(|(gemm, choice)| match choice {
                     Choice::Own(cut) => Some(gemm.source(cut.tile)),
+                    Choice::Patch => Some(Patch::of(gemm).source()),
                     Choice::Cudnn | Choice::Cublas => None,
                 }));
                 if p.bias.is_some() {
@@ -261,7 +268,8 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
     sources
 }
 
-/// The passes with their kernels and places.
+/// The passes with their kernels and places. Where `beside`, gradients are computed in a queue of their own wherever
+/// [`Run::gradients_beside`] says so.
 pub(crate) fn build(
     plan: Plan,
     choices: &Choices,
@@ -270,6 +278,7 @@ pub(crate) fn build(
     basic: &Kernels,
     precision: Precision,
     batch: usize,
+    beside: bool,
     layout: &mut Layout,
 ) -> Result<(Vec<Run>, Vec<TensorPlace>), CudaError> {
     let mut kernels = kernels.into_iter();
@@ -286,33 +295,42 @@ pub(crate) fn build(
             slopes: (t.needs_slopes || i == plan.output).then(|| layout.take(batch * t.shape.len() * bytes)),
         })
         .collect();
-    // Products run one after another, so they share a workspace.
-    let mut most = 0;
-    for (gemm, choice) in choices.iter().flatten().flatten() {
-        most = most.max(match choice {
-            Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
-            Choice::Cudnn => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, batch)?,
-            Choice::Cublas => WORKSPACE,
-        });
+    // Products of one queue run one after another, so they share a workspace.
+    let is_beside = |three: &[Option<_>; 3], i: usize| beside && i == 2 && three[1].is_some();
+    let mut most = [0, 0];
+    for three in choices {
+        for (i, one) in three.iter().enumerate() {
+            let Some((gemm, choice)) = one else { continue };
+            let bytes = match choice {
+                Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
+                Choice::Patch => 4 * Patch::of(gemm).workspace(batch),
+                Choice::Cudnn => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, batch)?,
+                Choice::Cublas => WORKSPACE,
+            };
+            let queue = usize::from(is_beside(three, i));
+            most[queue] = bytes.max(most[queue]);
+        }
     }
-    let workspace = layout.take(most);
+    let workspaces = most.map(|bytes| layout.take(bytes));
     let mut choices = choices.iter();
     let mut runs = Vec::with_capacity(plan.passes.len());
     for pass in plan.passes {
         runs.push(match pass {
             Pass::Product(product) => {
-                let mut gemm = |run: &Option<(Gemm, Choice)>, layout: &mut Layout| {
+                let three = choices.next().expect("three choices a product");
+                let mut gemm = |i: usize, layout: &mut Layout| {
+                    let workspace = workspaces[usize::from(is_beside(three, i))];
                     let one = |(gemm, choice): (Gemm, Choice)| match choice {
                         Choice::Own(cut) => GemmRun::own(gemm, cut, next(), workspace, batch, layout),
+                        Choice::Patch => GemmRun::patch(gemm, next(), workspace),
                         Choice::Cudnn => GemmRun::cudnn(gemm, libraries.cudnn()?, basic, workspace, batch, layout),
                         Choice::Cublas => Ok(GemmRun::cublas(gemm, libraries.cublas()?, workspace)),
                     };
-                    run.map(one).transpose()
+                    three[i].map(one).transpose()
                 };
-                let [forward, input, weights] = choices.next().expect("three choices a product");
-                let forward = gemm(forward, layout)?.expect("every product runs forward");
-                let input = gemm(input, layout)?;
-                let weights = gemm(weights, layout)?.expect("every product has weights");
+                let forward = gemm(0, layout)?.expect("every product runs forward");
+                let input = gemm(1, layout)?;
+                let weights = gemm(2, layout)?.expect("every product has weights");
                 let channels = product.geometry.out_channels;
                 let bias_sums = product.bias.is_some().then(|| {
                     let columns = Columns::new(channels, vector(&[channels]));

@@ -7,6 +7,7 @@ use crate::compile::Kernels;
 use crate::cublas::Cublas;
 use crate::cudnn::Cudnn;
 use crate::gemm::{Cut, Gemm, Mode};
+use crate::patch::Patch;
 use crate::plan::Product;
 use crate::precision::Precision;
 use crate::stream::{Args, Spread, Stream};
@@ -24,6 +25,10 @@ enum Engine {
         kernels: Kernels,
         workspace: Place,
         counters: Place,
+    },
+    Patch {
+        kernels: Kernels,
+        workspace: Place,
     },
     Cudnn {
         cudnn: Cudnn,
@@ -54,6 +59,12 @@ impl GemmRun {
         let (down, across) = gemm.tiles(batch, cut.tile);
         let counters = layout.take(4 * down * across * gemm.geometry.groups);
         Ok(GemmRun { gemm, engine: Engine::Own { cut, kernels, workspace, counters } })
+    }
+
+    pub(crate) fn patch(gemm: Gemm, kernels: Kernels, workspace: Place) -> Result<Self, CudaError> {
+        let number = usize::from(gemm.mode == Mode::Weights);
+        kernels.allow_shared(number, Patch::of(&gemm).shared_bytes())?;
+        Ok(GemmRun { gemm, engine: Engine::Patch { kernels, workspace } })
     }
 
     /// `basic` are the kernels of basic.cu.
@@ -113,6 +124,22 @@ impl GemmRun {
                 // SAFETY: the arguments are those of `gemm` in gemm.cu, sized for this geometry and n examples.
                 unsafe { stream.launch(kernels, 0, spread, &args) }
             }
+            Engine::Patch { kernels, workspace } => {
+                let spread = Patch::of(&self.gemm).spread(n);
+                if self.gemm.mode == Mode::Forward {
+                    let args = Args::default().ptr(left).ptr(right).ptr(out).int(n);
+                    // SAFETY: the arguments are those of `patch_forward` in patch.cu, sized for n examples.
+                    return unsafe { stream.launch(kernels, 0, spread, &args) };
+                }
+                let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
+                let args = Args::default().ptr(left).ptr(right).ptr(sums).int(n);
+                // SAFETY: the arguments are those of `patch_gradient`; the workspace has room for every block's sums.
+                unsafe { stream.launch(kernels, 1, spread, &args)? };
+                let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
+                let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
+                // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
+                unsafe { stream.launch(kernels, 2, add, &args) }
+            }
             Engine::Cudnn { cudnn, workspace, bytes, narrow } => {
                 let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
                 let workspace = (arena.at(*workspace), *bytes);
@@ -144,6 +171,7 @@ impl GemmRun {
     pub(super) fn describe(&self) -> String {
         match &self.engine {
             Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
+            Engine::Patch { .. } => "patch".into(),
             Engine::Cudnn { .. } => "cudnn".into(),
             Engine::Cublas { .. } => "cublas".into(),
         }
