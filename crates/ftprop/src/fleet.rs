@@ -291,6 +291,8 @@ struct BoardTally {
     done: u64,
     before: u64,
     runs_done: usize,
+    /// When the first run began: making runs, with kernels to compile and time, says nothing about how long epochs take.
+    began: Option<Instant>,
     spoke: Instant,
 }
 
@@ -298,7 +300,7 @@ impl Board {
     fn new(jobs: &[Job], waiting: &VecDeque<usize>, quiet: bool) -> Self {
         let epochs = waiting.iter().map(|&i| u64::from(jobs[i].recipe.train.epochs)).sum();
         let now = Instant::now();
-        let tally = BoardTally { epochs, done: 0, before: 0, runs_done: 0, spoke: now };
+        let tally = BoardTally { epochs, done: 0, before: 0, runs_done: 0, began: None, spoke: now };
         Board { quiet, runs: waiting.len(), started: now, tally: Arc::new(Mutex::new(tally)) }
     }
 
@@ -308,6 +310,7 @@ impl Board {
         let mut tally = lock(&self.tally);
         tally.done += before;
         tally.before += before;
+        let began = *tally.began.get_or_insert_with(Instant::now);
         let (tally, quiet, runs, started) = (self.tally.clone(), self.quiet, self.runs, self.started);
         let name = trainer.recipe().name.clone();
         Progress::watched(move |message| {
@@ -321,7 +324,7 @@ impl Board {
                 return;
             }
             tally.spoke = Instant::now();
-            let pace = started.elapsed().as_secs_f64() / (tally.done - tally.before) as f64;
+            let pace = began.elapsed().as_secs_f64() / (tally.done - tally.before) as f64;
             let left = Duration::from_secs_f64(pace * tally.epochs.saturating_sub(tally.done) as f64);
             tell(&format!(
                 "{} of {runs} runs done, {} of {} epochs; {} so far, {} left",
