@@ -2,7 +2,7 @@
 // memory, and the matrix units read their windows from there. Gathered from global memory, as gemm.cu does it, every
 // number of a picture would be copied once a tap, a few bytes at a time.
 //
-// H x W pixels of CI channels, stored four apart, become OH x OW of OC. Numbers of a window's row lie next to each other
+// H x W pixels of CI channels, stored XC apart, which is four, become OH x OW of OC. Numbers of a window's row lie next to each other
 // in the patch, as they do in a filter. For bf16 the numbers are widened, which changes none: tf32 holds them all.
 
 #define WARPS 8
@@ -35,12 +35,12 @@ __device__ __forceinline__ int offset_of(int tap, int t) {
 
 // The rows of the picture that output rows from `y0` on look at; zeros around it.
 template <int ROWS> __device__ __forceinline__ void load_patch(float* patch, const act_t* x, int image, int y0) {
-    const act_t* from = x + (size_t)image * (H * W * 4);
+    const act_t* from = x + (size_t)image * (H * W * XC);
 #pragma unroll 4
     for (int i = threadIdx.x; i < ROWS * PATCH_W; i += WARPS * 32) {
         int py = y0 * STRIDE - PAD + i / PATCH_W, px = i % PATCH_W - PAD;
-        Wide<4> pixel = {};
-        if ((u32)py < (u32)H && (u32)px < (u32)W) pixel = load<4>(from + (py * W + px) * 4);
+        Wide<XC> pixel = {};
+        if ((u32)py < (u32)H && (u32)px < (u32)W) pixel = load<XC>(from + (py * W + px) * XC);
 #pragma unroll
         for (int c = 0; c < CI; c++) patch[i * CI + c] = pixel.v[c];
     }

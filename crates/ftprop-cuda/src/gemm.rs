@@ -258,20 +258,10 @@ impl Gemm {
         }
     }
 
-    pub(crate) fn source(&self, tile: Tile) -> Source {
+    /// A file of kernels with the numbers of this product's geometry.
+    pub(crate) fn source_of(&self, file: File) -> Source {
         let g = &self.geometry;
-        let (left, right) = self.widths();
-        let paired = self.mode != Mode::Weights || self.weight_offset.is_multiple_of(2);
-        Source::new(File::Gemm, self.precision)
-            .int("MODE", self.mode as usize)
-            .int("BM", tile.rows)
-            .int("BN", tile.cols)
-            .int("BK", DEPTH)
-            .int("WARPS_M", tile.warps_down)
-            .int("WARPS_N", tile.warps_across)
-            .int("STAGES", tile.stages())
-            .int("VA", left)
-            .int("VB", right)
+        Source::new(file, self.precision)
             .int("H", g.height)
             .int("W", g.width)
             .int("CI", g.in_channels)
@@ -283,7 +273,22 @@ impl Gemm {
             .int("PAD", g.pad)
             .int("OH", g.out_height())
             .int("OW", g.out_width())
-            .int("GROUPS", g.groups)
+    }
+
+    pub(crate) fn source(&self, tile: Tile) -> Source {
+        let (left, right) = self.widths();
+        let paired = self.mode != Mode::Weights || self.weight_offset.is_multiple_of(2);
+        self.source_of(File::Gemm)
+            .int("MODE", self.mode as usize)
+            .int("BM", tile.rows)
+            .int("BN", tile.cols)
+            .int("BK", DEPTH)
+            .int("WARPS_M", tile.warps_down)
+            .int("WARPS_N", tile.warps_across)
+            .int("STAGES", tile.stages())
+            .int("VA", left)
+            .int("VB", right)
+            .int("GROUPS", self.geometry.groups)
             .int("OUT_F32", usize::from(self.wide_output))
             .int("PAIRED", usize::from(paired))
     }

@@ -10,7 +10,7 @@ use crate::passes::{self, Flat, Launch, Run, TensorPlace};
 use crate::plan::{Pass, Plan};
 use crate::precision::Precision;
 use crate::step::{DeviceTally, Scalars, Step};
-use crate::stream::{Args, Event, Spread, Stream};
+use crate::stream::{Args, Event, Side, Spread, Stream};
 use crate::training::Streaming;
 use crate::tuning::{self, Libraries, Tuning};
 use ftprop_nn::parameter::{Parameter, Statistic};
@@ -82,7 +82,7 @@ pub struct CudaNetwork {
     pub(crate) clip: [Place; 4],
     pub(crate) counter: Place,
     pub(crate) main: Stream,
-    /// None where other networks keep the GPU busy anyway.
+    /// For gradients, which the slopes on their way down do not wait for; none where other networks keep the GPU busy.
     side: Option<Side>,
     /// Steps that the optimizer has taken.
     pub(crate) steps: u64,
@@ -462,31 +462,6 @@ impl CudaNetwork {
             .int(usize::from(advance));
         // SAFETY: the arguments are those of `optimize` in optimizer.cu.
         unsafe { self.main.launch(&self.optimizer, 0, Spread::items(count.div_ceil(4)), &args) }
-    }
-}
-
-/// A second queue, for what the slopes on their way down do not wait for.
-struct Side {
-    stream: Stream,
-    forked: Event,
-    joined: Event,
-}
-
-impl Side {
-    fn new(device: &Device) -> Result<Self, CudaError> {
-        Ok(Side { stream: Stream::new(device)?, forked: Event::new(device)?, joined: Event::new(device)? })
-    }
-
-    /// What is put here from now on waits for what is in the main queue by now.
-    fn follow(&self, main: &Stream) -> Result<(), CudaError> {
-        main.record(&self.forked)?;
-        self.stream.wait_for(&self.forked)
-    }
-
-    /// What is put into the main queue from now on waits for what is here by now.
-    fn lead(&self, main: &Stream) -> Result<(), CudaError> {
-        self.stream.record(&self.joined)?;
-        main.wait_for(&self.joined)
     }
 }
 

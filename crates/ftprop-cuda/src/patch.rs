@@ -101,20 +101,10 @@ impl Patch {
     }
 
     pub(crate) fn source(&self) -> Source {
-        let g = &self.gemm.geometry;
         // What only a gradient needs, from the gradient of the same convolution: both are then one source.
         let gradient = Patch { gemm: Gemm { mode: Mode::Weights, ..self.gemm } };
-        Source::new(File::Patch, self.gemm.precision)
-            .int("H", g.height)
-            .int("W", g.width)
-            .int("CI", g.in_channels)
-            .int("OC", g.out_channels)
-            .int("KH", g.kernel_h)
-            .int("KW", g.kernel_w)
-            .int("STRIDE", g.stride)
-            .int("PAD", g.pad)
-            .int("OH", g.out_height())
-            .int("OW", g.out_width())
+        self.gemm
+            .source_of(File::Patch)
             .int("GRADIENT_PIXELS", gradient.pixels())
             .int("SLOPE_ROW", gradient.slope_row())
             .int("WARPS_N", gradient.warps_across())

@@ -417,8 +417,6 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
 /// Convolutions of pictures that read windows from a patch, against the kernel that gathers them.
 fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
-    let stream = crate::stream::Stream::new(device)?;
-    let mut error = 0.0f64;
     let geometries = [
         ((13, 11, 3), 32, (5, 5, 1, 3)),
         ((9, 12, 4), 16, (3, 2, 2, 1)),
@@ -427,61 +425,66 @@ fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
         ((32, 32, 3), 48, (5, 5, 1, 2)),
         ((3, 3, 3), 16, (3, 3, 1, 1)),
     ];
+    let mut errors = Vec::new();
     for (i, ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad))) in
         geometries.into_iter().enumerate()
     {
-        let groups = 1;
+        let (groups, weight_offset) = (1, 5 * i);
         let geometry =
             ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
         for mode in [Mode::Forward, Mode::Weights] {
-            let weight_offset = 5 * i;
-            let plain =
+            let gemm =
                 Gemm { mode, geometry, precision, weight_offset, stored: 4, wide_output: false, bias_offset: None };
-            if !Patch::suits(&plain, limits) {
-                continue;
+            // A small GPU may have no room for some.
+            if Patch::suits(&gemm, limits) {
+                // More pixels than the blocks take at a time, and not a multiple of it.
+                errors.push(patched(device, &gemm, 3 + 70 * i)?);
             }
-            // More pixels than the blocks take at a time, and not a multiple of it.
-            let n = 3 + 70 * i;
-            let (cut, patch) = (plain.guess(n, limits), Patch::of(&plain));
-            let mut layout = Layout::default();
-            let lengths = [n * height * width * 4, n * geometry.out_len(), geometry.weight_len()];
-            let operands = lengths.map(|len| layout.floats(len));
-            let workspace = layout.take(4 * plain.workspace(n, cut).max(patch.workspace(n)));
-            let kernels = device.kernels(&[plain.source(cut.tile), patch.source()])?;
-            let [own, patched] = kernels.try_into().unwrap_or_else(|_| unreachable!("two were asked for"));
-            let runs =
-                [GemmRun::own(plain, cut, own, workspace, n, &mut layout)?, GemmRun::patch(plain, patched, workspace)?];
-            let arena = layout.build(device, "a test")?;
-            // Numbers of a few bits, which no format rounds; the channels that fill up a pixel are zero.
-            let number = |k: usize, salt: usize| ((k * 37 + salt) % 101) as f32 / 64.0 - 0.75;
-            let mut results = Vec::new();
-            for run in runs {
-                for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
-                    let zero = |k: usize| which == 0 && k % 4 >= in_channels;
-                    let numbers = (0..len).map(|k| if zero(k) { 0.0 } else { number(k, which) });
-                    let offset = arena.offset(place);
-                    if precision == Precision::Bf16 {
-                        let halves: Vec<u16> = numbers.map(|v| (v.to_bits() >> 16) as u16).collect();
-                        arena.buffer.write(&stream, offset, &halves)?;
-                    } else {
-                        arena.buffer.write(&stream, offset, &numbers.collect::<Vec<f32>>())?;
-                    }
-                }
-                let [x, y, w] = operands.map(|place| arena.at(place));
-                let (wanted, addresses) = if mode == Mode::Forward { (1, [x, w, y]) } else { (2, [y, x, w]) };
-                run.run(&stream, &arena, n, addresses, 0, 0)?;
-                let (offset, len) = (arena.offset(operands[wanted]), lengths[wanted]);
-                results.push(if precision == Precision::Bf16 && mode == Mode::Forward {
-                    let halves = arena.buffer.read::<u16>(&stream, offset, len)?;
-                    halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
-                } else {
-                    arena.buffer.read::<f32>(&stream, offset, len)?
-                });
-            }
-            error = error.max(distance(&results[1], &results[0]));
         }
     }
+    let error = errors.into_iter().reduce(f64::max).unwrap_or(f64::INFINITY);
     Ok(Check { name: format!("{precision}: pictures by patches"), error, allowed: 1e-5 })
+}
+
+/// How far one product by patches is from the same by the general kernel.
+fn patched(device: &Device, gemm: &Gemm, n: usize) -> Result<f64, CudaError> {
+    let stream = crate::stream::Stream::new(device)?;
+    let (cut, patch, g) = (gemm.guess(n, device.limits()?), Patch::of(gemm), &gemm.geometry);
+    let mut layout = Layout::default();
+    let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len()];
+    let operands = lengths.map(|len| layout.floats(len));
+    let workspace = layout.take(4 * gemm.workspace(n, cut).max(patch.workspace(n)));
+    let kernels = device.kernels(&[gemm.source(cut.tile), patch.source()])?;
+    let [own, patched] = kernels.try_into().unwrap_or_else(|_| unreachable!("two were asked for"));
+    let runs = [GemmRun::own(*gemm, cut, own, workspace, n, &mut layout)?, GemmRun::patch(*gemm, patched, workspace)?];
+    let arena = layout.build(device, "a test")?;
+    let narrow = gemm.precision == Precision::Bf16;
+    let mut results = Vec::new();
+    for run in runs {
+        for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
+            // Numbers of a few bits, which no format rounds; the channels that fill up a pixel are zero.
+            let fills = |k: usize| which == 0 && k % gemm.stored >= g.in_channels;
+            let number = |k: usize| if fills(k) { 0.0 } else { ((k * 37 + which) % 101) as f32 / 64.0 - 0.75 };
+            let numbers: Vec<f32> = (0..len).map(number).collect();
+            if narrow {
+                let halves: Vec<u16> = numbers.iter().map(|v| (v.to_bits() >> 16) as u16).collect();
+                arena.buffer.write(&stream, arena.offset(place), &halves)?;
+            } else {
+                arena.buffer.write(&stream, arena.offset(place), &numbers)?;
+            }
+        }
+        let [x, y, w] = operands.map(|place| arena.at(place));
+        let (wanted, addresses) = if gemm.mode == Mode::Forward { (1, [x, w, y]) } else { (2, [y, x, w]) };
+        run.run(&stream, &arena, n, addresses, 0, 0)?;
+        let (offset, len) = (arena.offset(operands[wanted]), lengths[wanted]);
+        results.push(if narrow && gemm.mode == Mode::Forward {
+            let halves = arena.buffer.read::<u16>(&stream, offset, len)?;
+            halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
+        } else {
+            arena.buffer.read::<f32>(&stream, offset, len)?
+        });
+    }
+    Ok(distance(&results[1], &results[0]))
 }
 
 /// Steps as they are captured against their parts, one by one: the values must end up equal.

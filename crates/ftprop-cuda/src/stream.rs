@@ -146,6 +146,31 @@ impl Drop for Event {
     }
 }
 
+/// A second queue, for what goes on beside the first.
+pub(crate) struct Side {
+    pub(crate) stream: Stream,
+    forked: Event,
+    joined: Event,
+}
+
+impl Side {
+    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
+        Ok(Side { stream: Stream::new(device)?, forked: Event::new(device)?, joined: Event::new(device)? })
+    }
+
+    /// What is put here from now on waits for what is in the first queue by now.
+    pub(crate) fn follow(&self, first: &Stream) -> Result<(), CudaError> {
+        first.record(&self.forked)?;
+        self.stream.wait_for(&self.forked)
+    }
+
+    /// What is put into the first queue from now on waits for what is here by now.
+    pub(crate) fn lead(&self, first: &Stream) -> Result<(), CudaError> {
+        self.stream.record(&self.joined)?;
+        first.wait_for(&self.joined)
+    }
+}
+
 /// A captured piece of work.
 pub(crate) struct Graph {
     device: Device,

@@ -7,7 +7,7 @@ use crate::compile::{File, Source, cache_folder, hash, keep};
 use crate::cublas::{Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
 use crate::device::Device;
-use crate::gemm::{Choice, Cut, Gemm, Limits, MOST_SPLITS, Mode, TILES};
+use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
 use crate::passes::GemmRun;
 use crate::patch::Patch;
 use crate::stream::{Event, Stream};
@@ -74,11 +74,10 @@ impl Libraries {
         self.cublas.as_ref().ok_or_else(|| CudaError::Setting("cuBLASLt was chosen but is not loaded".into()))
     }
 
-    /// Whether a product can be computed that way here.
-    fn can(&self, choice: Choice, gemm: &Gemm, n: usize, limits: Limits) -> bool {
+    /// Whether they can compute a product that way, where it is left to them.
+    fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
         match choice {
-            Choice::Own(_) => true,
-            Choice::Patch => Patch::suits(gemm, limits),
+            Choice::Own(_) | Choice::Patch => true,
             Choice::Cudnn => {
                 gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, n).is_ok())
             }
@@ -180,10 +179,14 @@ pub(crate) fn fastest(
         }
         memory.save();
     }
+    let possible = |choice: Choice, gemm: &Gemm| match choice {
+        Choice::Patch => Patch::suits(gemm, limits),
+        _ => libraries.can(choice, gemm, n),
+    };
     let choices: Vec<Choice> = gemms
         .iter()
         .map(|gemm| match memory.known.get(&key(gemm)) {
-            Some(&choice) if libraries.can(choice, gemm, n, limits) => choice,
+            Some(&choice) if possible(choice, gemm) => choice,
             _ => Choice::Own(gemm.guess(n, limits)),
         })
         .collect();
@@ -197,8 +200,7 @@ pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<
     let limits = device.limits()?;
     let libraries = Libraries { cudnn: Cudnn::new(device).ok(), cublas: Cublas::new(device).ok() };
     let choice = |gemm: &Gemm| {
-        let library =
-            [Choice::Cublas, Choice::Cudnn].into_iter().find(|&choice| libraries.can(choice, gemm, n, limits));
+        let library = [Choice::Cublas, Choice::Cudnn].into_iter().find(|&choice| libraries.can(choice, gemm, n));
         library.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
     };
     let choices = gemms.iter().map(choice).collect();
@@ -226,8 +228,8 @@ fn time(
     let cut_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
     let own_bytes = cut_bytes.max(patch.map_or(0, |p| 4 * p.workspace(n)));
     let bias = layout.floats(g.out_channels + 4);
-    let cudnn = libraries.cudnn.as_ref().filter(|_| libraries.can(Choice::Cudnn, gemm, n, limits));
-    let cublas = libraries.cublas.as_ref().filter(|_| libraries.can(Choice::Cublas, gemm, n, limits));
+    let cudnn = libraries.cudnn.as_ref().filter(|_| libraries.can(Choice::Cudnn, gemm, n));
+    let cublas = libraries.cublas.as_ref().filter(|_| libraries.can(Choice::Cublas, gemm, n));
     let cudnn_bytes = cudnn.map_or(Ok(0), |c| GemmRun::cudnn_bytes(gemm, c, n))?;
     let library_bytes = cudnn_bytes.max(if cublas.is_some() { WORKSPACE } else { 0 });
     let workspace = layout.take(own_bytes.max(library_bytes));
