@@ -207,3 +207,15 @@ __device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, in
         }
     }
 }
+
+#if PREC != 0
+// c += a b on the matrix units, 16 rows, 8 columns, 8 deep. Of a a thread has rows g and g + 8 at depth t, then at depth
+// t + 4, of b column g at these depths, of c columns 2t and 2t + 1 of row g, then of row g + 8; g is the lane over four,
+// t the rest.
+__device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4], float b0, float b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+          "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+}
+#endif

@@ -13,18 +13,8 @@
 #define PATCH_ROW (PATCH_W * CI)
 #define IMAGE (OH * OW)
 
-__device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4], float b0, float b1) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-          "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
-}
-
-// From where a window begins in the patch to its number `tap`. What lies behind the window stands for nothing: it is
-// multiplied by zero, or not kept.
-__device__ __forceinline__ int offset_of(int tap) { return tap < TAPS ? tap / WINDOW_ROW * PATCH_ROW + tap % WINDOW_ROW : 0; }
-// The same for tap + t, where the compiler knows the tap, and t is less than four: then there is next to nothing to
-// compute.
+// From where a window begins in the patch to its number tap + t, where the compiler knows the tap, and t is less than
+// four: then there is next to nothing to compute. What lies behind the window is multiplied by zero.
 __device__ __forceinline__ int offset_of(int tap, int t) {
     const int column = tap % WINDOW_ROW;
     int offset = tap / WINDOW_ROW * PATCH_ROW + column + t;
@@ -45,18 +35,6 @@ template <int ROWS> __device__ __forceinline__ void load_patch(float* patch, con
         for (int c = 0; c < CI; c++) patch[i * CI + c] = pixel.v[c];
     }
 }
-
-// Four numbers to shared memory, or zeros. What needs no widening is not waited for before `copies_done`.
-__device__ __forceinline__ void copy_four(float* to, const float* from, bool valid) {
-    u32 at = (u32)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid ? 16 : 0));
-}
-__device__ __forceinline__ void copy_four(float* to, const u16* from, bool valid) {
-    Wide<4> numbers = {};
-    if (valid) numbers = load<4>(from);
-    store<4>(to, numbers);
-}
-__device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Rows of the patch for so many pixels in a row, wherever they begin.
 __host__ __device__ constexpr int patch_rows(int pixels) {
@@ -122,97 +100,4 @@ patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* _
             }
         }
     }
-}
-
-// Every block sums over its pixels and writes the sum aside; patch_sum adds these up in a fixed order. The warps of a
-// block share the filters' taps WARPS_N ways, and the pixels among those that have the same taps.
-extern "C" __global__ void __launch_bounds__(WARPS * 32, OC <= 32 ? 3 : 2)
-patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* __restrict__ sums, int n) {
-    constexpr int PIXELS = GRADIENT_PIXELS, TILES = (IMAGE + PIXELS - 1) / PIXELS, MI = OC / 16, NI = (STEPS + WARPS_N - 1) / WARPS_N;
-    constexpr int WARPS_K = WARPS / WARPS_N, TOTAL_ROW = STEPS * 8;
-    extern __shared__ __align__(16) unsigned char memory[];
-    float* slopes = reinterpret_cast<float*>(memory);
-    int* begins = reinterpret_cast<int*>(slopes + PIXELS * SLOPE_ROW);
-    float* patch = reinterpret_cast<float*>(begins + PIXELS);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int warp_n = warp % WARPS_N, warp_k = warp / WARPS_N;
-    int offset[NI];
-#pragma unroll
-    for (int j = 0; j < NI; j++) offset[j] = offset_of((warp_n * NI + j) * 8 + g);
-    float acc[MI][NI][4] = {};
-    for (int tile = blockIdx.x; tile < n * TILES; tile += gridDim.x) {
-        const int image = tile / TILES, p0 = tile % TILES * PIXELS, y0 = p0 / OW;
-        const int count = IMAGE - p0 < PIXELS ? IMAGE - p0 : PIXELS;
-        __syncthreads();
-        const act_t* from = dy + ((size_t)image * IMAGE + p0) * OC;
-#pragma unroll 4
-        for (int i = threadIdx.x; i < PIXELS * (OC / 4); i += WARPS * 32) {
-            int p = i / (OC / 4), c = i % (OC / 4) * 4;
-            copy_four(slopes + p * SLOPE_ROW + c, from + p * OC + c, p < count);
-        }
-        for (int i = threadIdx.x; i < PIXELS; i += WARPS * 32) {
-            int p = p0 + (i < count ? i : 0);
-            begins[i] = (p / OW - y0) * (STRIDE * PATCH_ROW) + p % OW * (STRIDE * CI);
-        }
-        load_patch<patch_rows(PIXELS)>(patch, x, image, y0);
-        copies_done();
-        __syncthreads();
-        for (int k = warp_k; k < PIXELS / 8; k += WARPS_K) {
-            const int p = k * 8 + t;
-            const float *first = patch + begins[p], *second = patch + begins[p + 4];
-            float a[MI][4];
-#pragma unroll
-            for (int i = 0; i < MI; i++) {
-                const float* slope = slopes + p * SLOPE_ROW + i * 16 + g;
-                a[i][0] = slope[0];
-                a[i][1] = slope[8];
-                a[i][2] = slope[4 * SLOPE_ROW];
-                a[i][3] = slope[4 * SLOPE_ROW + 8];
-            }
-#pragma unroll
-            for (int j = 0; j < NI; j++) {
-                const float b0 = first[offset[j]], b1 = second[offset[j]];
-#pragma unroll
-                for (int i = 0; i < MI; i++) multiply_add(acc[i][j], a[i], b0, b1);
-            }
-        }
-    }
-    // The warps' sums, one after another, where the slopes were.
-    float* total = slopes;
-    for (int k = 0; k < WARPS_K; k++) {
-        __syncthreads();
-        if (warp_k != k) continue;
-#pragma unroll
-        for (int i = 0; i < MI; i++)
-#pragma unroll
-            for (int j = 0; j < NI; j++) {
-                if (warp_n * NI + j >= STEPS) continue;
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    float2* at = reinterpret_cast<float2*>(total + (i * 16 + half * 8 + g) * TOTAL_ROW + (warp_n * NI + j) * 8 + 2 * t);
-                    float2 sum = k == 0 ? make_float2(0.0f, 0.0f) : *at;
-                    *at = make_float2(sum.x + acc[i][j][2 * half], sum.y + acc[i][j][2 * half + 1]);
-                }
-            }
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < OC * TAPS; i += WARPS * 32)
-        sums[(size_t)blockIdx.x * (OC * TAPS) + i] = total[i / TAPS * TOTAL_ROW + i % TAPS];
-}
-
-// Adds up what the blocks of patch_gradient wrote: 32 numbers a block, each by eight threads.
-extern "C" __global__ void __launch_bounds__(256) patch_sum(const float* __restrict__ sums, float* __restrict__ out, int blocks) {
-    __shared__ float parts[8][32];
-    const int lane = threadIdx.x % 32, part = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
-    float sum = 0.0f;
-    if (i < OC * TAPS) {
-#pragma unroll 8
-        for (int b = part; b < blocks; b += 8) sum += sums[(size_t)b * (OC * TAPS) + i];
-    }
-    parts[part][lane] = sum;
-    __syncthreads();
-    if (part != 0 || i >= OC * TAPS) return;
-#pragma unroll
-    for (int other = 1; other < 8; other++) sum += parts[other][lane];
-    out[i] = sum;
 }

@@ -19,6 +19,8 @@ const COMMON: &str = include_str!("../kernels/common.cuh");
 pub(crate) enum File {
     Gemm,
     Patch,
+    PatchGradient,
+    PatchBack,
     Finish,
     Norm,
     AveragePool,
@@ -32,6 +34,8 @@ impl File {
         match self {
             File::Gemm => "gemm.cu",
             File::Patch => "patch.cu",
+            File::PatchGradient => "patch_gradient.cu",
+            File::PatchBack => "patch_back.cu",
             File::Finish => "finish.cu",
             File::Norm => "norm.cu",
             File::AveragePool => "average_pool.cu",
@@ -45,6 +49,8 @@ impl File {
         match self {
             File::Gemm => include_str!("../kernels/gemm.cu"),
             File::Patch => include_str!("../kernels/patch.cu"),
+            File::PatchGradient => include_str!("../kernels/patch_gradient.cu"),
+            File::PatchBack => include_str!("../kernels/patch_back.cu"),
             File::Finish => include_str!("../kernels/finish.cu"),
             File::Norm => include_str!("../kernels/norm.cu"),
             File::AveragePool => include_str!("../kernels/average_pool.cu"),
@@ -57,7 +63,9 @@ impl File {
     fn entries(self) -> &'static [&'static str] {
         match self {
             File::Gemm => &["gemm"],
-            File::Patch => &["patch_forward", "patch_gradient", "patch_sum"],
+            File::Patch => &["patch_forward"],
+            File::PatchGradient => &["patch_gradient", "patch_sum"],
+            File::PatchBack => &["patch_back"],
             File::Finish => &["finish", "finish_back", "finish_back_input"],
             File::Norm => &["norm_statistics", "norm_running", "column_sums"],
             File::AveragePool => &["average", "average_back"],
@@ -257,6 +265,8 @@ mod tests {
         let files = [
             File::Gemm,
             File::Patch,
+            File::PatchGradient,
+            File::PatchBack,
             File::Finish,
             File::Norm,
             File::AveragePool,

@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What it may use beside the operands; more than this much is of no use to it on today's GPUs.
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
+/// Ways to compute a product that it is asked for.
+pub(crate) const PROPOSALS: usize = 8;
+
 /// `CUBLAS_OP_N` and `CUBLAS_OP_T`, which the bindings for cuBLASLt leave out.
 const PLAIN: i32 = 0;
 const TRANSPOSED: i32 = 1;
@@ -41,8 +44,9 @@ pub(crate) struct Cublas {
 struct Handle {
     device: Device,
     raw: sys::cublasLtHandle_t,
-    /// How each product is computed: cuBLASLt must not be asked while a stream is captured.
-    known: Mutex<HashMap<String, sys::cublasLtMatmulAlgo_t>>,
+    /// How each product can be computed, what cuBLASLt holds to be best first: it must not be asked while a stream is
+    /// captured.
+    known: Mutex<HashMap<String, Vec<sys::cublasLtMatmulAlgo_t>>>,
 }
 
 // SAFETY: cuBLASLt's handles may be used from any thread.
@@ -101,55 +105,57 @@ impl Cublas {
         Ok(Cublas { handle: Arc::new(Handle { device: device.clone(), raw, known: Mutex::default() }) })
     }
 
-    /// Finds out how batches of n are computed, or that they cannot be.
-    pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<(), CudaError> {
+    /// Finds out in how many ways batches of n can be computed.
+    pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
         // Where the bias will be does not matter yet, only that there is one.
         let bias = if gemm.bias_offset.is_some() { 256 } else { 0 };
-        self.algorithm(gemm, n, &Descriptors::new(gemm, n, bias)?).map(|_| ())
+        Ok(self.algorithms(gemm, n, &Descriptors::new(gemm, n, bias)?)?.len())
     }
 
-    fn algorithm(&self, gemm: &Gemm, n: usize, d: &Descriptors) -> Result<sys::cublasLtMatmulAlgo_t, CudaError> {
+    fn algorithms(&self, gemm: &Gemm, n: usize, d: &Descriptors) -> Result<Vec<sys::cublasLtMatmulAlgo_t>, CudaError> {
         let key = gemm.key(n);
         let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(algorithm) = known.get(&key) {
-            return Ok(*algorithm);
+        if let Some(algorithms) = known.get(&key) {
+            return Ok(algorithms.clone());
         }
         self.handle.device.enter()?;
-        let mut found = std::mem::MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed();
+        // SAFETY: plain numbers, for which zeros will do.
+        let mut found: [sys::cublasLtMatmulHeuristicResult_t; PROPOSALS] = unsafe { std::mem::zeroed() };
         let mut count = 0;
-        // SAFETY: the descriptors are set and live; there is room for the one answer that is asked for.
+        // SAFETY: the descriptors are set and live; there is room for as many answers as are asked for.
         let status = unsafe {
-            let (handle, answer) = (self.handle.raw, found.as_mut_ptr());
             sys::cublasLtMatmulAlgoGetHeuristic(
-                handle,
+                self.handle.raw,
                 d.matmul,
                 d.a,
                 d.b,
                 d.d,
                 d.d,
                 d.preference,
-                1,
-                answer,
+                PROPOSALS as i32,
+                found.as_mut_ptr(),
                 &mut count,
             )
         };
         check(status, "find a way to compute a product")?;
-        if count == 0 {
+        let usable = |f: &&sys::cublasLtMatmulHeuristicResult_t| f.state == cublasStatus_t::CUBLAS_STATUS_SUCCESS;
+        let algorithms: Vec<_> = found[..count as usize].iter().filter(usable).map(|f| f.algo).collect();
+        if algorithms.is_empty() {
             return Err(CudaError::Cublas { doing: "compute a product", reason: "it knows no way".into() });
         }
-        // SAFETY: there is an answer.
-        let algorithm = unsafe { found.assume_init() }.algo;
-        known.insert(key, algorithm);
-        Ok(algorithm)
+        known.insert(key, algorithms.clone());
+        Ok(algorithms)
     }
 
-    /// out = left · right, plus the bias where the product has one, added to what is there if `adds`.
+    /// out = left · right, plus the bias where the product has one, added to what is there if `adds`; in the way of that
+    /// number, or in the first where there are fewer for this n.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has [`WORKSPACE`] bytes.
     pub(crate) unsafe fn run(
         &self,
         gemm: &Gemm,
+        number: usize,
         n: usize,
         stream: &Stream,
         [left, right, out]: [CUdeviceptr; 3],
@@ -158,7 +164,8 @@ impl Cublas {
         workspace: CUdeviceptr,
     ) -> Result<(), CudaError> {
         let d = Descriptors::new(gemm, n, bias)?;
-        let algorithm = self.algorithm(gemm, n, &d)?;
+        let algorithms = self.algorithms(gemm, n, &d)?;
+        let algorithm = algorithms.get(number).unwrap_or(&algorithms[0]);
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
         let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut c_void);
@@ -177,7 +184,7 @@ impl Cublas {
                 d.d,
                 out,
                 d.d,
-                &algorithm,
+                algorithm,
                 workspace,
                 WORKSPACE,
                 stream.raw().cast(),

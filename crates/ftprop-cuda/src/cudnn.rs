@@ -1,5 +1,4 @@
-//! cuDNN's convolutions, which win on large images. One algorithm of each kind is used: the one that runs on
-//! the matrix units and gives the same bits every time.
+//! cuDNN's convolutions, which win on large images. Only algorithms that give the same bits every time are used.
 
 use crate::CudaError;
 use crate::device::Device;
@@ -53,45 +52,59 @@ impl Cudnn {
         Ok(Cudnn { handle: Arc::new(Handle { device: device.clone(), raw }) })
     }
 
-    /// Bytes of workspace that a product needs for a batch of n, or why cuDNN cannot compute it.
-    pub(crate) fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
+    /// Bytes of workspace that a product needs for a batch of n, or why cuDNN cannot compute it with this algorithm.
+    pub(crate) fn workspace(&self, gemm: &Gemm, algorithm: usize, n: usize) -> Result<usize, CudaError> {
         let d = Descriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
         let status = unsafe {
             match gemm.mode {
                 Mode::Forward => {
-                    sys::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, FORWARD, &mut bytes)
+                    let algorithm = FORWARD[algorithm];
+                    sys::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, algorithm, &mut bytes)
                 }
                 Mode::Input => {
-                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.conv, d.x, INPUT, &mut bytes)
+                    let algorithm = INPUT[algorithm];
+                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(
+                        handle, d.w, d.y, d.conv, d.x, algorithm, &mut bytes,
+                    )
                 }
-                Mode::Weights => sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
-                    handle, d.x, d.y, d.conv, d.w, WEIGHTS, &mut bytes,
-                ),
+                Mode::Weights => {
+                    let algorithm = WEIGHTS[algorithm];
+                    sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                        handle, d.x, d.y, d.conv, d.w, algorithm, &mut bytes,
+                    )
+                }
             }
         };
         check(status, "find the workspace of a convolution")?;
+        if bytes > MOST_WORKSPACE {
+            let reason = format!("it would need {} MiB of workspace", bytes >> 20);
+            return Err(CudaError::Cudnn { doing: "find the workspace of a convolution", reason });
+        }
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there if `adds`.
+    /// out = left · right, added to what is there if `adds`. A smaller batch that the algorithm is not made for is
+    /// computed with the usual one.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
     pub(crate) unsafe fn run(
         &self,
         gemm: &Gemm,
+        algorithm: usize,
         n: usize,
         stream: &Stream,
         [left, right, out]: [CUdeviceptr; 3],
         adds: bool,
         (workspace, bytes): (CUdeviceptr, usize),
     ) -> Result<(), CudaError> {
-        if self.workspace(gemm, n)? > bytes {
+        let fits = |&algorithm: &usize| self.workspace(gemm, algorithm, n).is_ok_and(|needed| needed <= bytes);
+        let Some(algorithm) = [algorithm, USUAL].into_iter().find(fits) else {
             let reason = format!("a batch of {n} needs more workspace than the full one");
             return Err(CudaError::Cudnn { doing: "run a smaller batch", reason });
-        }
+        };
         let d = Descriptors::new(gemm, n)?;
         let (handle, one) = (self.handle.raw, 1.0f32);
         let old = if adds { 1.0f32 } else { 0.0f32 };
@@ -102,13 +115,49 @@ impl Cudnn {
             check(sys::cudnnSetStream(handle, stream.raw().cast()), "use a stream")?;
             match gemm.mode {
                 Mode::Forward => sys::cudnnConvolutionForward(
-                    handle, alpha, d.x, left, d.w, right, d.conv, FORWARD, workspace, bytes, beta, d.y, out,
+                    handle,
+                    alpha,
+                    d.x,
+                    left,
+                    d.w,
+                    right,
+                    d.conv,
+                    FORWARD[algorithm],
+                    workspace,
+                    bytes,
+                    beta,
+                    d.y,
+                    out,
                 ),
                 Mode::Input => sys::cudnnConvolutionBackwardData(
-                    handle, alpha, d.w, right, d.y, left, d.conv, INPUT, workspace, bytes, beta, d.x, out,
+                    handle,
+                    alpha,
+                    d.w,
+                    right,
+                    d.y,
+                    left,
+                    d.conv,
+                    INPUT[algorithm],
+                    workspace,
+                    bytes,
+                    beta,
+                    d.x,
+                    out,
                 ),
                 Mode::Weights => sys::cudnnConvolutionBackwardFilter(
-                    handle, alpha, d.x, right, d.y, left, d.conv, WEIGHTS, workspace, bytes, beta, d.w, out,
+                    handle,
+                    alpha,
+                    d.x,
+                    right,
+                    d.y,
+                    left,
+                    d.conv,
+                    WEIGHTS[algorithm],
+                    workspace,
+                    bytes,
+                    beta,
+                    d.w,
+                    out,
                 ),
             }
         };
@@ -116,11 +165,41 @@ impl Cudnn {
     }
 }
 
-const FORWARD: sys::cudnnConvolutionFwdAlgo_t =
-    sys::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-const INPUT: sys::cudnnConvolutionBwdDataAlgo_t = sys::cudnnConvolutionBwdDataAlgo_t::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-const WEIGHTS: sys::cudnnConvolutionBwdFilterAlgo_t =
-    sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+/// More than this is not spent on one algorithm.
+const MOST_WORKSPACE: usize = 1 << 30;
+
+/// The algorithm that can compute everything, on the matrix units.
+pub(crate) const USUAL: usize = 0;
+
+/// How many algorithms there are for a product.
+pub(crate) fn algorithms(mode: Mode) -> usize {
+    match mode {
+        Mode::Forward => FORWARD.len(),
+        Mode::Input => INPUT.len(),
+        Mode::Weights => WEIGHTS.len(),
+    }
+}
+
+/// The usual one first; their order is what a remembered choice counts.
+const FORWARD: [sys::cudnnConvolutionFwdAlgo_t; 4] = {
+    use sys::cudnnConvolutionFwdAlgo_t as Algorithm;
+    [
+        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
+        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+    ]
+};
+/// Without algorithm 0, which adds in any order.
+const INPUT: [sys::cudnnConvolutionBwdDataAlgo_t; 2] = {
+    use sys::cudnnConvolutionBwdDataAlgo_t as Algorithm;
+    [Algorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, Algorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED]
+};
+/// Without algorithms 0 and 3, which add in any order.
+const WEIGHTS: [sys::cudnnConvolutionBwdFilterAlgo_t; 2] = {
+    use sys::cudnnConvolutionBwdFilterAlgo_t as Algorithm;
+    [Algorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED]
+};
 
 /// The shapes of one convolution; making them touches no device.
 struct Descriptors {

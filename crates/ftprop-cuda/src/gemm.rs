@@ -92,8 +92,9 @@ pub(crate) enum Choice {
     Own(Cut),
     /// Our own for pictures, see [`Patch`](crate::patch::Patch).
     Patch,
-    Cudnn,
-    Cublas,
+    /// The number of one of cuDNN's algorithms, or of those that cuBLASLt proposes.
+    Cudnn(usize),
+    Cublas(usize),
 }
 
 /// How a product is run: a tile, and over how many blocks its depth is split.
@@ -117,10 +118,15 @@ impl Gemm {
         }
     }
 
+    /// Products of two numbers each, in all.
+    pub(crate) fn multiply_adds(&self, n: usize) -> usize {
+        let (rows, cols, depth) = self.size(n);
+        rows * cols * depth * self.geometry.groups
+    }
+
     /// Whether cuDNN is worth asking: a convolution of some size, with nothing added to it.
     pub(crate) fn suits_cudnn(&self, n: usize) -> bool {
-        let (rows, cols, depth) = self.size(n);
-        let large = rows * cols * depth * self.geometry.groups > 1 << 28;
+        let large = self.multiply_adds(n) > 1 << 28;
         let image = self.geometry.height * self.geometry.width > 1;
         let plain = self.bias_offset.is_none() && !self.wide_output && !self.is_padded();
         self.precision != Precision::F32 && large && image && plain && self.weight_offset.is_multiple_of(8)

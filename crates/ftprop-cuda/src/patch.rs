@@ -1,5 +1,7 @@
-//! The first convolution of a network that sees pictures: `patch.cu` reads windows from a patch of the picture in shared
-//! memory. How the work is cut up follows from the geometry, so there is nothing to time but whether it is faster.
+//! Products that read windows from a patch in shared memory, where channels are not too many: the first convolution of a
+//! network that sees pictures (`patch.cu`), gradients of filters (`patch_gradient.cu`), and slopes by a convolution's input
+//! (`patch_back.cu`). How the work is cut up follows from the geometry, so there is nothing to time but whether it is
+//! faster.
 
 use crate::compile::{File, Source};
 use crate::gemm::{Gemm, Limits, Mode};
@@ -7,13 +9,15 @@ use crate::precision::Precision;
 use crate::stream::Spread;
 
 const THREADS: usize = 256;
+/// Warps of a block on the way back; they share the output's channels.
+const BACK_WARPS: usize = 4;
 /// The most blocks of a forward product; each arranges the filters for itself.
 const FORWARD_BLOCKS: usize = 1024;
 /// A gradient has at most so many blocks, times how many of them fit on a multiprocessor of a large GPU. On a smaller one
 /// the last of them wait, and there are more sums to add than need be, which is little.
 const MULTIPROCESSORS: usize = 132;
 
-/// A product as `patch.cu` computes it.
+/// A product as these kernels compute it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patch {
     gemm: Gemm,
@@ -25,89 +29,148 @@ impl Patch {
         Patch { gemm: *gemm }
     }
 
-    /// Whether it can be computed this way: a picture, not too many filters of a few taps, and a patch that fits.
+    /// Whether it can be computed this way, on a GPU on which a patch has to fit.
     pub(crate) fn suits(gemm: &Gemm, limits: Limits) -> bool {
-        let g = &gemm.geometry;
-        let picture = gemm.stored == 4 && g.in_channels <= 4 && g.groups == 1;
-        let plain = gemm.bias_offset.is_none() && !gemm.wide_output;
-        let filters = g.out_channels.is_multiple_of(16) && g.out_channels <= 64 && g.fan_in() <= 160;
-        let window = g.kernel_w * g.in_channels >= 4;
-        let product = gemm.precision != Precision::F32 && gemm.mode != Mode::Input;
+        let (g, patch) = (&gemm.geometry, Patch::of(gemm));
+        let (ci, co) = (g.in_channels, g.out_channels);
+        let window = g.kernel_w * ci >= 4 && g.fan_in() <= 160;
+        let narrow = ci.is_multiple_of(8) && ci <= 64 && gemm.stored == ci && g.stride == 1;
+        let few = match gemm.mode {
+            Mode::Forward => patch.is_picture() && window && co.is_multiple_of(16) && co <= 64,
+            Mode::Weights => (patch.is_picture() && window || narrow) && co.is_multiple_of(16) && co <= 64,
+            Mode::Input => {
+                narrow && co.is_multiple_of(8 * BACK_WARPS) && co <= 128 && g.pad < g.kernel_h.min(g.kernel_w)
+            }
+        };
+        let plain = g.groups == 1 && gemm.bias_offset.is_none() && !gemm.wide_output;
         // The kernels have a little shared memory of their own beside this.
-        product && picture && plain && filters && window && Patch::of(gemm).shared_bytes() + 2048 <= limits.shared
+        let fits = || patch.shared_bytes() + 2048 <= limits.shared;
+        gemm.precision != Precision::F32 && few && plain && fits()
     }
 
-    /// Taps of a filter, eight at a time.
+    fn is_picture(&self) -> bool {
+        self.gemm.stored == 4 && self.gemm.geometry.in_channels <= 4
+    }
+
+    /// Rows of a filter that a block takes: all of a picture's.
+    fn window_rows(&self) -> usize {
+        if self.is_picture() { self.gemm.geometry.kernel_h } else { 1 }
+    }
+
+    /// Taps of a filter that a block takes, eight at a time.
     fn steps(&self) -> usize {
-        self.gemm.geometry.fan_in().div_ceil(8)
+        let g = &self.gemm.geometry;
+        (self.window_rows() * g.kernel_w * g.in_channels).div_ceil(8)
+    }
+
+    /// Numbers of a pixel in a gradient's patch: of a picture those that it has, else so many that threads do not get in
+    /// each other's way.
+    fn pixel(&self) -> usize {
+        let channels = self.gemm.geometry.in_channels;
+        if self.is_picture() { channels } else { channels + 8 }
+    }
+
+    /// A pixel's slopes in a gradient's shared memory, likewise.
+    fn slope_row(&self) -> usize {
+        self.gemm.geometry.out_channels + 8
+    }
+
+    /// Blocks of a gradient that a multiprocessor has room for.
+    fn resident(&self) -> usize {
+        if self.is_picture() && self.gemm.geometry.out_channels <= 32 { 3 } else { 2 }
+    }
+
+    /// Pixels of one image that is written, or of a gradient's slopes.
+    fn image(&self) -> usize {
+        let g = &self.gemm.geometry;
+        if self.gemm.mode == Mode::Input { g.height * g.width } else { g.out_height() * g.out_width() }
     }
 
     /// Pixels of one image that a block takes at a time.
     fn pixels(&self) -> usize {
         let g = &self.gemm.geometry;
-        if self.gemm.mode == Mode::Forward {
-            return THREADS;
+        match self.gemm.mode {
+            Mode::Forward => THREADS,
+            // As many as a thread has registers for.
+            Mode::Input => 16 * (128 / g.in_channels).clamp(1, 4),
+            Mode::Weights => {
+                let most = if self.is_picture() && g.out_channels <= 48 { 320 } else { 160 };
+                self.image().div_ceil(self.image().div_ceil(most)).next_multiple_of(8)
+            }
         }
-        let most = if g.out_channels <= 48 { 320 } else { 160 };
-        let image = g.out_height() * g.out_width();
-        // A sum has to fit where the slopes were.
-        image.div_ceil(image.div_ceil(most)).max(8 * self.steps()).next_multiple_of(8)
     }
 
     fn tiles(&self, n: usize) -> usize {
-        let g = &self.gemm.geometry;
-        n * (g.out_height() * g.out_width()).div_ceil(self.pixels())
+        n * self.image().div_ceil(self.pixels())
     }
 
-    /// How many ways warps share a filter's taps, so that a thread has registers for its sums.
+    /// How many ways a gradient's warps share taps, so that a thread has registers for its sums.
     fn warps_across(&self) -> usize {
         let sums = |across: usize| self.gemm.geometry.out_channels / 16 * self.steps().div_ceil(across) * 4;
-        [2, 4].into_iter().find(|&across| sums(across) <= 96).unwrap_or(8)
-    }
-
-    /// A pixel's slopes in shared memory, so far apart that threads do not get in each other's way.
-    fn slope_row(&self) -> usize {
-        self.gemm.geometry.out_channels + 8
+        [2, 4].into_iter().find(|&across| sums(across) <= 80).unwrap_or(8)
     }
 
     pub(crate) fn shared_bytes(&self) -> usize {
         let g = &self.gemm.geometry;
-        let rows = ((self.pixels() + g.out_width() - 2) / g.out_width() + 1).min(g.out_height());
-        let (height, width) = ((rows - 1) * g.stride + g.kernel_h, (g.out_width() - 1) * g.stride + g.kernel_w);
-        let rest = match self.gemm.mode {
-            Mode::Forward => self.steps() * g.out_channels / 8 * 64,
-            _ => self.pixels() * (self.slope_row() + 1),
+        let spanned = |height: usize, width: usize| ((self.pixels() + width - 2) / width + 1).min(height);
+        let patch = |window_rows: usize| {
+            let rows = (spanned(g.out_height(), g.out_width()) - 1) * g.stride + window_rows;
+            rows * ((g.out_width() - 1) * g.stride + g.kernel_w)
         };
-        4 * (height * width * g.in_channels + rest)
+        4 * match self.gemm.mode {
+            Mode::Forward => patch(g.kernel_h) * g.in_channels + self.steps() * g.out_channels / 8 * 64,
+            Mode::Weights => {
+                let operands = patch(self.window_rows()) * self.pixel() + self.pixels() * (self.slope_row() + 1);
+                operands.max(g.out_channels * self.steps() * 8)
+            }
+            Mode::Input => {
+                let (rows, columns) = (spanned(g.height, g.width) + g.kernel_h - 1, g.width + g.kernel_w - 1);
+                (rows * columns * (g.out_channels + 4)).max(BACK_WARPS * self.pixels() * g.in_channels)
+            }
+        }
     }
 
-    fn blocks(&self, n: usize) -> usize {
-        let most = match self.gemm.mode {
-            Mode::Forward => FORWARD_BLOCKS,
-            _ if self.gemm.geometry.out_channels <= 32 => 3 * MULTIPROCESSORS,
-            _ => 2 * MULTIPROCESSORS,
-        };
-        self.tiles(n).min(most)
+    /// Blocks that share the pixels, and those that share a filter's rows.
+    fn blocks(&self, n: usize) -> (usize, usize) {
+        match self.gemm.mode {
+            Mode::Forward => (self.tiles(n).min(FORWARD_BLOCKS), 1),
+            Mode::Input => (self.tiles(n), 1),
+            Mode::Weights => {
+                let across = self.gemm.geometry.kernel_h / self.window_rows();
+                (self.tiles(n).min((self.resident() * MULTIPROCESSORS / across).max(1)), across)
+            }
+        }
     }
 
     /// Floats that the sums of blocks need for a batch of n.
     pub(crate) fn workspace(&self, n: usize) -> usize {
-        if self.gemm.mode == Mode::Forward { 0 } else { self.blocks(n) * self.gemm.geometry.weight_len() }
+        if self.gemm.mode == Mode::Weights { self.blocks(n).0 * self.gemm.geometry.weight_len() } else { 0 }
     }
 
     pub(crate) fn spread(&self, n: usize) -> Spread {
-        let shared = self.shared_bytes() as u32;
-        Spread { grid: (self.blocks(n) as u32, 1, 1), threads: THREADS as u32, shared }
+        let threads = if self.gemm.mode == Mode::Input { 32 * BACK_WARPS } else { THREADS };
+        let (down, across) = self.blocks(n);
+        Spread { grid: (down as u32, across as u32, 1), threads: threads as u32, shared: self.shared_bytes() as u32 }
     }
 
     pub(crate) fn source(&self) -> Source {
-        // What only a gradient needs, from the gradient of the same convolution: both are then one source.
-        let gradient = Patch { gemm: Gemm { mode: Mode::Weights, ..self.gemm } };
-        self.gemm
-            .source_of(File::Patch)
-            .int("GRADIENT_PIXELS", gradient.pixels())
-            .int("SLOPE_ROW", gradient.slope_row())
-            .int("WARPS_N", gradient.warps_across())
+        let file = match self.gemm.mode {
+            Mode::Forward => File::Patch,
+            Mode::Weights => File::PatchGradient,
+            Mode::Input => File::PatchBack,
+        };
+        let source = self.gemm.source_of(file);
+        match self.gemm.mode {
+            Mode::Forward => source,
+            Mode::Input => source.int("PIXELS", self.pixels()),
+            Mode::Weights => source
+                .int("PIXELS", self.pixels())
+                .int("PIXEL", self.pixel())
+                .int("SLOPE_ROW", self.slope_row())
+                .int("WINDOW_ROWS", self.window_rows())
+                .int("WARPS_N", self.warps_across())
+                .int("RESIDENT", self.resident()),
+        }
     }
 }
 
@@ -135,6 +198,24 @@ mod tests {
         Gemm { mode, geometry, precision, weight_offset: 0, stored: 4, wide_output: false, bias_offset: None }
     }
 
+    /// A later convolution of that many channels in and out.
+    fn second(in_channels: usize, out_channels: usize) -> Gemm {
+        let gemm = first(17, out_channels, 5, 1, 2);
+        let geometry = ConvGeometry { in_channels, ..gemm.geometry };
+        Gemm { geometry, stored: in_channels, ..gemm }
+    }
+
+    #[test]
+    fn slopes_go_through_small_convolutions_this_way() {
+        for (inside, out, pixels) in [(32, 64, 64), (48, 64, 32), (64, 128, 32), (8, 32, 64)] {
+            let gemm = Gemm { mode: Mode::Input, ..second(inside, out) };
+            assert!(Patch::suits(&gemm, LIMITS));
+            assert_eq!(Patch::of(&gemm).pixels(), pixels);
+            let tiles = 3 * 289usize.div_ceil(pixels);
+            assert_eq!((Patch::of(&gemm).blocks(3), Patch::of(&gemm).workspace(3)), ((tiles, 1), 0));
+        }
+    }
+
     #[test]
     fn first_convolutions_of_the_presets_suit_and_others_do_not() {
         for (size, out, kernel, stride, pad) in [(32, 32, 5, 1, 3), (32, 48, 5, 1, 2), (224, 64, 7, 2, 3)] {
@@ -142,10 +223,9 @@ mod tests {
             let weights = Gemm { mode: Mode::Weights, ..forward };
             assert!([forward, weights].iter().all(|gemm| Patch::suits(gemm, LIMITS)));
             let both = [forward, weights].map(|gemm| Patch::of(&gemm));
-            assert_eq!(both[0].source(), both[1].source());
             // Two blocks a multiprocessor.
             assert!(both.iter().all(|p| 2 * (p.shared_bytes() + 2048) <= LIMITS.shared), "{size}");
-            assert!(both[1].workspace(64) >= both[1].blocks(64) * forward.geometry.weight_len());
+            assert_eq!(both[1].workspace(64), both[1].blocks(64).0 * forward.geometry.weight_len());
         }
         let forward = first(32, 32, 5, 1, 3);
         let geometry = |change: fn(&mut ConvGeometry)| {
@@ -156,6 +236,9 @@ mod tests {
         let others = [
             first(224, 96, 12, 4, 0),
             Gemm { mode: Mode::Input, ..forward },
+            Gemm { mode: Mode::Input, ..second(32, 48) },
+            Gemm { mode: Mode::Input, ..second(72, 64) },
+            second(32, 64),
             Gemm { precision: Precision::F32, ..forward },
             Gemm { bias_offset: Some(0), ..forward },
             Gemm { stored: 3, ..forward },
@@ -168,26 +251,36 @@ mod tests {
 
     /// The compiler needs no GPU, so its word is taken wherever it is installed.
     #[test]
-    fn the_presets_first_convolutions_compile() {
+    fn they_compile_for_the_presets_convolutions() {
         if let Err(why) = Library::Nvrtc.load() {
             println!("skipped: {why}");
             return;
         }
-        for (gemm, precision) in [(first(32, 48, 5, 1, 2), Precision::Tf32), (first(224, 64, 7, 2, 3), Precision::Bf16)]
-        {
+        let back = Gemm { mode: Mode::Input, ..second(48, 64) };
+        for (gemm, precision) in [
+            (first(32, 48, 5, 1, 2), Precision::Tf32),
+            (first(224, 64, 7, 2, 3), Precision::Bf16),
+            (Gemm { mode: Mode::Weights, ..first(32, 32, 5, 1, 3) }, Precision::Tf32),
+            (Gemm { mode: Mode::Weights, ..second(32, 64) }, Precision::Bf16),
+            (back, Precision::Tf32),
+            (back, Precision::Bf16),
+        ] {
             let image = Patch::of(&Gemm { precision, ..gemm }).source().compile("sm_80");
             assert!(image.unwrap_or_else(|error| panic!("{error}")).starts_with(b"\x7fELF"));
         }
     }
 
     #[test]
-    fn a_blocks_pixels_share_an_image_evenly_and_leave_room_for_its_sum() {
+    fn a_gradients_blocks_share_an_image_evenly_and_have_room_for_their_sums() {
         for size in [3, 5, 17, 32, 33, 112] {
-            for out in [16, 48, 64] {
-                let patch = Patch { gemm: Gemm { mode: Mode::Weights, ..first(size, out, 3, 1, 1) } };
-                let pixels = patch.pixels();
-                assert!(pixels.is_multiple_of(8) && pixels * patch.slope_row() >= out * 8 * patch.steps());
-                assert!(patch.tiles(1) * pixels < size * size + 8 * patch.tiles(1) + 8 * patch.steps());
+            for (out, inside) in [(16, 3), (48, 3), (64, 3), (16, 64), (64, 48), (48, 8)] {
+                let gemm = first(size, out, 3, 1, 1);
+                let geometry = ConvGeometry { in_channels: inside, ..gemm.geometry };
+                let patch = Patch { gemm: Gemm { mode: Mode::Weights, geometry, stored: inside.max(4), ..gemm } };
+                let (pixels, tiles) = (patch.pixels(), patch.tiles(1));
+                assert!(pixels.is_multiple_of(8) && tiles * pixels < size * size + 8 * tiles);
+                assert!(patch.shared_bytes() >= 4 * out * 8 * patch.steps());
+                assert_eq!(patch.blocks(1).1, if inside == 3 { 1 } else { 3 });
             }
         }
     }

@@ -414,7 +414,7 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
 }
 
-/// Convolutions of pictures that read windows from a patch, against the kernel that gathers them.
+/// Products that read windows from a patch, against the kernel that gathers them.
 fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
     let geometries = [
@@ -424,6 +424,9 @@ fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
         ((28, 28, 1), 48, (5, 4, 1, 0)),
         ((32, 32, 3), 48, (5, 5, 1, 2)),
         ((3, 3, 3), 16, (3, 3, 1, 1)),
+        ((17, 17, 32), 64, (5, 5, 1, 2)),
+        ((9, 7, 48), 32, (3, 2, 1, 1)),
+        ((5, 6, 64), 128, (3, 3, 1, 0)),
     ];
     let mut errors = Vec::new();
     for (i, ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad))) in
@@ -432,9 +435,9 @@ fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
         let (groups, weight_offset) = (1, 5 * i);
         let geometry =
             ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
-        for mode in [Mode::Forward, Mode::Weights] {
-            let gemm =
-                Gemm { mode, geometry, precision, weight_offset, stored: 4, wide_output: false, bias_offset: None };
+        for mode in [Mode::Forward, Mode::Input, Mode::Weights] {
+            let stored = if in_channels <= 4 { 4 } else { in_channels };
+            let gemm = Gemm { mode, geometry, precision, weight_offset, stored, wide_output: false, bias_offset: None };
             // A small GPU may have no room for some.
             if Patch::suits(&gemm, limits) {
                 // More pixels than the blocks take at a time, and not a multiple of it.
@@ -443,7 +446,7 @@ fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
         }
     }
     let error = errors.into_iter().reduce(f64::max).unwrap_or(f64::INFINITY);
-    Ok(Check { name: format!("{precision}: pictures by patches"), error, allowed: 1e-5 })
+    Ok(Check { name: format!("{precision}: windows from patches"), error, allowed: 1e-5 })
 }
 
 /// How far one product by patches is from the same by the general kernel.
@@ -474,10 +477,16 @@ fn patched(device: &Device, gemm: &Gemm, n: usize) -> Result<f64, CudaError> {
             }
         }
         let [x, y, w] = operands.map(|place| arena.at(place));
-        let (wanted, addresses) = if gemm.mode == Mode::Forward { (1, [x, w, y]) } else { (2, [y, x, w]) };
-        run.run(&stream, &arena, n, addresses, 0, 0)?;
+        let (wanted, addresses) = match gemm.mode {
+            Mode::Forward => (1, [x, w, y]),
+            Mode::Input => (0, [y, w, x]),
+            Mode::Weights => (2, [y, x, w]),
+        };
+        // Slopes by an input are added to those that are there.
+        let addend = if gemm.mode == Mode::Input { x } else { 0 };
+        run.run(&stream, &arena, n, addresses, 0, addend)?;
         let (offset, len) = (arena.offset(operands[wanted]), lengths[wanted]);
-        results.push(if narrow && gemm.mode == Mode::Forward {
+        results.push(if narrow && gemm.mode != Mode::Weights {
             let halves = arena.buffer.read::<u16>(&stream, offset, len)?;
             halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
         } else {

@@ -4,8 +4,8 @@
 use crate::CudaError;
 use crate::arena::{Arena, Layout};
 use crate::compile::{File, Source, cache_folder, hash, keep};
-use crate::cublas::{Cublas, WORKSPACE};
-use crate::cudnn::Cudnn;
+use crate::cublas::{self, Cublas, WORKSPACE};
+use crate::cudnn::{self, Cudnn};
 use crate::device::Device;
 use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
 use crate::passes::GemmRun;
@@ -58,6 +58,14 @@ const TIMED: usize = 5;
 /// What a library must save to be chosen: starting it costs something too.
 const WORTH: f32 = 0.95;
 
+fn by_cudnn(choice: &Choice) -> bool {
+    matches!(choice, Choice::Cudnn(_))
+}
+
+fn by_cublas(choice: &Choice) -> bool {
+    matches!(choice, Choice::Cublas(_))
+}
+
 /// NVIDIA's libraries, those that a network's products use.
 #[derive(Default)]
 pub(crate) struct Libraries {
@@ -74,14 +82,25 @@ impl Libraries {
         self.cublas.as_ref().ok_or_else(|| CudaError::Setting("cuBLASLt was chosen but is not loaded".into()))
     }
 
+    /// The ways in which they can compute a product.
+    fn ways(&self, gemm: &Gemm, n: usize) -> Vec<Choice> {
+        let cudnn = (0..cudnn::algorithms(gemm.mode)).map(Choice::Cudnn);
+        let cublas = (0..cublas::PROPOSALS).map(Choice::Cublas);
+        cublas.chain(cudnn).filter(|&choice| self.can(choice, gemm, n)).collect()
+    }
+
     /// Whether they can compute a product that way, where it is left to them.
     fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
         match choice {
             Choice::Own(_) | Choice::Patch => true,
-            Choice::Cudnn => {
-                gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, n).is_ok())
+            Choice::Cudnn(a) => {
+                let known = gemm.suits_cudnn(n) && a < cudnn::algorithms(gemm.mode);
+                known && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, a, n).is_ok())
             }
-            Choice::Cublas => gemm.suits_cublas() && self.cublas.as_ref().is_some_and(|c| c.prepare(gemm, n).is_ok()),
+            Choice::Cublas(a) => {
+                let known = |c: &Cublas| c.prepare(gemm, n).is_ok_and(|count| a < count);
+                gemm.suits_cublas() && self.cublas.as_ref().is_some_and(known)
+            }
         }
     }
 }
@@ -96,7 +115,13 @@ impl Memory {
     fn open(device: &Device) -> Result<Self, CudaError> {
         let name = device.info()?.name;
         // Another kernel text may make another choice the best; the number counts how choices were made.
-        let version = hash(concat!(include_str!("../kernels/gemm.cu"), include_str!("../kernels/patch.cu")), 5);
+        let kernels = concat!(
+            include_str!("../kernels/gemm.cu"),
+            include_str!("../kernels/patch.cu"),
+            include_str!("../kernels/patch_gradient.cu"),
+            include_str!("../kernels/patch_back.cu")
+        );
+        let version = hash(kernels, 6);
         let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
@@ -107,8 +132,8 @@ impl Memory {
         let Some(path) = &self.path else { return };
         let line = |(key, choice): (&String, &Choice)| match choice {
             Choice::Patch => format!("{key} = patch\n"),
-            Choice::Cudnn => format!("{key} = cudnn\n"),
-            Choice::Cublas => format!("{key} = cublas\n"),
+            Choice::Cudnn(a) => format!("{key} = cudnn {a}\n"),
+            Choice::Cublas(a) => format!("{key} = cublas {a}\n"),
             Choice::Own(cut) => {
                 let tile = TILES.iter().position(|t| *t == cut.tile).unwrap_or_default();
                 format!("{key} = {tile} {}\n", cut.splits)
@@ -121,16 +146,18 @@ impl Memory {
 fn parse(text: &str) -> BTreeMap<String, Choice> {
     let line = |line: &str| {
         let (key, choice) = line.split_once(" = ")?;
-        match choice {
-            "patch" => return Some((key.to_string(), Choice::Patch)),
-            "cudnn" => return Some((key.to_string(), Choice::Cudnn)),
-            "cublas" => return Some((key.to_string(), Choice::Cublas)),
-            _ => {}
+        if choice == "patch" {
+            return Some((key.to_string(), Choice::Patch));
         }
-        let (tile, splits) = choice.split_once(' ')?;
-        let (tile, splits): (usize, usize) = (tile.parse().ok()?, splits.parse().ok()?);
-        let tile = *TILES.get(tile)?;
-        (1..=MOST_SPLITS).contains(&splits).then(|| (key.to_string(), Choice::Own(Cut { tile, splits })))
+        let (who, number) = choice.split_once(' ')?;
+        let number: usize = number.parse().ok()?;
+        let choice = match who {
+            "cudnn" => Choice::Cudnn(number),
+            "cublas" => Choice::Cublas(number),
+            _ if !(1..=MOST_SPLITS).contains(&number) => return None,
+            tile => Choice::Own(Cut { tile: *TILES.get(tile.parse::<usize>().ok()?)?, splits: number }),
+        };
+        Some((key.to_string(), choice))
     };
     text.lines().filter_map(line).collect()
 }
@@ -157,13 +184,13 @@ pub(crate) fn fastest(
             unknown.push(gemm);
         }
     }
-    let remembered = |choice| gemms.iter().any(|g| memory.known.get(&key(g)) == Some(&choice));
+    let remembered = |by: fn(&Choice) -> bool| gemms.iter().any(|g| memory.known.get(&key(g)).is_some_and(by));
     // Without a library our own kernels do everything.
     let mut libraries = Libraries::default();
-    if remembered(Choice::Cudnn) || unknown.iter().any(|g| g.suits_cudnn(n)) {
+    if remembered(by_cudnn) || unknown.iter().any(|g| g.suits_cudnn(n)) {
         libraries.cudnn = Cudnn::new(device).ok();
     }
-    if remembered(Choice::Cublas) || unknown.iter().any(|g| g.suits_cublas()) {
+    if remembered(by_cublas) || unknown.iter().any(|g| g.suits_cublas()) {
         libraries.cublas = Cublas::new(device).ok();
     }
     if !unknown.is_empty() {
@@ -190,8 +217,8 @@ pub(crate) fn fastest(
             _ => Choice::Own(gemm.guess(n, limits)),
         })
         .collect();
-    libraries.cudnn = libraries.cudnn.filter(|_| choices.contains(&Choice::Cudnn));
-    libraries.cublas = libraries.cublas.filter(|_| choices.contains(&Choice::Cublas));
+    libraries.cudnn = libraries.cudnn.filter(|_| choices.iter().any(by_cudnn));
+    libraries.cublas = libraries.cublas.filter(|_| choices.iter().any(by_cublas));
     Ok((choices, libraries))
 }
 
@@ -200,8 +227,8 @@ pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<
     let limits = device.limits()?;
     let libraries = Libraries { cudnn: Cudnn::new(device).ok(), cublas: Cublas::new(device).ok() };
     let choice = |gemm: &Gemm| {
-        let library = [Choice::Cublas, Choice::Cudnn].into_iter().find(|&choice| libraries.can(choice, gemm, n));
-        library.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
+        let first = libraries.ways(gemm, n).first().copied();
+        first.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
     };
     let choices = gemms.iter().map(choice).collect();
     Ok((choices, libraries))
@@ -228,11 +255,15 @@ fn time(
     let cut_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
     let own_bytes = cut_bytes.max(patch.map_or(0, |p| 4 * p.workspace(n)));
     let bias = layout.floats(g.out_channels + 4);
-    let cudnn = libraries.cudnn.as_ref().filter(|_| libraries.can(Choice::Cudnn, gemm, n));
-    let cublas = libraries.cublas.as_ref().filter(|_| libraries.can(Choice::Cublas, gemm, n));
-    let cudnn_bytes = cudnn.map_or(Ok(0), |c| GemmRun::cudnn_bytes(gemm, c, n))?;
-    let library_bytes = cudnn_bytes.max(if cublas.is_some() { WORKSPACE } else { 0 });
-    let workspace = layout.take(own_bytes.max(library_bytes));
+    let ways = libraries.ways(gemm, n);
+    let mut bytes = own_bytes;
+    for way in &ways {
+        bytes = bytes.max(match way {
+            Choice::Cudnn(a) => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, *a, n)?,
+            _ => WORKSPACE,
+        });
+    }
+    let workspace = layout.take(bytes);
     let mut runs = Vec::new();
     for (cut, kernels) in cuts.iter().zip(kernels) {
         runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
@@ -242,11 +273,13 @@ fn time(
             device.kernels(&[patch.source()])?.try_into().unwrap_or_else(|_| unreachable!("one was asked for"));
         runs.push((Choice::Patch, GemmRun::patch(*gemm, kernels, workspace)?));
     }
-    if let Some(cudnn) = cudnn {
-        runs.push((Choice::Cudnn, GemmRun::cudnn(*gemm, cudnn, &basic[0], workspace, n, &mut layout)?));
-    }
-    if let Some(cublas) = cublas {
-        runs.push((Choice::Cublas, GemmRun::cublas(*gemm, cublas, workspace)));
+    for way in ways {
+        let run = match way {
+            Choice::Cudnn(a) => GemmRun::cudnn(*gemm, libraries.cudnn()?, a, &basic[0], workspace, n, &mut layout)?,
+            Choice::Cublas(a) => GemmRun::cublas(*gemm, libraries.cublas()?, a, workspace),
+            Choice::Own(_) | Choice::Patch => continue,
+        };
+        runs.push((way, run));
     }
     let mut lanes = Vec::new();
     for _ in 0..rivals {
@@ -348,9 +381,9 @@ mod tests {
 
     #[test]
     fn damaged_lines_are_passed_over() {
-        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn\nf = cublas\ng = patch\n");
+        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn 1\nf = cublas 7\ng = patch\nh = cudnn\n");
         let own = Choice::Own(Cut { tile: TILES[3], splits: 4 });
-        let expected = [("a b", own), ("e", Choice::Cudnn), ("f", Choice::Cublas), ("g", Choice::Patch)]
+        let expected = [("a b", own), ("e", Choice::Cudnn(1)), ("f", Choice::Cublas(7)), ("g", Choice::Patch)]
             .map(|(k, c)| (k.to_string(), c));
         assert_eq!(known.into_iter().collect::<Vec<_>>(), expected);
     }

@@ -193,9 +193,9 @@ impl Run {
         }
     }
 
-    /// Whether slopes go further down from here while the gradients are computed.
+    /// Whether the gradients are computed in a queue of their own.
     pub(crate) fn gradients_beside(&self) -> bool {
-        matches!(self, Run::Product(p) if p.input.is_some())
+        matches!(self, Run::Product(p) if p.beside)
     }
 
     /// Takes the norms' scale and shift from the running statistics, before an evaluation.
@@ -249,7 +249,7 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
                 sources.extend(three.iter().flatten().filter_map(|(gemm, choice)| match choice {
                     Choice::Own(cut) => Some(gemm.source(cut.tile)),
                     Choice::Patch => Some(Patch::of(gemm).source()),
-                    Choice::Cudnn | Choice::Cublas => None,
+                    Choice::Cudnn(_) | Choice::Cublas(_) => None,
                 }));
                 if p.bias.is_some() {
                     sources.push(NormState::source(p.geometry.out_channels, precision));
@@ -268,8 +268,11 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
     sources
 }
 
-/// The passes with their kernels and places. Where `beside`, gradients are computed in a queue of their own wherever
-/// [`Run::gradients_beside`] says so.
+/// Gradients up to this size are computed beside slopes: they leave a part of the GPU idle. Larger ones, two at a time, get
+/// in each other's way in the cache.
+const SMALL: usize = 1 << 33;
+
+/// The passes with their kernels and places. Where `beside`, there is a second queue for gradients.
 pub(crate) fn build(
     plan: Plan,
     choices: &Choices,
@@ -296,19 +299,23 @@ pub(crate) fn build(
         })
         .collect();
     // Products of one queue run one after another, so they share a workspace.
-    let is_beside = |three: &[Option<_>; 3], i: usize| beside && i == 2 && three[1].is_some();
+    let is_beside = |[_, input, weights]: &[Option<(Gemm, Choice)>; 3]| {
+        // Where no slopes go further down, there is nothing to be beside.
+        beside && input.is_some() && weights.is_some_and(|(gemm, _)| gemm.multiply_adds(batch) <= SMALL)
+    };
+    let queue =
+        |three: &[Option<(Gemm, Choice)>; 3], mode: Mode| usize::from(mode == Mode::Weights && is_beside(three));
     let mut most = [0, 0];
     for three in choices {
-        for (i, one) in three.iter().enumerate() {
-            let Some((gemm, choice)) = one else { continue };
+        for (gemm, choice) in three.iter().flatten() {
             let bytes = match choice {
                 Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
                 Choice::Patch => 4 * Patch::of(gemm).workspace(batch),
-                Choice::Cudnn => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, batch)?,
-                Choice::Cublas => WORKSPACE,
+                Choice::Cudnn(a) => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, *a, batch)?,
+                Choice::Cublas(_) => WORKSPACE,
             };
-            let queue = usize::from(is_beside(three, i));
-            most[queue] = bytes.max(most[queue]);
+            let most = &mut most[queue(three, gemm.mode)];
+            *most = bytes.max(*most);
         }
     }
     let workspaces = most.map(|bytes| layout.take(bytes));
@@ -318,26 +325,31 @@ pub(crate) fn build(
         runs.push(match pass {
             Pass::Product(product) => {
                 let three = choices.next().expect("three choices a product");
-                let mut gemm = |i: usize, layout: &mut Layout| {
-                    let workspace = workspaces[usize::from(is_beside(three, i))];
-                    let one = |(gemm, choice): (Gemm, Choice)| match choice {
+                let mut gemm = |run: &Option<(Gemm, Choice)>, layout: &mut Layout| {
+                    let Some((gemm, choice)) = *run else { return Ok(None) };
+                    let workspace = workspaces[queue(three, gemm.mode)];
+                    let run = match choice {
                         Choice::Own(cut) => GemmRun::own(gemm, cut, next(), workspace, batch, layout),
                         Choice::Patch => GemmRun::patch(gemm, next(), workspace),
-                        Choice::Cudnn => GemmRun::cudnn(gemm, libraries.cudnn()?, basic, workspace, batch, layout),
-                        Choice::Cublas => Ok(GemmRun::cublas(gemm, libraries.cublas()?, workspace)),
+                        Choice::Cudnn(a) => {
+                            GemmRun::cudnn(gemm, libraries.cudnn()?, a, basic, workspace, batch, layout)
+                        }
+                        Choice::Cublas(a) => Ok(GemmRun::cublas(gemm, libraries.cublas()?, a, workspace)),
                     };
-                    three[i].map(one).transpose()
+                    run.map(Some)
                 };
-                let forward = gemm(0, layout)?.expect("every product runs forward");
-                let input = gemm(1, layout)?;
-                let weights = gemm(2, layout)?.expect("every product has weights");
+                let [forward, input, weights] = three;
+                let forward = gemm(forward, layout)?.expect("every product runs forward");
+                let input = gemm(input, layout)?;
+                let weights = gemm(weights, layout)?.expect("every product has weights");
                 let channels = product.geometry.out_channels;
                 let bias_sums = product.bias.is_some().then(|| {
                     let columns = Columns::new(channels, vector(&[channels]));
                     let partial = layout.take(8 * Columns::partial_len(channels, 1));
                     (next(), columns, partial, layout.take(4 * columns.chunks))
                 });
-                Run::Product(Box::new(ProductRun { product, forward, input, weights, bias_sums }))
+                let beside = is_beside(three);
+                Run::Product(Box::new(ProductRun { product, forward, input, weights, beside, bias_sums }))
             }
             Pass::Finish(finish) => {
                 let shape = plan.tensors[finish.y].shape;

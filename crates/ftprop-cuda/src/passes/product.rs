@@ -32,6 +32,7 @@ enum Engine {
     },
     Cudnn {
         cudnn: Cudnn,
+        algorithm: usize,
         workspace: Place,
         bytes: usize,
         /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
@@ -39,6 +40,7 @@ enum Engine {
     },
     Cublas {
         cublas: Cublas,
+        number: usize,
         workspace: Place,
     },
 }
@@ -62,8 +64,7 @@ impl GemmRun {
     }
 
     pub(crate) fn patch(gemm: Gemm, kernels: Kernels, workspace: Place) -> Result<Self, CudaError> {
-        let number = usize::from(gemm.mode == Mode::Weights);
-        kernels.allow_shared(number, Patch::of(&gemm).shared_bytes())?;
+        kernels.allow_shared(0, Patch::of(&gemm).shared_bytes())?;
         Ok(GemmRun { gemm, engine: Engine::Patch { kernels, workspace } })
     }
 
@@ -71,25 +72,26 @@ impl GemmRun {
     pub(crate) fn cudnn(
         gemm: Gemm,
         cudnn: &Cudnn,
+        algorithm: usize,
         basic: &Kernels,
         workspace: Place,
         batch: usize,
         layout: &mut Layout,
     ) -> Result<Self, CudaError> {
-        let bytes = GemmRun::cudnn_bytes(&gemm, cudnn, batch)?;
+        let bytes = GemmRun::cudnn_bytes(&gemm, cudnn, algorithm, batch)?;
         let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
             .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
-        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn: cudnn.clone(), workspace, bytes, narrow } })
+        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn: cudnn.clone(), algorithm, workspace, bytes, narrow } })
     }
 
     /// The workspace has [`WORKSPACE`](crate::cublas::WORKSPACE) bytes.
-    pub(crate) fn cublas(gemm: Gemm, cublas: &Cublas, workspace: Place) -> Self {
-        GemmRun { gemm, engine: Engine::Cublas { cublas: cublas.clone(), workspace } }
+    pub(crate) fn cublas(gemm: Gemm, cublas: &Cublas, number: usize, workspace: Place) -> Self {
+        GemmRun { gemm, engine: Engine::Cublas { cublas: cublas.clone(), number, workspace } }
     }
 
     /// Bytes of workspace to set aside for cuDNN.
-    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, batch: usize) -> Result<usize, CudaError> {
-        Ok(cudnn.workspace(gemm, batch)? + SLACK)
+    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, algorithm: usize, batch: usize) -> Result<usize, CudaError> {
+        Ok(cudnn.workspace(gemm, algorithm, batch)? + SLACK)
     }
 
     /// out = left · right, plus what there is to add; addresses of 0 stand for nothing. What is added to the
@@ -126,6 +128,11 @@ impl GemmRun {
             }
             Engine::Patch { kernels, workspace } => {
                 let spread = Patch::of(&self.gemm).spread(n);
+                if self.gemm.mode == Mode::Input {
+                    let args = Args::default().ptr(left).ptr(right).ptr(out).int(usize::from(addend != 0));
+                    // SAFETY: the arguments are those of `patch_back` in patch_back.cu, sized for n examples.
+                    return unsafe { stream.launch(kernels, 0, spread, &args) };
+                }
                 if self.gemm.mode == Mode::Forward {
                     let args = Args::default().ptr(left).ptr(right).ptr(out).int(n);
                     // SAFETY: the arguments are those of `patch_forward` in patch.cu, sized for n examples.
@@ -133,28 +140,28 @@ impl GemmRun {
                 }
                 let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
                 let args = Args::default().ptr(left).ptr(right).ptr(sums).int(n);
-                // SAFETY: the arguments are those of `patch_gradient`; the workspace has room for every block's sums.
-                unsafe { stream.launch(kernels, 1, spread, &args)? };
+                // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room for every block's sums.
+                unsafe { stream.launch(kernels, 0, spread, &args)? };
                 let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
                 let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
                 // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
-                unsafe { stream.launch(kernels, 2, add, &args) }
+                unsafe { stream.launch(kernels, 1, add, &args) }
             }
-            Engine::Cudnn { cudnn, workspace, bytes, narrow } => {
+            Engine::Cudnn { cudnn, algorithm, workspace, bytes, narrow } => {
                 let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
                 let workspace = (arena.at(*workspace), *bytes);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cudnn.run(&self.gemm, n, stream, [left, right, to], addend != 0, workspace)? };
+                unsafe { cudnn.run(&self.gemm, *algorithm, n, stream, [left, right, to], addend != 0, workspace)? };
                 let Some((_, basic)) = narrow else { return Ok(()) };
                 let len = self.gemm.geometry.weight_len();
                 let args = Args::default().ptr(to).ptr(out).int(len);
                 // SAFETY: the arguments are those of `widen_values` in basic.cu.
                 unsafe { stream.launch(basic, 5, Spread::items(len), &args) }
             }
-            Engine::Cublas { cublas, workspace } => {
+            Engine::Cublas { cublas, number, workspace } => {
                 let workspace = arena.at(*workspace);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cublas.run(&self.gemm, n, stream, [left, right, out], bias, addend != 0, workspace) }
+                unsafe { cublas.run(&self.gemm, *number, n, stream, [left, right, out], bias, addend != 0, workspace) }
             }
         }
     }
@@ -162,7 +169,7 @@ impl GemmRun {
     /// Has a library find its way before a stream is captured.
     fn prepare(&self, n: usize) -> Result<(), CudaError> {
         match &self.engine {
-            Engine::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n),
+            Engine::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -172,8 +179,8 @@ impl GemmRun {
         match &self.engine {
             Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
             Engine::Patch { .. } => "patch".into(),
-            Engine::Cudnn { .. } => "cudnn".into(),
-            Engine::Cublas { .. } => "cublas".into(),
+            Engine::Cudnn { algorithm, .. } => format!("cudnn/{algorithm}"),
+            Engine::Cublas { number, .. } => format!("cublas/{number}"),
         }
     }
 }
@@ -184,6 +191,8 @@ pub(crate) struct ProductRun {
     pub(super) forward: GemmRun,
     pub(super) input: Option<GemmRun>,
     pub(super) weights: GemmRun,
+    /// Whether the gradients are computed in a queue of their own.
+    pub(super) beside: bool,
     pub(super) bias_sums: Option<(Kernels, Columns, Place, Place)>,
 }
 
