@@ -161,48 +161,84 @@ __device__ __forceinline__ bool last_block(u32* counter, u32 count) {
     return last;
 }
 
-// Columns are spread over the threads of a block VEC at a time, its remaining threads over rows.
-#define COLUMN_THREADS 512
-template <int C, int VEC> struct Columns {
-    static constexpr int GROUPS = C / VEC;
-    static constexpr int ACROSS = GROUPS < 256 ? GROUPS : 256;
-    static constexpr int DOWN = COLUMN_THREADS / ACROSS;
-    static constexpr int CHUNKS = (GROUPS + ACROSS - 1) / ACROSS;
-};
+// Waits until `count` blocks, all of which must be running, have come here; what they wrote before is then visible. The
+// gate's highest bit turns over when the last has come: one block adds what the others leave short of it.
+__device__ __forceinline__ void meet(u32* gate, u32 count, bool one) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 before, now, more = one ? 0x80000000u - (count - 1) : 1u;
+        asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(gate), "r"(more) : "memory");
+        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(gate) : "memory");
+        while (((before ^ now) & 0x80000000u) == 0);
+    }
+    __syncthreads();
+}
 
-// Adds the sums of a block's threads. `own` is [SUMS][VEC]; the result is in the threads with down == 0.
-// Two rounds: each thread adds a few rows of threads, then one thread a column adds what that gave.
-template <int SUMS, int VEC, int ACROSS, int DOWN>
-__device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, int down, bool active) {
-    constexpr int WIDTH = ACROSS * VEC, PARTS = COLUMN_THREADS / WIDTH < 1 ? 1 : (COLUMN_THREADS / WIDTH < DOWN ? COLUMN_THREADS / WIDTH : DOWN);
-    __shared__ sum_t shared[ACROSS * DOWN * VEC];
-#pragma unroll
-    for (int s = 0; s < SUMS; s++) {
+// Columns are spread over the threads of a block VEC at a time, ACROSS times, its remaining threads over rows.
+#define COLUMN_THREADS 512
+
+// Adds the sums of a block's threads; those of inactive ones are zero. `own` is [SUMS][VEC]; the result is in the threads
+// with down == 0.
+template <int SUMS, int VEC, int ACROSS>
+__device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, int down) {
+    constexpr int WIDTH = ACROSS * VEC, DOWN = COLUMN_THREADS / ACROSS;
+    if constexpr (32 % ACROSS == 0) {
+        // First the threads of a warp, then the warps.
+        constexpr int WARPS = COLUMN_THREADS / 32;
+        __shared__ sum_t parts[WARPS][SUMS * WIDTH];
+        __shared__ sum_t totals[SUMS * WIDTH];
         __syncthreads();
-        if (active) {
 #pragma unroll
-            for (int i = 0; i < VEC; i++) shared[down * WIDTH + i * ACROSS + across] = own[s][i];
-        } else if (down < DOWN) {
+        for (int s = 0; s < SUMS; s++)
 #pragma unroll
-            for (int i = 0; i < VEC; i++) shared[down * WIDTH + i * ACROSS + across] = 0;
-        }
+            for (int e = 0; e < VEC; e++) {
+#pragma unroll
+                for (int other = ACROSS; other < 32; other *= 2) own[s][e] += __shfl_xor_sync(0xffffffffu, own[s][e], other);
+                if (threadIdx.x % 32 < ACROSS) parts[threadIdx.x / 32][s * WIDTH + across * VEC + e] = own[s][e];
+            }
         __syncthreads();
-        if constexpr (DOWN > 1 && PARTS > 1) {
-            const int column = threadIdx.x % WIDTH, part = threadIdx.x / WIDTH;
+        if (threadIdx.x < SUMS * WIDTH) {
             sum_t sum = 0;
-            if (part < PARTS)
-                for (int d = part; d < DOWN; d += PARTS) sum += shared[d * WIDTH + column];
-            __syncthreads();
-            if (part < PARTS) shared[part * WIDTH + column] = sum;
-            __syncthreads();
-        }
-        if (active && down == 0) {
-            constexpr int ROWS = DOWN > 1 && PARTS > 1 ? PARTS : DOWN;
 #pragma unroll
-            for (int i = 0; i < VEC; i++) {
+            for (int w = 0; w < WARPS; w++) sum += parts[w][threadIdx.x];
+            totals[threadIdx.x] = sum;
+        }
+        __syncthreads();
+        if (down == 0) {
+#pragma unroll
+            for (int s = 0; s < SUMS; s++)
+#pragma unroll
+                for (int e = 0; e < VEC; e++) own[s][e] = totals[s * WIDTH + across * VEC + e];
+        }
+    } else {
+        // Two rounds: each thread adds a few rows of threads, then one thread a column adds what that gave.
+        constexpr int FEW = COLUMN_THREADS / WIDTH < 1 ? 1 : COLUMN_THREADS / WIDTH, PARTS = FEW < DOWN ? FEW : DOWN;
+        __shared__ sum_t shared[ACROSS * DOWN * VEC];
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) {
+            __syncthreads();
+            if (down < DOWN) {
+#pragma unroll
+                for (int i = 0; i < VEC; i++) shared[down * WIDTH + i * ACROSS + across] = own[s][i];
+            }
+            __syncthreads();
+            if constexpr (DOWN > 1 && PARTS > 1) {
+                const int column = threadIdx.x % WIDTH, part = threadIdx.x / WIDTH;
                 sum_t sum = 0;
-                for (int d = 0; d < ROWS; d++) sum += shared[d * WIDTH + i * ACROSS + across];
-                own[s][i] = sum;
+                if (part < PARTS)
+                    for (int d = part; d < DOWN; d += PARTS) sum += shared[d * WIDTH + column];
+                __syncthreads();
+                if (part < PARTS) shared[part * WIDTH + column] = sum;
+                __syncthreads();
+            }
+            if (down == 0) {
+                constexpr int ROWS = DOWN > 1 && PARTS > 1 ? PARTS : DOWN;
+#pragma unroll
+                for (int i = 0; i < VEC; i++) {
+                    sum_t sum = 0;
+                    for (int d = 0; d < ROWS; d++) sum += shared[d * WIDTH + i * ACROSS + across];
+                    own[s][i] = sum;
+                }
             }
         }
     }

@@ -160,6 +160,66 @@ __device__ __forceinline__ float kept(u64 key, int pixel, int c) {
     return uniform(key, place) < DROPOUT_P ? 0.0f : 1.0f / (1.0f - DROPOUT_P);
 }
 
+// The pre-activation of an output pixel: the largest of its window, where there is a pool.
+__device__ __forceinline__ Wide<VEC> before_activation(int pixel, int c, const Affine& affine, const act_t* y, const act_t* y2, u8* choice) {
+    Wide<VEC> best;
+#if POOL
+    // Compared before they are rounded, so that rounding makes no ties.
+    WideSum<VEC> most;
+    int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
+    int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
+    u8 at[VEC];
+    bool any = false;
+#pragma unroll
+    for (int r = 0; r < POOL_KERNEL; r++) {
+#pragma unroll
+        for (int q = 0; q < POOL_KERNEL; q++) {
+            int iy = top + r, ix = left + q;
+            if ((u32)iy >= (u32)HEIGHT || (u32)ix >= (u32)WIDTH) continue;
+            Wide<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+                sum_t z = affine.z(e, v.v[e], 0.0f);
+                // The first of equals wins, and so does a NaN.
+                if (!any || z > most.v[e] || z != z) {
+                    most.v[e] = z;
+                    at[e] = (u8)(r * POOL_KERNEL + q);
+                }
+            }
+            any = true;
+        }
+    }
+    store_bytes<VEC>(choice + (size_t)pixel * C + c, at);
+#pragma unroll
+    for (int e = 0; e < VEC; e++) best.v[e] = (float)most.v[e];
+#else
+    best = load<VEC>(y + (size_t)pixel * C + c);
+    Wide<VEC> other;
+#if SECOND
+    other = load<VEC>(y2 + (size_t)pixel * C + c);
+#endif
+#pragma unroll
+    for (int e = 0; e < VEC; e++) best.v[e] = (float)affine.z(e, best.v[e], SECOND ? other.v[e] : 0.0f);
+#endif
+    return best;
+}
+
+// The activation and what follows it.
+__device__ __forceinline__ void activate(Wide<VEC> z, int pixel, int c, act_t* out, const Step* step, bool training) {
+#pragma unroll
+    for (int e = 0; e < VEC; e++) z.v[e] = activation(z.v[e]);
+#if DROPOUT
+    if (training) {
+        u64 key = mask_key(step);
+#pragma unroll
+        for (int e = 0; e < VEC; e++) z.v[e] *= kept(key, pixel, c + e);
+    }
+#endif
+#pragma unroll
+    for (int e = 0; e < VEC; e++) z.v[e] = operand(z.v[e]);
+    store<VEC>(out + (size_t)pixel * C + c, z);
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 finish(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
        const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ choice,
@@ -168,57 +228,7 @@ finish(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void*
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC, pixel = i / (C / VEC);
         const Affine affine(scale, shift, scale2, shift2, c);
-        Wide<VEC> best;
-#if POOL
-        // Compared before they are rounded, so that rounding makes no ties.
-        WideSum<VEC> most;
-        int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
-        int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
-        u8 at[VEC];
-        bool any = false;
-#pragma unroll
-        for (int r = 0; r < POOL_KERNEL; r++) {
-#pragma unroll
-            for (int q = 0; q < POOL_KERNEL; q++) {
-                int iy = top + r, ix = left + q;
-                if ((u32)iy >= (u32)HEIGHT || (u32)ix >= (u32)WIDTH) continue;
-                Wide<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
-#pragma unroll
-                for (int e = 0; e < VEC; e++) {
-                    sum_t z = affine.z(e, v.v[e], 0.0f);
-                    // The first of equals wins, and so does a NaN.
-                    if (!any || z > most.v[e] || z != z) {
-                        most.v[e] = z;
-                        at[e] = (u8)(r * POOL_KERNEL + q);
-                    }
-                }
-                any = true;
-            }
-        }
-        store_bytes<VEC>(choice + (size_t)pixel * C + c, at);
-#pragma unroll
-        for (int e = 0; e < VEC; e++) best.v[e] = (float)most.v[e];
-#else
-        best = load<VEC>(y + (size_t)pixel * C + c);
-        Wide<VEC> other;
-#if SECOND
-        other = load<VEC>(y2 + (size_t)pixel * C + c);
-#endif
-#pragma unroll
-        for (int e = 0; e < VEC; e++) best.v[e] = (float)affine.z(e, best.v[e], SECOND ? other.v[e] : 0.0f);
-#endif
-#pragma unroll
-        for (int e = 0; e < VEC; e++) best.v[e] = activation(best.v[e]);
-#if DROPOUT
-        if (training) {
-            u64 key = mask_key(step);
-#pragma unroll
-            for (int e = 0; e < VEC; e++) best.v[e] *= kept(key, pixel, c + e);
-        }
-#endif
-#pragma unroll
-        for (int e = 0; e < VEC; e++) best.v[e] = operand(best.v[e]);
-        store<VEC>(out + (size_t)pixel * C + c, best);
+        activate(before_activation(pixel, c, affine, y, y2, choice), pixel, c, out, step, training);
     }
 }
 
@@ -236,87 +246,126 @@ struct NormBack {
 #define NORMS ((FIRST == 1) + (SECOND == 2))
 #define SUMS (1 + NORMS)
 
+// What slopes are taken with: what dropout's mask comes from, the layer loss's temperature, an unweighted unit's share.
+struct Rule {
+    u64 key;
+    float tau, share;
+    __device__ __forceinline__ Rule(const Step* step, const Scalars* scalars, int n) {
+#if DROPOUT
+        key = mask_key(step);
+#endif
+#if LOSS == 11
+        tau = scalars[step->index].tau;
+#else
+        tau = 1.0f;
+#endif
+        share = 1.0f / (float)n;
+    }
+};
+
+// Slopes by the pre-activations z of one place, from those by the output.
+__device__ __forceinline__ Wide<VEC> slopes_at(int row, int c, const Wide<VEC>& z, const act_t* dout, const u8* choice, const Rule& rule) {
+    Wide<VEC> d;
+#if POOL
+#pragma unroll
+    for (int e = 0; e < VEC; e++) d.v[e] = 0.0f;
+    int image = row / ROWS_PER_IMAGE, place = row % ROWS_PER_IMAGE;
+    int py = place / WIDTH + POOL_PAD, px = place % WIDTH + POOL_PAD;
+    // The windows that this place lies in.
+    int oy1 = py / POOL_STRIDE, ox1 = px / POOL_STRIDE;
+    int oy0 = py < POOL_KERNEL ? 0 : (py - POOL_KERNEL) / POOL_STRIDE + 1;
+    int ox0 = px < POOL_KERNEL ? 0 : (px - POOL_KERNEL) / POOL_STRIDE + 1;
+    oy1 = oy1 < POOL_H - 1 ? oy1 : POOL_H - 1;
+    ox1 = ox1 < POOL_W - 1 ? ox1 : POOL_W - 1;
+    for (int oy = oy0; oy <= oy1; oy++)
+        for (int ox = ox0; ox <= ox1; ox++) {
+            int pixel = (image * POOL_H + oy) * POOL_W + ox;
+            u8 chosen[VEC];
+            load_bytes<VEC>(choice + (size_t)pixel * C + c, chosen);
+            Wide<VEC> g = load<VEC>(dout + (size_t)pixel * C + c);
+            int mine = (py - oy * POOL_STRIDE) * POOL_KERNEL + px - ox * POOL_STRIDE;
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+                if (chosen[e] == mine) {
+#if DROPOUT
+                    g.v[e] *= kept(rule.key, pixel, c + e);
+#endif
+                    d.v[e] += slope(g.v[e], z.v[e], rule.tau, rule.share);
+                }
+            }
+        }
+#else
+    d = load<VEC>(dout + (size_t)row * C + c);
+#pragma unroll
+    for (int e = 0; e < VEC; e++) {
+#if DROPOUT
+        d.v[e] *= kept(rule.key, row, c + e);
+#endif
+        d.v[e] = slope(d.v[e], z.v[e], rule.tau, rule.share);
+    }
+#endif
+    return d;
+}
+
+// A norm's coefficients for one channel, and its gradients.
+struct Coefficients {
+    sum_t a, b, k;
+    __device__ __forceinline__ Coefficients(const NormBack& norm, int j, sum_t sum, sum_t product, int rows) {
+        sum_t inverse = norm.inverse[j];
+        a = (sum_t)norm.gamma[j] * inverse;
+        b = product * inverse * inverse / (sum_t)rows;
+        k = sum / (sum_t)rows;
+    }
+    __device__ __forceinline__ void keep(const NormBack& norm, int j, sum_t sum, sum_t product) const {
+        norm.d_gamma[j] = (float)(product * norm.inverse[j]);
+        norm.d_beta[j] = (float)sum;
+        norm.coefficients[j] = a;
+        norm.coefficients[C + j] = b;
+        norm.coefficients[2 * C + j] = k;
+    }
+};
+
+// Slopes by a norm's input from those by its output. The differences come first: for a small batch the two
+// terms nearly cancel.
+__device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide<VEC>& y, const WideSum<VEC>& mean, const WideSum<VEC>& a,
+                                                  const WideSum<VEC>& b, const WideSum<VEC>& k) {
+    Wide<VEC> r;
+#pragma unroll
+    for (int e = 0; e < VEC; e++) r.v[e] = (float)(a.v[e] * (((sum_t)d.v[e] - k.v[e]) - ((sum_t)y.v[e] - mean.v[e]) * b.v[e]));
+    return r;
+}
+
 // From the slopes by the output to those by the pre-activation (dz), with their sums over each channel.
-// Without a norm dz is the gradient of the inputs and is written where that belongs.
+// Without a norm dz is the gradient of the inputs and is written where that belongs; the blocks' sums are then left to
+// bias_gradient, since nothing further down waits for them.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
             const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ choice,
-            act_t* dz, act_t* dz2, NormBack norm1, NormBack norm2, float* __restrict__ d_bias, sum_t* __restrict__ partial,
+            act_t* dz, act_t* dz2, NormBack norm1, NormBack norm2, int biased, sum_t* __restrict__ partial,
             u32* __restrict__ counter, const Step* __restrict__ step, const Scalars* __restrict__ scalars, int n) {
-    typedef Columns<C, VEC> Cols;
-    const int across = threadIdx.x % Cols::ACROSS, down = threadIdx.x / Cols::ACROSS;
-    const int c = (blockIdx.y * Cols::ACROSS + across) * VEC;
-    const bool active = down < Cols::DOWN && c < C;
-    const int rows = n * ROWS_PER_IMAGE;
-    const float share = 1.0f / (float)n;
-#if LOSS == 11
-    const float tau = scalars[step->index].tau;
-#else
-    const float tau = 1.0f;
-#endif
+    const Spot spot;
+    const int c = spot.c, rows = n * ROWS_PER_IMAGE;
     sum_t sums[SUMS][VEC];
-#pragma unroll
-    for (int s = 0; s < SUMS; s++)
-#pragma unroll
-        for (int e = 0; e < VEC; e++) sums[s][e] = 0.0f;
-    if (active) {
+    clear(sums);
+    if (spot.active) {
         const Affine affine(scale, shift, scale2, shift2, c);
+        const Rule rule(step, scalars, n);
 #if FIRST == 1
         const WideSum<VEC> mean1 = load_sums<VEC>(norm1.mean + c);
 #endif
 #if SECOND == 2
         const WideSum<VEC> mean2 = load_sums<VEC>(norm2.mean + c);
 #endif
-#if DROPOUT
-        const u64 key = mask_key(step);
-#endif
 #pragma unroll 2
-        for (int row = blockIdx.x * Cols::DOWN + down; row < rows; row += gridDim.x * Cols::DOWN) {
+        for (int row = blockIdx.x * DOWN + spot.down; row < rows; row += gridDim.x * DOWN) {
             size_t at = (size_t)row * C + c;
-            Wide<VEC> here = load<VEC>(y + at), other, z, d;
+            Wide<VEC> here = load<VEC>(y + at), other, z;
 #if SECOND
             other = load<VEC>(y2 + at);
 #endif
 #pragma unroll
             for (int e = 0; e < VEC; e++) z.v[e] = (float)affine.z(e, here.v[e], SECOND ? other.v[e] : 0.0f);
-#if POOL
-#pragma unroll
-            for (int e = 0; e < VEC; e++) d.v[e] = 0.0f;
-            int image = row / ROWS_PER_IMAGE, place = row % ROWS_PER_IMAGE;
-            int py = place / WIDTH + POOL_PAD, px = place % WIDTH + POOL_PAD;
-            // The windows that this place lies in.
-            int oy1 = py / POOL_STRIDE, ox1 = px / POOL_STRIDE;
-            int oy0 = py < POOL_KERNEL ? 0 : (py - POOL_KERNEL) / POOL_STRIDE + 1;
-            int ox0 = px < POOL_KERNEL ? 0 : (px - POOL_KERNEL) / POOL_STRIDE + 1;
-            oy1 = oy1 < POOL_H - 1 ? oy1 : POOL_H - 1;
-            ox1 = ox1 < POOL_W - 1 ? ox1 : POOL_W - 1;
-            for (int oy = oy0; oy <= oy1; oy++)
-                for (int ox = ox0; ox <= ox1; ox++) {
-                    int pixel = (image * POOL_H + oy) * POOL_W + ox;
-                    u8 chosen[VEC];
-                    load_bytes<VEC>(choice + (size_t)pixel * C + c, chosen);
-                    Wide<VEC> g = load<VEC>(dout + (size_t)pixel * C + c);
-                    int mine = (py - oy * POOL_STRIDE) * POOL_KERNEL + px - ox * POOL_STRIDE;
-#pragma unroll
-                    for (int e = 0; e < VEC; e++) {
-                        if (chosen[e] == mine) {
-#if DROPOUT
-                            g.v[e] *= kept(key, pixel, c + e);
-#endif
-                            d.v[e] += slope(g.v[e], z.v[e], tau, share);
-                        }
-                    }
-                }
-#else
-            d = load<VEC>(dout + at);
-#pragma unroll
-            for (int e = 0; e < VEC; e++) {
-#if DROPOUT
-                d.v[e] *= kept(key, row, c + e);
-#endif
-                d.v[e] = slope(d.v[e], z.v[e], tau, share);
-            }
-#endif
+            Wide<VEC> d = slopes_at(row, c, z, dout, choice, rule);
 #if NORMS == 0
 #pragma unroll
             for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e]);
@@ -352,59 +401,40 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const s
             if (dz) store<VEC>(dz + at, d);
         }
     }
-    if (NORMS == 0 && !d_bias) return;
-    add_down<SUMS, VEC, Cols::ACROSS, Cols::DOWN>(sums, across, down, active);
-    if (active && down == 0) {
-#pragma unroll
-        for (int s = 0; s < SUMS; s++)
-#pragma unroll
-            for (int e = 0; e < VEC; e++) partial[((size_t)blockIdx.x * SUMS + s) * C + c + e] = sums[s][e];
-    }
+#if NORMS == 0
+    if (biased) put_aside(sums, spot, partial);
+#else
+    put_aside(sums, spot, partial);
     if (!last_block(counter + blockIdx.y, gridDim.x)) return;
+    add_blocks(sums, spot, partial, gridDim.x);
+    if (!spot.active || spot.down != 0) return;
 #pragma unroll
-    for (int s = 0; s < SUMS; s++)
-#pragma unroll
-        for (int e = 0; e < VEC; e++) sums[s][e] = 0.0f;
-    if (active) {
-        for (int b = down; b < gridDim.x; b += Cols::DOWN)
-#pragma unroll
-            for (int s = 0; s < SUMS; s++)
-#pragma unroll
-                for (int e = 0; e < VEC; e++) sums[s][e] += __ldcg(partial + ((size_t)b * SUMS + s) * C + c + e);
-    }
-    add_down<SUMS, VEC, Cols::ACROSS, Cols::DOWN>(sums, across, down, active);
-    if (active && down == 0) {
-#pragma unroll
-        for (int e = 0; e < VEC; e++) {
-            int j = c + e;
-            if (d_bias) d_bias[j] = (float)sums[0][e];
-            auto settle = [&](const NormBack& norm, sum_t product) {
-                sum_t inverse = norm.inverse[j];
-                norm.d_gamma[j] = (float)(product * inverse);
-                norm.d_beta[j] = (float)sums[0][e];
-                norm.coefficients[j] = (sum_t)norm.gamma[j] * inverse;
-                norm.coefficients[C + j] = product * inverse * inverse / (sum_t)rows;
-                norm.coefficients[2 * C + j] = sums[0][e] / (sum_t)rows;
-            };
+    for (int e = 0; e < VEC; e++) {
+        const int j = c + e;
 #if FIRST == 1
-            settle(norm1, sums[1][e]);
+        Coefficients(norm1, j, sums[0][e], sums[1][e], rows).keep(norm1, j, sums[0][e], sums[1][e]);
 #endif
 #if SECOND == 2
-            settle(norm2, sums[SUMS - 1][e]);
+        Coefficients(norm2, j, sums[0][e], sums[SUMS - 1][e], rows).keep(norm2, j, sums[0][e], sums[SUMS - 1][e]);
 #endif
-        }
     }
+#endif
 }
 
-// Slopes by a norm's input from those by its output. The differences come first: for a small batch the two
-// terms nearly cancel.
-__device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide<VEC>& y, const sum_t* mean, const sum_t* coefficients, int c) {
-    WideSum<VEC> m = load_sums<VEC>(mean + c), a = load_sums<VEC>(coefficients + c), b = load_sums<VEC>(coefficients + C + c),
-                 k = load_sums<VEC>(coefficients + 2 * C + c);
-    Wide<VEC> r;
+// The sums that blocks of finish_back put aside, which are a bias's gradient.
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
+bias_gradient(const sum_t* __restrict__ partial, float* __restrict__ d_bias, int blocks) {
+    const Spot spot;
+    sum_t sums[1][VEC];
+    add_blocks(sums, spot, partial, blocks);
+    if (!spot.active || spot.down != 0) return;
 #pragma unroll
-    for (int e = 0; e < VEC; e++) r.v[e] = (float)(a.v[e] * (((sum_t)d.v[e] - k.v[e]) - ((sum_t)y.v[e] - m.v[e]) * b.v[e]));
-    return r;
+    for (int e = 0; e < VEC; e++) d_bias[spot.c + e] = (float)sums[0][e];
+}
+
+__device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide<VEC>& y, const sum_t* mean, const sum_t* coefficients, int c) {
+    return through_norm(d, y, load_sums<VEC>(mean + c), load_sums<VEC>(coefficients + c), load_sums<VEC>(coefficients + C + c),
+                        load_sums<VEC>(coefficients + 2 * C + c));
 }
 
 // The second pass back, where there is a norm: from dz to the gradients of the inputs.

@@ -2,8 +2,9 @@
 // memory, and the matrix units read their windows from there. Gathered from global memory, as gemm.cu does it, every
 // number of a picture would be copied once a tap, a few bytes at a time.
 //
-// H x W pixels of CI channels, stored XC apart, which is four, become OH x OW of OC. Numbers of a window's row lie next to each other
-// in the patch, as they do in a filter. For bf16 the numbers are widened, which changes none: tf32 holds them all.
+// H x W pixels of CI channels, stored XC apart, which is four, become OH x OW of OC. Numbers of a window's row lie next to
+// each other in the patch, as they do in a filter. For bf16 the numbers are widened, which changes none: tf32 holds them
+// all.
 
 #define WARPS 8
 #define WINDOW_ROW (KW * CI)

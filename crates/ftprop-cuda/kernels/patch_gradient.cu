@@ -5,7 +5,8 @@
 //
 // H x W pixels of CI channels, stored XC apart, became OH x OW of OC. In the patch a pixel takes PIXEL numbers: CI of a
 // picture, so that a row of a filter lies there as one piece; else so many that threads read from different banks. For
-// bf16 the numbers are widened, which changes none: tf32 holds them all.
+// bf16 the numbers are widened, which changes none: tf32 holds them all. With two STAGES the next pixels are on their way
+// while the matrix units work on these.
 
 #define WARPS 8
 #define WINDOW_ROW (KW * CI)
@@ -26,7 +27,7 @@ __device__ __forceinline__ int offset_of(int tap) {
     return tap < COLUMNS ? (row * PATCH_W + column / CI) * PIXEL + column % CI : 0;
 }
 
-// Four numbers to shared memory, or zeros. What needs no widening is not waited for before `copies_done`.
+// Four numbers to shared memory, or zeros. What needs no widening is waited for by `copies_done` only.
 __device__ __forceinline__ void copy_four(float* to, const float* from, bool valid) {
     u32 at = (u32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid ? 16 : 0));
@@ -36,27 +37,22 @@ __device__ __forceinline__ void copy_four(float* to, const u16* from, bool valid
     if (valid) numbers = load<4>(from);
     store<4>(to, numbers);
 }
-__device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all copies but those of the last so many groups.
+template <int LAST> __device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_group %0;" ::"n"(LAST) : "memory"); }
 
-// The warps of a block share its taps WARPS_N ways, and the pixels among those that have the same taps.
-extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
-patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* __restrict__ sums, int n) {
-    constexpr int MI = OC / 16, NI = (STEPS + WARPS_N - 1) / WARPS_N;
-    constexpr int WARPS_K = WARPS / WARPS_N, TOTAL_ROW = STEPS * 8;
-    extern __shared__ __align__(16) unsigned char memory[];
-    float* slopes = reinterpret_cast<float*>(memory);
-    int* begins = reinterpret_cast<int*>(slopes + PIXELS * SLOPE_ROW);
-    float* patch = reinterpret_cast<float*>(begins + PIXELS);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int warp_n = warp % WARPS_N, warp_k = warp / WARPS_N, first_row = blockIdx.y * WINDOW_ROWS;
-    int offset[NI];
-#pragma unroll
-    for (int j = 0; j < NI; j++) offset[j] = offset_of((warp_n * NI + j) * 8 + g);
-    float acc[MI][NI][4] = {};
-    for (int tile = blockIdx.x; tile < n * TILES; tile += gridDim.x) {
+// What a block works on at a time.
+struct Tile {
+    float *slopes, *patch;
+    int* begins;
+    __device__ __forceinline__ Tile(float* memory, int stage) {
+        slopes = memory + stage * (PIXELS * (SLOPE_ROW + 1) + PATCH_H * PATCH_W * PIXEL);
+        begins = reinterpret_cast<int*>(slopes + PIXELS * SLOPE_ROW);
+        patch = reinterpret_cast<float*>(begins + PIXELS);
+    }
+    __device__ __forceinline__ void begin(const act_t* dy, const act_t* x, int tile, int first_row) const {
         const int image = tile / TILES, p0 = tile % TILES * PIXELS, y0 = p0 / OW;
         const int count = IMAGE - p0 < PIXELS ? IMAGE - p0 : PIXELS;
-        __syncthreads();
         const act_t* from = dy + ((size_t)image * IMAGE + p0) * OC;
 #pragma unroll 4
         for (int i = threadIdx.x; i < PIXELS * (OC / 4); i += WARPS * 32) {
@@ -83,8 +79,39 @@ patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float*
             for (int e = 0; e < CI; e++) patch[place * PIXEL + e] = pixel.v[e];
 #endif
         }
-        copies_done();
+        end_copies();
+    }
+};
+
+// The warps of a block share its taps WARPS_N ways, and the pixels among those that have the same taps.
+extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
+patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* __restrict__ sums, int n) {
+    constexpr int MI = OC / 16, NI = (STEPS + WARPS_N - 1) / WARPS_N;
+    constexpr int WARPS_K = WARPS / WARPS_N, TOTAL_ROW = STEPS * 8;
+    extern __shared__ __align__(16) unsigned char memory[];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int warp_n = warp % WARPS_N, warp_k = warp / WARPS_N, first_row = blockIdx.y * WINDOW_ROWS;
+    int offset[NI];
+#pragma unroll
+    for (int j = 0; j < NI; j++) offset[j] = offset_of((warp_n * NI + j) * 8 + g);
+    float acc[MI][NI][4] = {};
+    float* const numbers = reinterpret_cast<float*>(memory);
+    if (STAGES == 2 && blockIdx.x < n * TILES) Tile(numbers, 0).begin(dy, x, blockIdx.x, first_row);
+    for (int tile = blockIdx.x, stage = 0; tile < n * TILES; tile += gridDim.x, stage = STAGES - 1 - stage) {
         __syncthreads();
+        if (STAGES == 1) {
+            Tile(numbers, 0).begin(dy, x, tile, first_row);
+            copies_done<0>();
+        } else if (tile + gridDim.x < n * TILES) {
+            Tile(numbers, 1 - stage).begin(dy, x, tile + gridDim.x, first_row);
+            copies_done<1>();
+        } else {
+            copies_done<0>();
+        }
+        __syncthreads();
+        const Tile now(numbers, stage);
+        const float *slopes = now.slopes, *patch = now.patch;
+        const int* begins = now.begins;
         for (int k = warp_k; k < PIXELS / 8; k += WARPS_K) {
             const int p = k * 8 + t;
             const float *first = patch + begins[p], *second = patch + begins[p + 4];
@@ -106,7 +133,7 @@ patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float*
         }
     }
     // The warps' sums, one after another, where the slopes were.
-    float* total = slopes;
+    float* total = numbers;
     for (int k = 0; k < WARPS_K; k++) {
         __syncthreads();
         if (warp_k != k) continue;

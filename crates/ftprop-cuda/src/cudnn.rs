@@ -21,6 +21,8 @@ fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
 #[derive(Clone)]
 pub(crate) struct Cudnn {
     handle: Arc<Handle>,
+    /// Bytes that one algorithm may have beside the operands.
+    most_workspace: usize,
 }
 
 struct Handle {
@@ -49,7 +51,8 @@ impl Cudnn {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
-        Ok(Cudnn { handle: Arc::new(Handle { device: device.clone(), raw }) })
+        let most_workspace = device.memory()?.1 / SHARE;
+        Ok(Cudnn { handle: Arc::new(Handle { device: device.clone(), raw }), most_workspace })
     }
 
     /// Bytes of workspace that a product needs for a batch of n, or why cuDNN cannot compute it with this algorithm.
@@ -78,7 +81,7 @@ impl Cudnn {
             }
         };
         check(status, "find the workspace of a convolution")?;
-        if bytes > MOST_WORKSPACE {
+        if bytes > self.most_workspace {
             let reason = format!("it would need {} MiB of workspace", bytes >> 20);
             return Err(CudaError::Cudnn { doing: "find the workspace of a convolution", reason });
         }
@@ -165,8 +168,8 @@ impl Cudnn {
     }
 }
 
-/// More than this is not spent on one algorithm.
-const MOST_WORKSPACE: usize = 1 << 30;
+/// The share of a GPU's memory that an algorithm may have as its workspace.
+const SHARE: usize = 32;
 
 /// The algorithm that can compute everything, on the matrix units.
 pub(crate) const USUAL: usize = 0;

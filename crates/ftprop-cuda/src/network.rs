@@ -6,7 +6,7 @@ use crate::compile::{File, Kernels, Source};
 use crate::device::Device;
 use crate::gemm::{Choice, Gemm};
 use crate::memory::{DeviceBuffer, out_of_memory};
-use crate::passes::{self, Flat, Launch, Run, TensorPlace};
+use crate::passes::{self, Flat, Launch, Run, Setting, TensorPlace};
 use crate::plan::{Pass, Plan};
 use crate::precision::Precision;
 use crate::step::{DeviceTally, Scalars, Step};
@@ -131,17 +131,18 @@ impl CudaNetwork {
             .collect();
 
         let logits_f32 = has_wide_logits(&plan, precision);
-        let mut kernels = device.kernels(&sources(&config, &plan, &choices))?;
+        let alone = config.tuning != Tuning::Shared;
+        let setting = Setting { precision, batch, alone, multiprocessors: limits.multiprocessors };
+        let mut kernels = device.kernels(&sources(&config, &plan, &choices, &setting))?;
         let [loss, optimizer, basic] =
             kernels.split_off(kernels.len() - 3).try_into().unwrap_or_else(|_| unreachable!("three were split off"));
 
-        let side = (config.tuning != Tuning::Shared).then(|| Side::new(device)).transpose()?;
+        let side = alone.then(|| Side::new(device)).transpose()?;
         let mut layout = Layout::default();
         let (input_tensor, output) = (plan.input, plan.output);
         let stored = plan.tensors[plan.input].stored;
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
-        let (runs, tensors) =
-            passes::build(plan, &choices, kernels, &libraries, &basic, precision, batch, side.is_some(), &mut layout)?;
+        let (runs, tensors) = passes::build(plan, &choices, kernels, &libraries, &basic, &setting, &mut layout)?;
         let step = layout.take(size_of::<Step>());
         let table = layout.take(TABLE * size_of::<Scalars>());
         let tally = layout.take(size_of::<DeviceTally>());
@@ -382,16 +383,25 @@ impl CudaNetwork {
     pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
         let launch = self.launch(n);
         for run in self.runs.iter().rev() {
-            match self.side.as_ref().filter(|_| run.gradients_beside()) {
-                Some(side) => {
-                    side.follow(&self.main)?;
-                    run.gradients(&launch, &side.stream)?;
-                }
-                None => run.gradients(&launch, &self.main)?,
+            if run.gradients_beside() {
+                run.gradients(&launch, self.beside()?)?;
+            } else {
+                run.gradients(&launch, &self.main)?;
             }
             run.back(&launch, &self.main)?;
+            if run.leaves_parts() {
+                run.add_parts(&launch, self.beside()?)?;
+            }
         }
         self.side.iter().try_for_each(|side| side.lead(&self.main))
+    }
+
+    /// The queue for what nothing further down waits for, where what has been put into the first one by now comes first.
+    fn beside(&self) -> Result<&Stream, CudaError> {
+        match &self.side {
+            Some(side) => side.follow(&self.main).map(|()| &side.stream),
+            None => Ok(&self.main),
+        }
     }
 
     /// Microseconds of each piece of a step, each captured many times over and replayed.
@@ -422,6 +432,9 @@ impl CudaNetwork {
                 time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &self.main))?;
             }
             time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &self.main))?;
+            if run.leaves_parts() {
+                time(format!("{i} {} gradients", run.kind()), &|| run.add_parts(&launch, &self.main))?;
+            }
         }
         time("optimizer".into(), &|| self.step_along(false))?;
         Ok(times)
@@ -472,9 +485,9 @@ fn has_wide_logits(plan: &Plan, precision: Precision) -> bool {
 }
 
 /// All that is compiled for a network: its passes' kernels, then the loss's, the optimizer's and the basic ones.
-fn sources(config: &NetworkConfig, plan: &Plan, choices: &passes::Choices) -> Vec<Source> {
+fn sources(config: &NetworkConfig, plan: &Plan, choices: &passes::Choices, setting: &Setting) -> Vec<Source> {
     let precision = config.precision;
-    let mut sources = passes::sources(plan, choices, precision);
+    let mut sources = passes::sources(plan, choices, setting);
     sources.extend([
         loss_source(config, has_wide_logits(plan, precision)),
         optimizer_source(&config.optimizer, precision),
@@ -551,7 +564,9 @@ mod tests {
         };
         let gemms = passes::gemms(&plan, config.precision);
         let choices: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
-        sources(config, &plan, &choices)
+        let (precision, batch) = (config.precision, config.batch);
+        let setting = Setting { precision, batch, alone: true, multiprocessors: limits.multiprocessors };
+        sources(config, &plan, &choices, &setting)
     }
 
     #[test]

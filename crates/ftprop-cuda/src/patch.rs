@@ -9,8 +9,8 @@ use crate::precision::Precision;
 use crate::stream::Spread;
 
 const THREADS: usize = 256;
-/// Warps of a block on the way back; they share the output's channels.
-const BACK_WARPS: usize = 4;
+/// How many ways the warps of a block share the output's channels on the way back; they share its pixels two ways.
+const PARTIES: usize = 4;
 /// The most blocks of a forward product; each arranges the filters for itself.
 const FORWARD_BLOCKS: usize = 1024;
 /// A gradient has at most so many blocks, times how many of them fit on a multiprocessor of a large GPU. On a smaller one
@@ -38,9 +38,7 @@ impl Patch {
         let few = match gemm.mode {
             Mode::Forward => patch.is_picture() && window && co.is_multiple_of(16) && co <= 64,
             Mode::Weights => (patch.is_picture() && window || narrow) && co.is_multiple_of(16) && co <= 64,
-            Mode::Input => {
-                narrow && co.is_multiple_of(8 * BACK_WARPS) && co <= 128 && g.pad < g.kernel_h.min(g.kernel_w)
-            }
+            Mode::Input => narrow && co.is_multiple_of(8 * PARTIES) && co <= 128 && g.pad < g.kernel_h.min(g.kernel_w),
         };
         let plain = g.groups == 1 && gemm.bias_offset.is_none() && !gemm.wide_output;
         // The kernels have a little shared memory of their own beside this.
@@ -75,6 +73,13 @@ impl Patch {
         self.gemm.geometry.out_channels + 8
     }
 
+    /// How much a gradient's block has in its shared memory at once: what it works on, and what it will work on next. Of a
+    /// picture so many blocks find room that they need not look ahead; and the halves of what wide windows look at have
+    /// more in common than is gained.
+    fn stages(&self) -> usize {
+        if self.is_picture() || self.gemm.geometry.kernel_w > 3 { 1 } else { 2 }
+    }
+
     /// Blocks of a gradient that a multiprocessor has room for.
     fn resident(&self) -> usize {
         if self.is_picture() && self.gemm.geometry.out_channels <= 32 { 3 } else { 2 }
@@ -89,13 +94,18 @@ impl Patch {
     /// Pixels of one image that a block takes at a time.
     fn pixels(&self) -> usize {
         let g = &self.gemm.geometry;
+        let even = |most: usize| self.image().div_ceil(self.image().div_ceil(most));
         match self.gemm.mode {
             Mode::Forward => THREADS,
-            // As many as a thread has registers for.
-            Mode::Input => 16 * (128 / g.in_channels).clamp(1, 4),
+            // As many as threads have registers for.
+            Mode::Input => even(32 * (192 / g.in_channels).min(5)).next_multiple_of(32),
             Mode::Weights => {
-                let most = if self.is_picture() && g.out_channels <= 48 { 320 } else { 160 };
-                self.image().div_ceil(self.image().div_ceil(most)).next_multiple_of(8)
+                let most = match self.stages() {
+                    2 => 80,
+                    _ if self.is_picture() && g.out_channels <= 48 => 320,
+                    _ => 160,
+                };
+                even(most).next_multiple_of(8)
             }
         }
     }
@@ -110,6 +120,12 @@ impl Patch {
         [2, 4].into_iter().find(|&across| sums(across) <= 80).unwrap_or(8)
     }
 
+    /// Numbers of a filter that a thread can read at once on the way back, where its share of them begins.
+    fn filter_width(&self) -> usize {
+        let (share, start) = (self.gemm.geometry.in_channels / 8, self.gemm.weight_offset);
+        [4, 2].into_iter().find(|width| share.is_multiple_of(*width) && start.is_multiple_of(*width)).unwrap_or(1)
+    }
+
     pub(crate) fn shared_bytes(&self) -> usize {
         let g = &self.gemm.geometry;
         let spanned = |height: usize, width: usize| ((self.pixels() + width - 2) / width + 1).min(height);
@@ -121,11 +137,11 @@ impl Patch {
             Mode::Forward => patch(g.kernel_h) * g.in_channels + self.steps() * g.out_channels / 8 * 64,
             Mode::Weights => {
                 let operands = patch(self.window_rows()) * self.pixel() + self.pixels() * (self.slope_row() + 1);
-                operands.max(g.out_channels * self.steps() * 8)
+                (self.stages() * operands).max(g.out_channels * self.steps() * 8)
             }
             Mode::Input => {
                 let (rows, columns) = (spanned(g.height, g.width) + g.kernel_h - 1, g.width + g.kernel_w - 1);
-                (rows * columns * (g.out_channels + 4)).max(BACK_WARPS * self.pixels() * g.in_channels)
+                (rows * columns * (g.out_channels + 4)).max(PARTIES * self.pixels() * g.in_channels)
             }
         }
     }
@@ -148,9 +164,8 @@ impl Patch {
     }
 
     pub(crate) fn spread(&self, n: usize) -> Spread {
-        let threads = if self.gemm.mode == Mode::Input { 32 * BACK_WARPS } else { THREADS };
         let (down, across) = self.blocks(n);
-        Spread { grid: (down as u32, across as u32, 1), threads: threads as u32, shared: self.shared_bytes() as u32 }
+        Spread { grid: (down as u32, across as u32, 1), threads: THREADS as u32, shared: self.shared_bytes() as u32 }
     }
 
     pub(crate) fn source(&self) -> Source {
@@ -162,12 +177,13 @@ impl Patch {
         let source = self.gemm.source_of(file);
         match self.gemm.mode {
             Mode::Forward => source,
-            Mode::Input => source.int("PIXELS", self.pixels()),
+            Mode::Input => source.int("PIXELS", self.pixels()).int("FILTER_WIDTH", self.filter_width()),
             Mode::Weights => source
                 .int("PIXELS", self.pixels())
                 .int("PIXEL", self.pixel())
                 .int("SLOPE_ROW", self.slope_row())
                 .int("WINDOW_ROWS", self.window_rows())
+                .int("STAGES", self.stages())
                 .int("WARPS_N", self.warps_across())
                 .int("RESIDENT", self.resident()),
         }
@@ -207,7 +223,7 @@ mod tests {
 
     #[test]
     fn slopes_go_through_small_convolutions_this_way() {
-        for (inside, out, pixels) in [(32, 64, 64), (48, 64, 32), (64, 128, 32), (8, 32, 64)] {
+        for (inside, out, pixels) in [(32, 64, 160), (48, 64, 128), (64, 128, 96), (8, 32, 160)] {
             let gemm = Gemm { mode: Mode::Input, ..second(inside, out) };
             assert!(Patch::suits(&gemm, LIMITS));
             assert_eq!(Patch::of(&gemm).pixels(), pixels);

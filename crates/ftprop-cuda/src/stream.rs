@@ -209,6 +209,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// As the driver takes them; they point into `self`.
+    fn pointers(&self) -> Vec<*mut c_void> {
+        self.slots.iter().map(|s| s.as_ptr().cast_mut().cast()).collect()
+    }
+
     fn push(mut self, value: &[u64]) -> Self {
         let mut slot = [0; 6];
         slot[..value.len()].copy_from_slice(value);
@@ -220,16 +225,13 @@ impl Args {
         self.push(&[address])
     }
 
-    pub(crate) fn ptrs(self, addresses: [CUdeviceptr; 6]) -> Self {
-        self.push(&addresses)
+    /// A struct of addresses, of up to six.
+    pub(crate) fn ptrs(self, addresses: &[CUdeviceptr]) -> Self {
+        self.push(addresses)
     }
 
     pub(crate) fn int(self, value: usize) -> Self {
         self.push(&[value as u64])
-    }
-
-    pub(crate) fn float(self, value: f32) -> Self {
-        self.push(&[u64::from(value.to_bits())])
     }
 
     pub(crate) fn double(self, value: f64) -> Self {
@@ -264,24 +266,32 @@ impl Stream {
         spread: Spread,
         args: &Args,
     ) -> Result<(), CudaError> {
-        let mut pointers: Vec<*mut c_void> = args.slots.iter().map(|s| s.as_ptr().cast_mut().cast()).collect();
-        let (x, y, z) = spread.grid;
+        let (function, mut pointers) = (kernels.function(number), args.pointers());
+        let ((x, y, z), threads, shared) = (spread.grid, spread.threads, spread.shared);
+        let (pointers, nothing) = (pointers.as_mut_ptr(), std::ptr::null_mut());
         // SAFETY: the caller's promise; the pointers outlive the call.
-        let code = unsafe {
-            sys::cuLaunchKernel(
-                kernels.function(number),
-                x,
-                y,
-                z,
-                spread.threads,
-                1,
-                1,
-                spread.shared,
-                self.raw,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
+        let code =
+            unsafe { sys::cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.raw, pointers, nothing) };
+        check(code, || "start a kernel".into())
+    }
+
+    /// Puts a kernel into the stream whose blocks wait for each other: they all run at once, or it fails.
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch).
+    pub(crate) unsafe fn launch_together(
+        &self,
+        kernels: &Kernels,
+        number: usize,
+        spread: Spread,
+        args: &Args,
+    ) -> Result<(), CudaError> {
+        let (function, mut pointers) = (kernels.function(number), args.pointers());
+        let ((x, y, z), threads, shared) = (spread.grid, spread.threads, spread.shared);
+        let pointers = pointers.as_mut_ptr();
+        // SAFETY: the caller's promise; the pointers outlive the call.
+        let code =
+            unsafe { sys::cuLaunchCooperativeKernel(function, x, y, z, threads, 1, 1, shared, self.raw, pointers) };
         check(code, || "start a kernel".into())
     }
 }

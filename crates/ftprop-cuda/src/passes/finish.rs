@@ -1,12 +1,11 @@
 //! What follows a product, forward in one kernel and back in one or two.
 
 use super::norm::NormState;
-use super::{Columns, Launch, vector};
+use super::{Columns, Launch, Setting, vector};
 use crate::CudaError;
 use crate::arena::Place;
 use crate::compile::{File, Kernels, Source};
 use crate::plan::{Finish, First, Unit};
-use crate::precision::Precision;
 use crate::stream::{Args, Spread, Stream};
 use cudarc::driver::sys::CUdeviceptr;
 use ftprop_nn::activation::Activation;
@@ -26,6 +25,8 @@ pub(crate) struct FinishRun {
     pub(super) choice: Place,
     pub(super) partial: Place,
     pub(super) counter: Place,
+    /// Where statistics and what follows them are one kernel: how that is spread, and where its blocks meet.
+    pub(super) together: Option<(Spread, Place)>,
     /// Slopes by the pre-activation, where they cannot lie in the place of those by y.
     pub(super) aside: Option<Place>,
 }
@@ -71,7 +72,16 @@ impl FinishRun {
         vector(&[shape.channels, start])
     }
 
-    pub(super) fn source(f: &Finish, shape: Shape, precision: Precision) -> Source {
+    /// How its sums are spread over the device for a full batch, and how many rows a thread keeps where statistics and
+    /// what follows them are one kernel.
+    pub(super) fn columns(f: &Finish, shape: Shape, setting: &Setting) -> (Columns, Option<(Spread, usize)>) {
+        let rows = setting.batch * shape.height * shape.width;
+        let columns = Columns::new(shape.channels, FinishRun::vector(f, shape), rows);
+        let suits = setting.alone && f.second.is_none() && matches!(f.first, First::Norm(_));
+        (columns, suits.then(|| columns.together(rows, setting.multiprocessors)).flatten())
+    }
+
+    pub(super) fn source(f: &Finish, shape: Shape, setting: &Setting) -> Source {
         let pooled = f.pool.map_or((shape.height, shape.width), |p| (p.out_height(), p.out_width()));
         let (kernel, stride, pad) = f.pool.map_or((1, 1, 0), |p| (p.kernel, p.stride, p.pad));
         let (p, by_channel, number) = f.dropout.map_or((0.0, false, 0), |d| (d.p, d.by_channel, d.number));
@@ -86,7 +96,11 @@ impl FinishRun {
             Some((_, Some(_))) => 2,
         };
         let dropout = if f.dropout.is_none() { 0 } else { 1 + usize::from(by_channel) };
-        let source = Source::new(File::Finish, precision)
+        let (columns, together) = FinishRun::columns(f, shape, setting);
+        let file = if together.is_some() { File::FinishTogether } else { File::Finish };
+        let source = Source::new(file, setting.precision)
+            .int("TOGETHER", together.map_or(0, |(_, rows)| rows))
+            .int("ACROSS", columns.across)
             .int("C", shape.channels)
             .int("VEC", FinishRun::vector(f, shape))
             .int("HEIGHT", shape.height)
@@ -124,6 +138,20 @@ impl FinishRun {
     }
 
     pub(super) fn forward(&self, l: &Launch<'_>, stream: &Stream, training: bool) -> Result<(), CudaError> {
+        if let (true, Some((spread, gate)), Some(norm)) = (training, self.together, &self.norm1) {
+            let args = Args::default()
+                .ptr(l.values(self.finish.y))
+                .ptrs(&norm.forward(l))
+                .ptrs(&norm.numbers(l))
+                .ptr(l.arena.at(self.partial))
+                .ptr(l.arena.at(gate))
+                .ptr(l.values(self.finish.out))
+                .ptr(l.arena.at(self.choice))
+                .ptr(l.flat.step)
+                .int(l.n);
+            // SAFETY: the arguments are those of `finish_together` in finish_together.cu.
+            return unsafe { stream.launch_together(&self.kernels, 1, spread, &args) };
+        }
         if training {
             for norm in self.norm1.iter().chain(&self.norm2) {
                 norm.statistics(l, stream)?;
@@ -156,7 +184,23 @@ impl FinishRun {
         let dy2 = self.second(|t| l.slopes(t));
         let normed = self.norm1.is_some() || self.norm2.is_some();
         let dz = self.aside.map_or(dy, |place| l.arena.at(place));
-        let d_bias = if let First::Bias(bias) = &f.first { l.flat.grad(bias.start) } else { 0 };
+        if let (Some((spread, gate)), Some(norm)) = (self.together, &self.norm1) {
+            let args = Args::default()
+                .ptr(l.slopes(f.out))
+                .ptr(l.values(f.y))
+                .ptr(scale1)
+                .ptr(shift1)
+                .ptr(l.arena.at(self.choice))
+                .ptr(dy)
+                .ptrs(&norm.back(l))
+                .ptr(l.arena.at(self.partial))
+                .ptr(l.arena.at(gate))
+                .ptr(l.flat.step)
+                .ptr(l.flat.scalars)
+                .int(l.n);
+            // SAFETY: the arguments are those of `finish_back_together` in finish_together.cu.
+            return unsafe { stream.launch_together(&self.kernels, 2, spread, &args) };
+        }
         let back = |norm: &Option<NormState>| norm.as_ref().map_or([0; 6], |n| n.back(l));
         let args = Args::default()
             .ptr(l.slopes(f.out))
@@ -169,17 +213,16 @@ impl FinishRun {
             .ptr(l.arena.at(self.choice))
             .ptr(dz)
             .ptr(dy2)
-            .ptrs(back(&self.norm1))
-            .ptrs(back(&self.norm2))
-            .ptr(d_bias)
+            .ptrs(&back(&self.norm1))
+            .ptrs(&back(&self.norm2))
+            .int(usize::from(self.is_biased()))
             .ptr(l.arena.at(self.partial))
             .ptr(l.arena.at(self.counter))
             .ptr(l.flat.step)
             .ptr(l.flat.scalars)
             .int(l.n);
-        let rows = l.n * self.shape.height * self.shape.width;
         // SAFETY: the arguments are those of `finish_back` in finish.cu.
-        unsafe { stream.launch(&self.kernels, 1, self.columns.spread(rows), &args)? };
+        unsafe { stream.launch(&self.kernels, 1, self.columns.spread(self.rows(l.n)), &args)? };
         if !normed || (dy == 0 && dy2 == 0) {
             return Ok(());
         }
@@ -200,5 +243,25 @@ impl FinishRun {
             .int(l.n);
         // SAFETY: the arguments are those of `finish_back_input` in finish.cu.
         unsafe { stream.launch(&self.kernels, 2, Spread::items(l.n * self.shape.len() / self.vector), &args) }
+    }
+    /// The bias's gradient from what the way back put aside; nothing further down waits for it.
+    pub(super) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        let First::Bias(bias) = &self.finish.first else { return Ok(()) };
+        if l.slopes(self.finish.out) == 0 {
+            return Ok(());
+        }
+        let back = self.columns.spread(self.rows(l.n));
+        let args = Args::default().ptr(l.arena.at(self.partial)).ptr(l.flat.grad(bias.start)).int(back.grid.0 as usize);
+        let spread = Spread { grid: (1, back.grid.1, 1), ..back };
+        // SAFETY: the arguments are those of `bias_gradient` in finish.cu, for the blocks of the way back.
+        unsafe { stream.launch(&self.kernels, 3, spread, &args) }
+    }
+
+    pub(super) fn is_biased(&self) -> bool {
+        matches!(self.finish.first, First::Bias(_))
+    }
+
+    fn rows(&self, n: usize) -> usize {
+        n * self.shape.height * self.shape.width
     }
 }

@@ -86,9 +86,20 @@ impl Launch<'_> {
     }
 }
 
-/// How columns are spread over a block, as `struct Columns` of the kernels has it.
+/// What all passes of a network have in common.
+pub(crate) struct Setting {
+    pub(crate) precision: Precision,
+    /// A full batch.
+    pub(crate) batch: usize,
+    /// Whether the network has the GPU to itself: then there is a second queue, and blocks may wait for each other.
+    pub(crate) alone: bool,
+    pub(crate) multiprocessors: usize,
+}
+
+/// How sums over a matrix's columns are spread over the device, as norm.cuh has it.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns {
+    across: usize,
     chunks: usize,
     down: usize,
 }
@@ -96,17 +107,32 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) const THREADS: u32 = 512;
     const MOST_BLOCKS: usize = 264;
+    /// The most rows that a thread keeps while it waits for others.
+    const MOST_KEPT: usize = 8;
 
-    pub(crate) fn new(channels: usize, vector: usize) -> Self {
+    /// For so many rows of a full batch. Few channels a block mean few blocks whose sums have to be added up, many mean
+    /// longer reads; where there is little to read, the first counts.
+    pub(crate) fn new(channels: usize, vector: usize, rows: usize) -> Self {
         let groups = channels / vector;
-        let across = groups.min(256);
-        Columns { chunks: groups.div_ceil(across), down: Columns::THREADS as usize / across }
+        let across = if rows * groups <= 1 << 20 { 16 / vector } else { groups.min(256) };
+        Columns { across, chunks: groups.div_ceil(across), down: Columns::THREADS as usize / across }
     }
 
     pub(crate) fn spread(&self, rows: usize) -> Spread {
         let most = (Columns::MOST_BLOCKS / self.chunks).max(1);
-        let blocks = rows.div_ceil(self.down * 4).clamp(1, most);
-        Spread { grid: (blocks as u32, self.chunks as u32, 1), threads: Columns::THREADS, shared: 0 }
+        self.blocks(rows.div_ceil(self.down * 4).clamp(1, most))
+    }
+
+    fn blocks(&self, down: usize) -> Spread {
+        Spread { grid: (down as u32, self.chunks as u32, 1), threads: Columns::THREADS, shared: 0 }
+    }
+
+    /// One block a multiprocessor at most, so that all run at once, and how many rows each thread then has; `None` where
+    /// these are too many.
+    fn together(&self, rows: usize, multiprocessors: usize) -> Option<(Spread, usize)> {
+        let (turns, most) = (rows.div_ceil(self.down), multiprocessors / self.chunks);
+        let kept = turns.checked_div(most).map(|_| turns.div_ceil(most)).filter(|&kept| kept <= Columns::MOST_KEPT)?;
+        Some((self.blocks(turns.div_ceil(kept)), kept))
     }
 
     /// Numbers that the blocks' own sums need.
@@ -185,10 +211,23 @@ impl Run {
         }
     }
 
-    /// The gradients of a product's parameters; a finish takes its own along on the way back.
+    /// The gradients of a product's parameters.
     pub(crate) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         match self {
             Run::Product(p) => p.gradients(l, stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether some gradients are still in parts after the way back.
+    pub(crate) fn leaves_parts(&self) -> bool {
+        matches!(self, Run::Finish(f) if f.is_biased())
+    }
+
+    /// Gradients from the parts that the way back left.
+    pub(crate) fn add_parts(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+        match self {
+            Run::Finish(f) => f.gradients(l, stream),
             _ => Ok(()),
         }
     }
@@ -239,7 +278,8 @@ pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]>
 pub(crate) type Choices = [[Option<(Gemm, Choice)>; 3]];
 
 /// Every source that a plan's passes need, in the order in which [`build`] takes the kernels.
-pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> Vec<Source> {
+pub(crate) fn sources(plan: &Plan, choices: &Choices, setting: &Setting) -> Vec<Source> {
+    let precision = setting.precision;
     let mut sources = Vec::new();
     let mut choices = choices.iter();
     for pass in &plan.passes {
@@ -252,15 +292,17 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
                     Choice::Cudnn(_) | Choice::Cublas(_) => None,
                 }));
                 if p.bias.is_some() {
-                    sources.push(NormState::source(p.geometry.out_channels, precision));
+                    let rows = setting.batch * p.geometry.out_height() * p.geometry.out_width();
+                    sources.push(NormState::source(p.geometry.out_channels, rows, precision));
                 }
             }
             Pass::Finish(f) => {
                 let shape = plan.tensors[f.y].shape;
-                sources.push(FinishRun::source(f, shape, precision));
+                sources.push(FinishRun::source(f, shape, setting));
                 let norms = usize::from(matches!(f.first, First::Norm(_)))
                     + usize::from(matches!(f.second, Some((_, Some(_)))));
-                sources.extend((0..norms).map(|_| NormState::source(shape.channels, precision)));
+                let rows = setting.batch * shape.height * shape.width;
+                sources.extend((0..norms).map(|_| NormState::source(shape.channels, rows, precision)));
             }
             Pass::Average(a) => sources.push(AverageRun::source(a, precision)),
         }
@@ -272,18 +314,17 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, precision: Precision) -> V
 /// in each other's way in the cache.
 const SMALL: usize = 1 << 33;
 
-/// The passes with their kernels and places. Where `beside`, there is a second queue for gradients.
+/// The passes with their kernels and places.
 pub(crate) fn build(
     plan: Plan,
     choices: &Choices,
     kernels: Vec<Kernels>,
     libraries: &Libraries,
     basic: &Kernels,
-    precision: Precision,
-    batch: usize,
-    beside: bool,
+    setting: &Setting,
     layout: &mut Layout,
 ) -> Result<(Vec<Run>, Vec<TensorPlace>), CudaError> {
+    let &Setting { precision, batch, alone, .. } = setting;
     let mut kernels = kernels.into_iter();
     let mut next = || kernels.next().expect("a kernel for each source");
     let bytes = precision.activation_bytes();
@@ -301,7 +342,7 @@ pub(crate) fn build(
     // Products of one queue run one after another, so they share a workspace.
     let is_beside = |[_, input, weights]: &[Option<(Gemm, Choice)>; 3]| {
         // Where no slopes go further down, there is nothing to be beside.
-        beside && input.is_some() && weights.is_some_and(|(gemm, _)| gemm.multiply_adds(batch) <= SMALL)
+        alone && input.is_some() && weights.is_some_and(|(gemm, _)| gemm.multiply_adds(batch) <= SMALL)
     };
     let queue =
         |three: &[Option<(Gemm, Choice)>; 3], mode: Mode| usize::from(mode == Mode::Weights && is_beside(three));
@@ -344,7 +385,8 @@ pub(crate) fn build(
                 let weights = gemm(weights, layout)?.expect("every product has weights");
                 let channels = product.geometry.out_channels;
                 let bias_sums = product.bias.is_some().then(|| {
-                    let columns = Columns::new(channels, vector(&[channels]));
+                    let rows = batch * product.geometry.out_height() * product.geometry.out_width();
+                    let columns = Columns::new(channels, vector(&[channels]), rows);
                     let partial = layout.take(8 * Columns::partial_len(channels, 1));
                     (next(), columns, partial, layout.take(4 * columns.chunks))
                 });
@@ -356,24 +398,30 @@ pub(crate) fn build(
                 let out_len = plan.tensors[finish.out].shape.len();
                 let own = next();
                 let norm1 = match &finish.first {
-                    First::Norm(norm) => Some(NormState::new(norm.clone(), finish.y, shape, next(), layout)),
+                    First::Norm(norm) => Some(NormState::new(norm.clone(), finish.y, shape, batch, next(), layout)),
                     _ => None,
                 };
                 let norm2 = match &finish.second {
-                    Some((tensor, Some(norm))) => Some(NormState::new(norm.clone(), *tensor, shape, next(), layout)),
+                    Some((tensor, Some(norm))) => {
+                        Some(NormState::new(norm.clone(), *tensor, shape, batch, next(), layout))
+                    }
                     _ => None,
                 };
                 let vector = FinishRun::vector(&finish, shape);
-                let columns = Columns::new(shape.channels, vector);
+                let (columns, together) = FinishRun::columns(&finish, shape, setting);
                 let normed = norm1.is_some() || norm2.is_some();
                 let inputs_need = plan.tensors[finish.y].needs_slopes
                     || finish.second.as_ref().is_some_and(|(t, _)| plan.tensors[*t].needs_slopes);
-                let beside = normed && inputs_need && (finish.adds || !plan.tensors[finish.y].needs_slopes);
+                let beside = normed
+                    && together.is_none()
+                    && inputs_need
+                    && (finish.adds || !plan.tensors[finish.y].needs_slopes);
                 Run::Finish(Box::new(FinishRun {
                     aside: beside.then(|| layout.take(batch * shape.len() * bytes)),
                     choice: layout.take(if finish.pool.is_some() { batch * out_len } else { 0 }),
                     partial: layout.take(8 * Columns::partial_len(shape.channels, 3)),
                     counter: layout.take(4 * columns.chunks),
+                    together: together.map(|(spread, _)| (spread, layout.take(4 * columns.chunks))),
                     finish,
                     shape,
                     out_len,
@@ -402,6 +450,28 @@ mod tests {
     use ftprop_tensor::Cpu;
     use std::sync::Arc;
 
+    #[test]
+    fn blocks_that_wait_for_each_other_fit_on_the_gpu_and_take_every_row() {
+        for (channels, rows) in [(64, 64 * 256), (128, 64 * 36), (512, 64), (10, 7), (48, 64 * 1024), (2112, 3)] {
+            let columns = Columns::new(channels, vector(&[channels]), rows);
+            assert!(columns.across * columns.chunks * vector(&[channels]) >= channels);
+            for multiprocessors in [132, 60, 8] {
+                let Some((spread, kept)) = columns.together(rows, multiprocessors) else {
+                    assert!(
+                        columns.chunks > multiprocessors || rows > 8 * columns.down * multiprocessors / columns.chunks
+                    );
+                    continue;
+                };
+                let (down, across, _) = spread.grid;
+                assert!((down * across) as usize <= multiprocessors && kept <= Columns::MOST_KEPT);
+                assert!(down as usize * kept * columns.down >= rows);
+            }
+        }
+        // The largest that waits on a large GPU, and the first that does not.
+        assert!(Columns::new(64, 4, 64 * 256).together(64 * 256, 132).is_some_and(|(_, kept)| kept == 4));
+        assert!(Columns::new(64, 4, 256 * 256).together(256 * 256, 132).is_none());
+    }
+
     /// The compiler needs no GPU, so its word is taken wherever it is installed.
     #[test]
     fn every_kernel_of_a_small_network_compiles() {
@@ -422,7 +492,8 @@ mod tests {
             let choice = |g: Gemm| (g, Choice::Own(g.guess(64, limits)));
             let choices: Vec<_> =
                 gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(choice))).collect();
-            let mut all = sources(&plan, &choices, precision);
+            let setting = Setting { precision, batch: 64, alone: true, multiprocessors: limits.multiprocessors };
+            let mut all = sources(&plan, &choices, &setting);
             all.sort();
             all.dedup();
             for source in all {

@@ -28,13 +28,23 @@ pub(crate) struct NormState {
 }
 
 impl NormState {
-    pub(super) fn source(channels: usize, precision: Precision) -> Source {
-        Source::new(File::Norm, precision).int("C", channels).int("VEC", vector(&[channels]))
+    /// For sums over so many rows of a full batch.
+    pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
+        let vector = vector(&[channels]);
+        let across = Columns::new(channels, vector, rows).across;
+        Source::new(File::Norm, precision).int("C", channels).int("VEC", vector).int("ACROSS", across)
     }
 
-    pub(super) fn new(norm: Norm, tensor: usize, shape: Shape, kernels: Kernels, layout: &mut Layout) -> Self {
+    pub(super) fn new(
+        norm: Norm,
+        tensor: usize,
+        shape: Shape,
+        batch: usize,
+        kernels: Kernels,
+        layout: &mut Layout,
+    ) -> Self {
         let channels = shape.channels;
-        let columns = Columns::new(channels, vector(&[channels]));
+        let columns = Columns::new(channels, vector(&[channels]), batch * shape.height * shape.width);
         // Eight bytes are enough for what the kernels call sum_t.
         let mut sums = |times: usize| layout.take(8 * times * channels);
         let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);
@@ -59,34 +69,36 @@ impl NormState {
         let rows = l.n * self.rows_per_image;
         let args = Args::default()
             .ptr(l.values(self.tensor))
-            .ptr(l.flat.value(self.norm.gamma.start))
-            .ptr(l.flat.value(self.norm.beta.start))
-            .ptr(l.flat.stat(self.norm.running_mean.start))
-            .ptr(l.flat.stat(self.norm.running_variance.start))
-            .ptr(l.arena.at(self.mean))
-            .ptr(l.arena.at(self.inverse))
-            .ptr(l.arena.at(self.scale))
-            .ptr(l.arena.at(self.shift))
+            .ptrs(&self.forward(l))
+            .ptrs(&self.numbers(l))
             .ptr(l.arena.at(self.partial))
             .ptr(l.arena.at(self.counter))
-            .int(rows)
-            .float(self.norm.eps)
-            .float(self.norm.momentum);
+            .int(rows);
         // SAFETY: the arguments are those of `norm_statistics` in norm.cu.
         unsafe { stream.launch(&self.kernels, 0, self.columns.spread(rows), &args) }
     }
 
     pub(super) fn running(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
-        let args = Args::default()
-            .ptr(l.flat.value(self.norm.gamma.start))
-            .ptr(l.flat.value(self.norm.beta.start))
-            .ptr(l.flat.stat(self.norm.running_mean.start))
-            .ptr(l.flat.stat(self.norm.running_variance.start))
-            .ptr(l.arena.at(self.scale))
-            .ptr(l.arena.at(self.shift))
-            .float(self.norm.eps);
+        let args = Args::default().ptrs(&self.forward(l)).ptrs(&self.numbers(l));
         // SAFETY: the arguments are those of `norm_running` in norm.cu.
         unsafe { stream.launch(&self.kernels, 1, Spread::items(self.channels), &args) }
+    }
+
+    /// The `NormForward` of norm.cuh.
+    pub(super) fn forward(&self, l: &Launch<'_>) -> [u64; 5] {
+        let (eps, momentum) = (u64::from(self.norm.eps.to_bits()), u64::from(self.norm.momentum.to_bits()));
+        [
+            l.flat.value(self.norm.gamma.start),
+            l.flat.value(self.norm.beta.start),
+            l.flat.stat(self.norm.running_mean.start),
+            l.flat.stat(self.norm.running_variance.start),
+            eps | momentum << 32,
+        ]
+    }
+
+    /// The `NormNumbers` of norm.cuh.
+    pub(super) fn numbers(&self, l: &Launch<'_>) -> [CUdeviceptr; 4] {
+        [self.mean, self.inverse, self.scale, self.shift].map(|place| l.arena.at(place))
     }
 
     /// The `NormBack` of finish.cu.

@@ -140,7 +140,8 @@ impl GemmRun {
                 }
                 let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
                 let args = Args::default().ptr(left).ptr(right).ptr(sums).int(n);
-                // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room for every block's sums.
+                // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room for every
+                // block's sums.
                 unsafe { stream.launch(kernels, 0, spread, &args)? };
                 let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
                 let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
