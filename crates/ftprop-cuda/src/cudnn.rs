@@ -1,16 +1,19 @@
-//! cuDNN's convolutions, which win on large images. Only algorithms that give the same bits every time are used.
+//! cuDNN's convolutions, which win on large images: by one of its engines, for batches of the size that it was chosen for,
+//! or by its usual algorithm, which computes everything. Either gives the same bits every time.
 
 use crate::CudaError;
 use crate::device::Device;
+use crate::engines::{Engines, Plan};
 use crate::gemm::{Gemm, Mode};
 use crate::library::Library;
 use crate::precision::Precision;
 use crate::stream::Stream;
 use cudarc::cudnn::sys::{self, cudnnStatus_t};
 use cudarc::driver::sys::CUdeviceptr;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
+pub(crate) fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
     if status == cudnnStatus_t::CUDNN_STATUS_SUCCESS {
         return Ok(());
     }
@@ -28,6 +31,8 @@ pub(crate) struct Cudnn {
 struct Handle {
     device: Device,
     raw: sys::cudnnHandle_t,
+    /// The engines of products that were asked for.
+    known: Mutex<HashMap<String, Arc<Engines>>>,
 }
 
 // SAFETY: a network owns its handle and is used by one thread at a time.
@@ -37,6 +42,8 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // Engines must not outlive what they were made with.
+        self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         if self.device.enter().is_ok() {
             // SAFETY: made in `Cudnn::new`, destroyed once.
             let _ = unsafe { sys::cudnnDestroy(self.raw) };
@@ -52,35 +59,58 @@ impl Cudnn {
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
         let most_workspace = device.memory()?.1 / SHARE;
-        Ok(Cudnn { handle: Arc::new(Handle { device: device.clone(), raw }), most_workspace })
+        let handle = Handle { device: device.clone(), raw, known: Mutex::default() };
+        Ok(Cudnn { handle: Arc::new(handle), most_workspace })
     }
 
-    /// Bytes of workspace that a product needs for a batch of n, or why cuDNN cannot compute it with this algorithm.
-    pub(crate) fn workspace(&self, gemm: &Gemm, algorithm: usize, n: usize) -> Result<usize, CudaError> {
+    /// In how many ways it may be able to compute a product: the usual one, then engines.
+    pub(crate) fn ways(&self, gemm: &Gemm, n: usize) -> usize {
+        1 + self.engines(gemm, n).map_or(0, |engines| engines.count())
+    }
+
+    /// The way of that number, ready to run; `None` is the usual one.
+    pub(crate) fn plan(&self, gemm: &Gemm, n: usize, number: usize) -> Result<Option<Arc<Plan>>, CudaError> {
+        let Some(engine) = number.checked_sub(1) else { return Ok(None) };
+        let plan = self.engines(gemm, n)?.plan(self.handle.raw, engine)?;
+        self.bounded(plan.bytes)?;
+        Ok(Some(plan))
+    }
+
+    fn engines(&self, gemm: &Gemm, n: usize) -> Result<Arc<Engines>, CudaError> {
+        let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = gemm.key(n);
+        if let Some(engines) = known.get(&key) {
+            return Ok(engines.clone());
+        }
+        self.handle.device.enter()?;
+        let engines = Arc::new(Engines::new(self.handle.raw, gemm, n)?);
+        known.insert(key, engines.clone());
+        Ok(engines)
+    }
+
+    /// Bytes of workspace that the usual way needs for a batch of n, or why it cannot compute a product.
+    pub(crate) fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
         let d = Descriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
         let status = unsafe {
             match gemm.mode {
                 Mode::Forward => {
-                    let algorithm = FORWARD[algorithm];
-                    sys::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, algorithm, &mut bytes)
+                    sys::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, FORWARD, &mut bytes)
                 }
                 Mode::Input => {
-                    let algorithm = INPUT[algorithm];
-                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(
-                        handle, d.w, d.y, d.conv, d.x, algorithm, &mut bytes,
-                    )
+                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.conv, d.x, INPUT, &mut bytes)
                 }
-                Mode::Weights => {
-                    let algorithm = WEIGHTS[algorithm];
-                    sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
-                        handle, d.x, d.y, d.conv, d.w, algorithm, &mut bytes,
-                    )
-                }
+                Mode::Weights => sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                    handle, d.x, d.y, d.conv, d.w, WEIGHTS, &mut bytes,
+                ),
             }
         };
         check(status, "find the workspace of a convolution")?;
+        self.bounded(bytes)
+    }
+
+    fn bounded(&self, bytes: usize) -> Result<usize, CudaError> {
         if bytes > self.most_workspace {
             let reason = format!("it would need {} MiB of workspace", bytes >> 20);
             return Err(CudaError::Cudnn { doing: "find the workspace of a convolution", reason });
@@ -88,79 +118,51 @@ impl Cudnn {
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there if `adds`. A smaller batch that the algorithm is not made for is
-    /// computed with the usual one.
+    /// out = left · right, added to what is there if `adds`. What the plan is not made for is computed in the usual way.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
     pub(crate) unsafe fn run(
         &self,
         gemm: &Gemm,
-        algorithm: usize,
+        plan: Option<&Plan>,
         n: usize,
         stream: &Stream,
         [left, right, out]: [CUdeviceptr; 3],
         adds: bool,
         (workspace, bytes): (CUdeviceptr, usize),
     ) -> Result<(), CudaError> {
-        let fits = |&algorithm: &usize| self.workspace(gemm, algorithm, n).is_ok_and(|needed| needed <= bytes);
-        let Some(algorithm) = [algorithm, USUAL].into_iter().find(fits) else {
+        let handle = self.handle.raw;
+        // SAFETY: both live, on the same device.
+        check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
+        if let Some(plan) = plan.filter(|plan| plan.n == n && !adds && plan.bytes <= bytes) {
+            let operands = match gemm.mode {
+                Mode::Forward => [left, right, out],
+                Mode::Input => [out, right, left],
+                Mode::Weights => [right, out, left],
+            };
+            // SAFETY: the caller's promise.
+            return unsafe { plan.run(handle, operands, workspace) };
+        }
+        if self.workspace(gemm, n)? > bytes {
             let reason = format!("a batch of {n} needs more workspace than the full one");
             return Err(CudaError::Cudnn { doing: "run a smaller batch", reason });
-        };
+        }
         let d = Descriptors::new(gemm, n)?;
-        let (handle, one) = (self.handle.raw, 1.0f32);
-        let old = if adds { 1.0f32 } else { 0.0f32 };
+        let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
         let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut std::ffi::c_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
-            check(sys::cudnnSetStream(handle, stream.raw().cast()), "use a stream")?;
             match gemm.mode {
                 Mode::Forward => sys::cudnnConvolutionForward(
-                    handle,
-                    alpha,
-                    d.x,
-                    left,
-                    d.w,
-                    right,
-                    d.conv,
-                    FORWARD[algorithm],
-                    workspace,
-                    bytes,
-                    beta,
-                    d.y,
-                    out,
+                    handle, alpha, d.x, left, d.w, right, d.conv, FORWARD, workspace, bytes, beta, d.y, out,
                 ),
                 Mode::Input => sys::cudnnConvolutionBackwardData(
-                    handle,
-                    alpha,
-                    d.w,
-                    right,
-                    d.y,
-                    left,
-                    d.conv,
-                    INPUT[algorithm],
-                    workspace,
-                    bytes,
-                    beta,
-                    d.x,
-                    out,
+                    handle, alpha, d.w, right, d.y, left, d.conv, INPUT, workspace, bytes, beta, d.x, out,
                 ),
                 Mode::Weights => sys::cudnnConvolutionBackwardFilter(
-                    handle,
-                    alpha,
-                    d.x,
-                    right,
-                    d.y,
-                    left,
-                    d.conv,
-                    WEIGHTS[algorithm],
-                    workspace,
-                    bytes,
-                    beta,
-                    d.w,
-                    out,
+                    handle, alpha, d.x, right, d.y, left, d.conv, WEIGHTS, workspace, bytes, beta, d.w, out,
                 ),
             }
         };
@@ -168,41 +170,16 @@ impl Cudnn {
     }
 }
 
-/// The share of a GPU's memory that an algorithm may have as its workspace.
+/// The share of a GPU's memory that a convolution may have as its workspace.
 const SHARE: usize = 32;
 
-/// The algorithm that can compute everything, on the matrix units.
-pub(crate) const USUAL: usize = 0;
-
-/// How many algorithms there are for a product.
-pub(crate) fn algorithms(mode: Mode) -> usize {
-    match mode {
-        Mode::Forward => FORWARD.len(),
-        Mode::Input => INPUT.len(),
-        Mode::Weights => WEIGHTS.len(),
-    }
-}
-
-/// The usual one first; their order is what a remembered choice counts.
-const FORWARD: [sys::cudnnConvolutionFwdAlgo_t; 4] = {
-    use sys::cudnnConvolutionFwdAlgo_t as Algorithm;
-    [
-        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
-        Algorithm::CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
-    ]
-};
-/// Without algorithm 0, which adds in any order.
-const INPUT: [sys::cudnnConvolutionBwdDataAlgo_t; 2] = {
-    use sys::cudnnConvolutionBwdDataAlgo_t as Algorithm;
-    [Algorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, Algorithm::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED]
-};
-/// Without algorithms 0 and 3, which add in any order.
-const WEIGHTS: [sys::cudnnConvolutionBwdFilterAlgo_t; 2] = {
-    use sys::cudnnConvolutionBwdFilterAlgo_t as Algorithm;
-    [Algorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algorithm::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED]
-};
+/// The usual algorithms: those that run on the matrix units and are reproducible. For channels that come last cuDNN's older
+/// interface has no others worth the name.
+const FORWARD: sys::cudnnConvolutionFwdAlgo_t =
+    sys::cudnnConvolutionFwdAlgo_t::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+const INPUT: sys::cudnnConvolutionBwdDataAlgo_t = sys::cudnnConvolutionBwdDataAlgo_t::CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+const WEIGHTS: sys::cudnnConvolutionBwdFilterAlgo_t =
+    sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 /// The shapes of one convolution; making them touches no device.
 struct Descriptors {

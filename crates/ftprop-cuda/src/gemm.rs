@@ -92,7 +92,7 @@ pub(crate) enum Choice {
     Own(Cut),
     /// Our own for pictures, see [`Patch`](crate::patch::Patch).
     Patch,
-    /// The number of one of cuDNN's algorithms, or of those that cuBLASLt proposes.
+    /// The number of one of cuDNN's ways, or of those that cuBLASLt proposes.
     Cudnn(usize),
     Cublas(usize),
 }

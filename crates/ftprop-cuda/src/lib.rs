@@ -42,11 +42,11 @@
 //! | `compile` | kernels from text, compiled at first use and kept on disk |
 //! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `patch`, `cudnn`, `cublas`, `tuning` | how a product is cut into tiles, another way for pictures, the libraries' ways, which is fastest |
+//! | `gemm`, `patch`, `cudnn`, `engines`, `cublas`, `tuning` | how a product is cut into tiles, another way where channels are few, the libraries' ways, which is fastest |
 //! | `passes` | each pass with its kernels |
 //! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
 //! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
-//! | `selftest`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
+//! | `selftest`, `product_checks`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
 
 mod arena;
 mod bench;
@@ -55,6 +55,7 @@ mod cublas;
 mod cudnn;
 mod data;
 mod device;
+mod engines;
 mod error;
 mod gemm;
 mod library;
@@ -64,6 +65,7 @@ mod passes;
 mod patch;
 mod plan;
 mod precision;
+mod product_checks;
 mod selftest;
 mod state;
 mod step;

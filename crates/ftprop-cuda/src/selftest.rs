@@ -3,11 +3,8 @@
 //! must be refused. Then every kernel runs in small networks of odd shapes, in f32, beside the CPU's network on
 //! the same numbers; and in tf32 and bf16 within what their rounding allows.
 
-use crate::arena::Layout;
-use crate::gemm::{Gemm, Mode};
 use crate::memory::DeviceBuffer;
-use crate::passes::GemmRun;
-use crate::patch::Patch;
+use crate::product_checks::{engines, patches};
 use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
 use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
@@ -18,7 +15,6 @@ use ftprop_nn::{
     Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
 };
 use ftprop_tensor::Cpu;
-use ftprop_tensor::geometry::ConvGeometry;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
 
@@ -58,6 +54,7 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
     }
     for precision in [Precision::Tf32, Precision::Bf16] {
         add(patches(device, precision)?);
+        add(engines(device, precision)?);
     }
     add(too_large(device)?);
     for case in cases() {
@@ -277,7 +274,7 @@ fn compare(device: &Device, case: &Case, precision: Precision, allowed: f64) -> 
 }
 
 /// ‖got − expected‖ / ‖expected‖, infinite where anything is not finite.
-fn distance(got: &[f32], expected: &[f32]) -> f64 {
+pub(crate) fn distance(got: &[f32], expected: &[f32]) -> f64 {
     let (mut apart, mut size) = (0.0f64, 0.0f64);
     for (&g, &e) in got.iter().zip(expected) {
         apart += (f64::from(g) - f64::from(e)).powi(2);
@@ -387,7 +384,8 @@ fn tuned(device: &Device, precision: Precision, tuning: Tuning) -> Result<Check,
     };
     let error = distance(&grads(tuning)?, &grads(Tuning::Fixed)?);
     let name = format!("{precision}: products as chosen with --tuning {tuning}");
-    Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1e-1 } else { 2e-2 } })
+    // Each product is the same to many digits, but a pool takes one or the other of two that are nearly equal.
+    Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1e-1 } else { 5e-2 } })
 }
 
 /// The same for whole steps as they are captured, in a network whose parameters begin at odd places, with a smaller
@@ -412,90 +410,6 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
     let name = format!("{precision}: captured steps as chosen with --tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
-}
-
-/// Products that read windows from a patch, against the kernel that gathers them.
-fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
-    let limits = device.limits()?;
-    let geometries = [
-        ((13, 11, 3), 32, (5, 5, 1, 3)),
-        ((9, 12, 4), 16, (3, 2, 2, 1)),
-        ((45, 61, 3), 64, (7, 7, 2, 3)),
-        ((28, 28, 1), 48, (5, 4, 1, 0)),
-        ((32, 32, 3), 48, (5, 5, 1, 2)),
-        ((3, 3, 3), 16, (3, 3, 1, 1)),
-        ((17, 17, 32), 64, (5, 5, 1, 2)),
-        ((9, 7, 48), 32, (3, 2, 1, 1)),
-        ((5, 6, 64), 128, (3, 3, 1, 0)),
-        ((21, 10, 16), 32, (2, 5, 1, 1)),
-    ];
-    let mut errors = Vec::new();
-    for (i, ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad))) in
-        geometries.into_iter().enumerate()
-    {
-        // Weights begin anywhere, or where several can be read at once.
-        let (groups, weight_offset) = (1, if i.is_multiple_of(2) { 4 * i } else { 5 * i });
-        let geometry =
-            ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
-        for mode in [Mode::Forward, Mode::Input, Mode::Weights] {
-            let stored = if in_channels <= 4 { 4 } else { in_channels };
-            let gemm = Gemm { mode, geometry, precision, weight_offset, stored, wide_output: false, bias_offset: None };
-            // A small GPU may have no room for some.
-            if Patch::suits(&gemm, limits) {
-                // More pixels than the blocks take at a time, and not a multiple of it.
-                errors.push(patched(device, &gemm, 3 + 70 * i)?);
-            }
-        }
-    }
-    let error = errors.into_iter().reduce(f64::max).unwrap_or(f64::INFINITY);
-    Ok(Check { name: format!("{precision}: windows from patches"), error, allowed: 1e-5 })
-}
-
-/// How far one product by patches is from the same by the general kernel.
-fn patched(device: &Device, gemm: &Gemm, n: usize) -> Result<f64, CudaError> {
-    let stream = crate::stream::Stream::new(device)?;
-    let (cut, patch, g) = (gemm.guess(n, device.limits()?), Patch::of(gemm), &gemm.geometry);
-    let mut layout = Layout::default();
-    let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len()];
-    let operands = lengths.map(|len| layout.floats(len));
-    let workspace = layout.take(4 * gemm.workspace(n, cut).max(patch.workspace(n)));
-    let kernels = device.kernels(&[gemm.source(cut.tile), patch.source()])?;
-    let [own, patched] = kernels.try_into().unwrap_or_else(|_| unreachable!("two were asked for"));
-    let runs = [GemmRun::own(*gemm, cut, own, workspace, n, &mut layout)?, GemmRun::patch(*gemm, patched, workspace)?];
-    let arena = layout.build(device, "a test")?;
-    let narrow = gemm.precision == Precision::Bf16;
-    let mut results = Vec::new();
-    for run in runs {
-        for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
-            // Numbers of a few bits, which no format rounds; the channels that fill up a pixel are zero.
-            let fills = |k: usize| which == 0 && k % gemm.stored >= g.in_channels;
-            let number = |k: usize| if fills(k) { 0.0 } else { ((k * 37 + which) % 101) as f32 / 64.0 - 0.75 };
-            let numbers: Vec<f32> = (0..len).map(number).collect();
-            if narrow {
-                let halves: Vec<u16> = numbers.iter().map(|v| (v.to_bits() >> 16) as u16).collect();
-                arena.buffer.write(&stream, arena.offset(place), &halves)?;
-            } else {
-                arena.buffer.write(&stream, arena.offset(place), &numbers)?;
-            }
-        }
-        let [x, y, w] = operands.map(|place| arena.at(place));
-        let (wanted, addresses) = match gemm.mode {
-            Mode::Forward => (1, [x, w, y]),
-            Mode::Input => (0, [y, w, x]),
-            Mode::Weights => (2, [y, x, w]),
-        };
-        // Slopes by an input are added to those that are there.
-        let addend = if gemm.mode == Mode::Input { x } else { 0 };
-        run.run(&stream, &arena, n, addresses, 0, addend)?;
-        let (offset, len) = (arena.offset(operands[wanted]), lengths[wanted]);
-        results.push(if narrow && gemm.mode != Mode::Weights {
-            let halves = arena.buffer.read::<u16>(&stream, offset, len)?;
-            halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
-        } else {
-            arena.buffer.read::<f32>(&stream, offset, len)?
-        });
-    }
-    Ok(distance(&results[1], &results[0]))
 }
 
 /// Steps as they are captured against their parts, one by one: the values must end up equal.

@@ -6,12 +6,14 @@ use crate::arena::{Arena, Layout, Place};
 use crate::compile::Kernels;
 use crate::cublas::Cublas;
 use crate::cudnn::Cudnn;
+use crate::engines::Plan;
 use crate::gemm::{Cut, Gemm, Mode};
 use crate::patch::Patch;
 use crate::plan::Product;
 use crate::precision::Precision;
 use crate::stream::{Args, Spread, Stream};
 use cudarc::driver::sys::CUdeviceptr;
+use std::sync::Arc;
 
 /// A product with who computes it.
 pub(crate) struct GemmRun {
@@ -31,8 +33,10 @@ enum Engine {
         workspace: Place,
     },
     Cudnn {
+        number: usize,
+        /// Before cuDNN itself, which it must not outlive.
+        plan: Option<Arc<Plan>>,
         cudnn: Cudnn,
-        algorithm: usize,
         workspace: Place,
         bytes: usize,
         /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
@@ -72,16 +76,18 @@ impl GemmRun {
     pub(crate) fn cudnn(
         gemm: Gemm,
         cudnn: &Cudnn,
-        algorithm: usize,
+        number: usize,
         basic: &Kernels,
         workspace: Place,
         batch: usize,
         layout: &mut Layout,
     ) -> Result<Self, CudaError> {
-        let bytes = GemmRun::cudnn_bytes(&gemm, cudnn, algorithm, batch)?;
+        let plan = cudnn.plan(&gemm, batch, number)?;
+        let bytes = GemmRun::bytes_of(&gemm, cudnn, plan.as_deref(), batch)?;
         let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
             .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
-        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn: cudnn.clone(), algorithm, workspace, bytes, narrow } })
+        let cudnn = cudnn.clone();
+        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn, number, plan, workspace, bytes, narrow } })
     }
 
     /// The workspace has [`WORKSPACE`](crate::cublas::WORKSPACE) bytes.
@@ -89,9 +95,14 @@ impl GemmRun {
         GemmRun { gemm, engine: Engine::Cublas { cublas: cublas.clone(), number, workspace } }
     }
 
-    /// Bytes of workspace to set aside for cuDNN.
-    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, algorithm: usize, batch: usize) -> Result<usize, CudaError> {
-        Ok(cudnn.workspace(gemm, algorithm, batch)? + SLACK)
+    /// Bytes of workspace to set aside for one of cuDNN's ways.
+    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, number: usize, batch: usize) -> Result<usize, CudaError> {
+        GemmRun::bytes_of(gemm, cudnn, cudnn.plan(gemm, batch, number)?.as_deref(), batch)
+    }
+
+    /// What the plan is not made for is computed in the usual way, so there is room for that too.
+    fn bytes_of(gemm: &Gemm, cudnn: &Cudnn, plan: Option<&Plan>, batch: usize) -> Result<usize, CudaError> {
+        Ok(plan.map_or(0, |plan| plan.bytes).max(cudnn.workspace(gemm, batch)? + SLACK))
     }
 
     /// out = left · right, plus what there is to add; addresses of 0 stand for nothing. What is added to the
@@ -148,11 +159,13 @@ impl GemmRun {
                 // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
                 unsafe { stream.launch(kernels, 1, add, &args) }
             }
-            Engine::Cudnn { cudnn, algorithm, workspace, bytes, narrow } => {
+            Engine::Cudnn { cudnn, plan, workspace, bytes, narrow, .. } => {
                 let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
                 let workspace = (arena.at(*workspace), *bytes);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cudnn.run(&self.gemm, *algorithm, n, stream, [left, right, to], addend != 0, workspace)? };
+                unsafe {
+                    cudnn.run(&self.gemm, plan.as_deref(), n, stream, [left, right, to], addend != 0, workspace)?
+                };
                 let Some((_, basic)) = narrow else { return Ok(()) };
                 let len = self.gemm.geometry.weight_len();
                 let args = Args::default().ptr(to).ptr(out).int(len);
@@ -180,7 +193,7 @@ impl GemmRun {
         match &self.engine {
             Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
             Engine::Patch { .. } => "patch".into(),
-            Engine::Cudnn { algorithm, .. } => format!("cudnn/{algorithm}"),
+            Engine::Cudnn { number, .. } => format!("cudnn/{number}"),
             Engine::Cublas { number, .. } => format!("cublas/{number}"),
         }
     }

@@ -1,0 +1,284 @@
+//! cuDNN's engines: the ways it knows to compute a convolution, by its graph interface. It proposes some for each shape, what
+//! it holds to be best first; which one is fastest is found out by timing.
+
+use crate::CudaError;
+use crate::cudnn::check;
+use crate::gemm::{Gemm, Mode};
+use crate::precision::Precision;
+use cudarc::cudnn::sys::{
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptor_t as Raw,
+    cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Proposals, cudnnBackendNumericalNote_t as Note,
+};
+use cudarc::driver::sys::CUdeviceptr;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// No more proposals than this are kept; later ones are hardly ever the best.
+const MOST: usize = 20;
+
+/// One of the things that cuDNN's graphs are described with.
+struct Descriptor {
+    raw: Raw,
+}
+
+// SAFETY: a descriptor may be used from any thread, one at a time, which its owner keeps to.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above; once finalized it is only read.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    fn new(kind: Kind) -> Result<Self, CudaError> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the library is loaded, since there is a handle.
+        check(unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut raw) }, "make a descriptor")?;
+        Ok(Descriptor { raw })
+    }
+
+    /// The values are of the type that the attribute's says.
+    fn set<T>(&self, name: Name, kind: Type, values: &[T]) -> Result<(), CudaError> {
+        let (count, at) = (values.len() as i64, values.as_ptr().cast());
+        // SAFETY: there are so many values; cuDNN copies them.
+        check(unsafe { sys::cudnnBackendSetAttribute(self.raw, name, kind, count, at) }, "describe a convolution")
+    }
+
+    fn ints(&self, name: Name, values: &[i64]) -> Result<(), CudaError> {
+        self.set(name, Type::CUDNN_TYPE_INT64, values)
+    }
+
+    fn descriptor(&self, name: Name, value: &Descriptor) -> Result<(), CudaError> {
+        self.set(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &[value.raw])
+    }
+
+    fn finalized(self, doing: &'static str) -> Result<Self, CudaError> {
+        // SAFETY: the descriptor lives.
+        check(unsafe { sys::cudnnBackendFinalize(self.raw) }, doing)?;
+        Ok(self)
+    }
+
+    /// Reads up to `values.len()` values, and says how many there are.
+    fn get<T>(&self, name: Name, kind: Type, values: &mut [T]) -> Result<usize, CudaError> {
+        let (mut count, most) = (0, values.len() as i64);
+        let to = if values.is_empty() { std::ptr::null_mut() } else { values.as_mut_ptr().cast() };
+        // SAFETY: there is room for so many values.
+        let status = unsafe { sys::cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, to) };
+        check(status, "ask for what it knows of a convolution")?;
+        Ok(count as usize)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, destroyed once.
+        let _ = unsafe { sys::cudnnBackendDestroyDescriptor(self.raw) };
+    }
+}
+
+/// What a tensor of a graph is called when it runs: the input, the filters, the output.
+const IDS: [i64; 3] = [1, 2, 3];
+
+/// A convolution of batches of n as a graph of one operation, with all that it is described by.
+struct Graph {
+    graph: Descriptor,
+    _parts: Vec<Descriptor>,
+}
+
+impl Graph {
+    fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
+        use sys::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
+        let g = &gemm.geometry;
+        let kind = if gemm.precision == Precision::Bf16 { CUDNN_DATA_BFLOAT16 } else { CUDNN_DATA_FLOAT };
+        // Channels come last, though cuDNN names them before height and width.
+        let tensor = |id: i64, [n, channels, height, width]: [usize; 4]| {
+            let sizes = [n, channels, height, width].map(|v| v as i64);
+            let strides = [height * width * channels, 1, width * channels, channels].map(|v| v as i64);
+            let t = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
+            t.set(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[kind])?;
+            t.ints(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &sizes)?;
+            t.ints(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?;
+            t.ints(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?;
+            t.ints(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[16])?;
+            t.finalized("describe a tensor")
+        };
+        let x = tensor(IDS[0], [n, g.in_channels, g.height, g.width])?;
+        let w = tensor(IDS[1], [g.out_channels, g.in_channels / g.groups, g.kernel_h, g.kernel_w])?;
+        let y = tensor(IDS[2], [n, g.out_channels, g.out_height(), g.out_width()])?;
+        let conv = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
+        let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+        let (pad, stride) = ([g.pad as i64; 2], [g.stride as i64; 2]);
+        conv.set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[CUDNN_DATA_FLOAT])?;
+        conv.set(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, Type::CUDNN_TYPE_CONVOLUTION_MODE, &[mode])?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2])?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &pad)?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &pad)?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &stride)?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &[1, 1])?;
+        let conv = conv.finalized("describe a convolution")?;
+        let (kind, [to_x, to_w, to_y, to_conv, alpha, beta]) = match gemm.mode {
+            Mode::Forward => (
+                Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                [
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                ],
+            ),
+            Mode::Input => (
+                Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                [
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                ],
+            ),
+            Mode::Weights => (
+                Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                [
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                    Name::CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                ],
+            ),
+        };
+        let operation = Descriptor::new(kind)?;
+        for (name, part) in [(to_x, &x), (to_w, &w), (to_y, &y), (to_conv, &conv)] {
+            operation.descriptor(name, part)?;
+        }
+        operation.set(alpha, Type::CUDNN_TYPE_FLOAT, &[1.0f32])?;
+        operation.set(beta, Type::CUDNN_TYPE_FLOAT, &[0.0f32])?;
+        let operation = operation.finalized("describe a convolution")?;
+        let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
+        graph.descriptor(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operation)?;
+        graph.set(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
+        let graph = graph.finalized("describe a convolution")?;
+        Ok(Graph { graph, _parts: vec![operation, conv, x, w, y] })
+    }
+
+    /// What cuDNN proposes, of one kind.
+    fn proposals(&self, kind: Proposals) -> Result<Vec<Descriptor>, CudaError> {
+        let ask = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
+        ask.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &self.graph)?;
+        ask.set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, Type::CUDNN_TYPE_HEUR_MODE, &[kind])?;
+        let ask = ask.finalized("propose engines")?;
+        let (name, one) = (Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
+        let count = ask.get::<Raw>(name, one, &mut [])?;
+        let made = (0..count).map(|_| Descriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+        let mut configs = made.collect::<Result<Vec<_>, _>>()?;
+        let mut raw: Vec<Raw> = configs.iter().map(|c| c.raw).collect();
+        let given = ask.get(name, one, &mut raw)?;
+        configs.truncate(given);
+        Ok(configs)
+    }
+}
+
+/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled.
+fn is_welcome(config: &Descriptor) -> Result<bool, CudaError> {
+    let engine = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
+    let one = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
+    config.get(Name::CUDNN_ATTR_ENGINECFG_ENGINE, one, &mut [engine.raw])?;
+    let unwelcome = [
+        Note::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+        Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+        Note::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+    ]
+    .map(|note| note as i32);
+    let compiled = sys::cudnnBackendBehaviorNote_t::CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION as i32;
+    // As numbers: a later cuDNN may have notes that are not known here.
+    let mut notes = [0i32; 64];
+    let numerical = Type::CUDNN_TYPE_NUMERICAL_NOTE;
+    let count = engine.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, numerical, &mut notes)?;
+    if notes[..count.min(64)].iter().any(|note| unwelcome.contains(note)) {
+        return Ok(false);
+    }
+    let behavior = Type::CUDNN_TYPE_BEHAVIOR_NOTE;
+    let count = engine.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, behavior, &mut notes)?;
+    Ok(!notes[..count.min(64)].contains(&compiled))
+}
+
+/// The engines proposed for a convolution of batches of n.
+pub(crate) struct Engines {
+    graph: Arc<Graph>,
+    configs: Vec<Arc<Descriptor>>,
+    n: usize,
+    /// Those that were made ready.
+    plans: Mutex<HashMap<usize, Arc<Plan>>>,
+}
+
+impl Engines {
+    pub(crate) fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
+        let graph = Graph::new(handle, gemm, n)?;
+        let mut configs = Vec::new();
+        for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
+            // It may have none of a kind.
+            for config in graph.proposals(kind).unwrap_or_default() {
+                if configs.len() < MOST && is_welcome(&config)? {
+                    configs.push(Arc::new(config));
+                }
+            }
+        }
+        Ok(Engines { graph: Arc::new(graph), configs, n, plans: Mutex::default() })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.configs.len()
+    }
+
+    /// The engine of that number, ready to run, or why it cannot.
+    pub(crate) fn plan(&self, handle: sys::cudnnHandle_t, number: usize) -> Result<Arc<Plan>, CudaError> {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = plans.get(&number) {
+            return Ok(plan.clone());
+        }
+        let unknown = || CudaError::Cudnn { doing: "prepare a convolution", reason: "it knows no such engine".into() };
+        let config = self.configs.get(number).ok_or_else(unknown)?;
+        let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
+        plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
+        plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?;
+        let plan = plan.finalized("prepare a convolution")?;
+        let mut bytes = [0i64];
+        plan.get(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, Type::CUDNN_TYPE_INT64, &mut bytes)?;
+        let (config, graph) = (config.clone(), self.graph.clone());
+        let plan = Plan { plan, _config: config, _graph: graph, bytes: bytes[0].max(0) as usize, n: self.n };
+        Ok(plans.entry(number).or_insert(Arc::new(plan)).clone())
+    }
+}
+
+/// An engine ready to run batches of n.
+pub(crate) struct Plan {
+    plan: Descriptor,
+    _config: Arc<Descriptor>,
+    _graph: Arc<Graph>,
+    /// Of workspace.
+    pub(crate) bytes: usize,
+    pub(crate) n: usize,
+}
+
+impl Plan {
+    /// # Safety
+    /// The addresses are those of the convolution's input, filters and output; the workspace has the plan's bytes.
+    pub(crate) unsafe fn run(
+        &self,
+        handle: sys::cudnnHandle_t,
+        operands: [CUdeviceptr; 3],
+        workspace: CUdeviceptr,
+    ) -> Result<(), CudaError> {
+        let pointer = |address: CUdeviceptr| address as *mut c_void;
+        let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
+        let addresses = Type::CUDNN_TYPE_VOID_PTR;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, addresses, &operands.map(pointer))?;
+        pack.ints(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &IDS)?;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[pointer(workspace)])?;
+        let pack = pack.finalized("run a convolution")?;
+        // SAFETY: both are finalized; the caller's promise covers the memory.
+        check(unsafe { sys::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")
+    }
+}
