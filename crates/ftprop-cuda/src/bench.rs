@@ -1,5 +1,7 @@
 //! How long a training step takes.
 
+use crate::passes::Run;
+use crate::stream::Event;
 use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
 use ftprop_data::{Augment, Normalize, Split};
@@ -32,7 +34,43 @@ pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f6
     network.initialise(1)?;
     // A real step first, so that every buffer holds real numbers.
     network.learn(&images, &labels, &ftprop_nn::Step { seed: 1, number: 0, progress: 0.5 })?;
-    network.time_pieces(n)
+    time_pieces(&network, n)
+}
+
+/// Microseconds of each piece of a step, each captured many times over and replayed.
+fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, CudaError> {
+    const TIMES: usize = 20;
+    let launch = network.launch(n);
+    let mut times = Vec::new();
+    let mut time = |name: String, work: &dyn Fn() -> Result<(), CudaError>| -> Result<(), CudaError> {
+        let graph = network.main.capture(|| (0..TIMES).try_for_each(|_| work()))?;
+        let (start, end) = (Event::new(&network.device)?, Event::new(&network.device)?);
+        let mut least = f32::INFINITY;
+        for _ in 0..4 {
+            network.main.record(&start)?;
+            graph.launch(&network.main)?;
+            network.main.record(&end)?;
+            end.wait()?;
+            least = least.min(end.since(&start)?);
+        }
+        times.push((name, f64::from(least) * 1e3 / TIMES as f64));
+        Ok(())
+    };
+    for (i, run) in network.runs.iter().enumerate() {
+        time(format!("{i} {} forward", run.kind()), &|| run.forward(&launch, &network.main, true))?;
+    }
+    time("loss".into(), &|| network.apply_loss(n, true))?;
+    for (i, run) in network.runs.iter().enumerate().rev() {
+        if matches!(run, Run::Product(_)) {
+            time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &network.main))?;
+        }
+        time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &network.main))?;
+        if run.leaves_parts() {
+            time(format!("{i} {} gradients", run.kind()), &|| run.add_parts(&launch, &network.main))?;
+        }
+    }
+    time("optimizer".into(), &|| network.step_along(false))?;
+    Ok(times)
 }
 
 /// Times training steps of so many networks at once, on made-up pictures that live on the device.

@@ -105,6 +105,11 @@ impl Cublas {
         Ok(Cublas { handle: Arc::new(Handle { device: device.clone(), raw, known: Mutex::default() }) })
     }
 
+    pub(crate) fn version(&self) -> usize {
+        // SAFETY: the library is loaded.
+        unsafe { sys::cublasLtGetVersion() }
+    }
+
     /// Finds out in how many ways batches of n can be computed.
     pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
         // Where the bias will be does not matter yet, only that there is one.

@@ -52,15 +52,21 @@ impl Drop for Handle {
 }
 
 impl Cudnn {
-    pub(crate) fn new(device: &Device) -> Result<Self, CudaError> {
+    /// For one of so many that share the GPU's memory.
+    pub(crate) fn new(device: &Device, rivals: usize) -> Result<Self, CudaError> {
         Library::Cudnn.load()?;
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
-        let most_workspace = device.memory()?.1 / SHARE;
+        let most_workspace = device.memory()?.1 / (SHARE * rivals);
         let handle = Handle { device: device.clone(), raw, known: Mutex::default() };
         Ok(Cudnn { handle: Arc::new(handle), most_workspace })
+    }
+
+    pub(crate) fn version(&self) -> usize {
+        // SAFETY: the library is loaded.
+        unsafe { sys::cudnnGetVersion() }
     }
 
     /// In how many ways it may be able to compute a product: the usual one, then engines.

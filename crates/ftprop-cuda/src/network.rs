@@ -10,7 +10,7 @@ use crate::passes::{self, Flat, Launch, Run, Setting, TensorPlace};
 use crate::plan::{Pass, Plan};
 use crate::precision::Precision;
 use crate::step::{DeviceTally, Scalars, Step};
-use crate::stream::{Args, Event, Side, Spread, Stream};
+use crate::stream::{Args, Side, Spread, Stream};
 use crate::training::Streaming;
 use crate::tuning::{self, Libraries, Tuning};
 use ftprop_nn::parameter::{Parameter, Statistic};
@@ -402,42 +402,6 @@ impl CudaNetwork {
             Some(side) => side.follow(&self.main).map(|()| &side.stream),
             None => Ok(&self.main),
         }
-    }
-
-    /// Microseconds of each piece of a step, each captured many times over and replayed.
-    pub(crate) fn time_pieces(&self, n: usize) -> Result<Vec<(String, f64)>, CudaError> {
-        const TIMES: usize = 20;
-        let launch = self.launch(n);
-        let mut times = Vec::new();
-        let mut time = |name: String, work: &dyn Fn() -> Result<(), CudaError>| -> Result<(), CudaError> {
-            let graph = self.main.capture(|| (0..TIMES).try_for_each(|_| work()))?;
-            let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
-            let mut least = f32::INFINITY;
-            for _ in 0..4 {
-                self.main.record(&start)?;
-                graph.launch(&self.main)?;
-                self.main.record(&end)?;
-                end.wait()?;
-                least = least.min(end.since(&start)?);
-            }
-            times.push((name, f64::from(least) * 1e3 / TIMES as f64));
-            Ok(())
-        };
-        for (i, run) in self.runs.iter().enumerate() {
-            time(format!("{i} {} forward", run.kind()), &|| run.forward(&launch, &self.main, true))?;
-        }
-        time("loss".into(), &|| self.apply_loss(n, true))?;
-        for (i, run) in self.runs.iter().enumerate().rev() {
-            if matches!(run, Run::Product(_)) {
-                time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &self.main))?;
-            }
-            time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &self.main))?;
-            if run.leaves_parts() {
-                time(format!("{i} {} gradients", run.kind()), &|| run.add_parts(&launch, &self.main))?;
-            }
-        }
-        time("optimizer".into(), &|| self.step_along(false))?;
-        Ok(times)
     }
 
     /// The optimizer's pass over the flat buffers.

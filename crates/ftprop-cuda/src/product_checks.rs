@@ -68,7 +68,7 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
 pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     // Some transform windows before they multiply, which rounds.
     let allowed = if precision == Precision::Bf16 { 1e-2 } else { 1e-3 };
-    let Ok(cudnn) = Cudnn::new(device) else {
+    let Ok(cudnn) = Cudnn::new(device, 1) else {
         return Ok(Check { name: format!("{precision}: no cuDNN to compare"), error: 0.0, allowed });
     };
     let [basic] = device

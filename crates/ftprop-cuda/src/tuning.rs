@@ -3,17 +3,16 @@
 
 use crate::CudaError;
 use crate::arena::{Arena, Layout};
-use crate::compile::{File, Source, cache_folder, hash, keep};
+use crate::choices::{Known, Remembered};
+use crate::compile::{File, Source};
 use crate::cublas::{self, Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
 use crate::device::Device;
-use crate::gemm::{Choice, Cut, Gemm, MOST_SPLITS, Mode, TILES};
+use crate::gemm::{Choice, Cut, Gemm, Mode};
 use crate::passes::GemmRun;
 use crate::patch::Patch;
 use crate::stream::{Event, Stream};
-use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How a network's products are chosen.
@@ -92,6 +91,15 @@ impl Libraries {
         cublas.chain(cudnn).filter(|&choice| self.can(choice, gemm, n)).collect()
     }
 
+    /// Of the library that computes a product this way, 0 where it is not installed or none does.
+    fn version(&self, choice: Choice) -> usize {
+        match choice {
+            Choice::Own(_) | Choice::Patch => 0,
+            Choice::Cudnn(_) => self.cudnn.as_ref().map_or(0, Cudnn::version),
+            Choice::Cublas(_) => self.cublas.as_ref().map_or(0, Cublas::version),
+        }
+    }
+
     /// Whether they can compute a product that way, where it is left to them.
     fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
         match choice {
@@ -107,63 +115,6 @@ impl Libraries {
     }
 }
 
-/// Remembered choices by the product's key: a tile's number and splits, or a library.
-struct Memory {
-    path: Option<PathBuf>,
-    known: BTreeMap<String, Choice>,
-}
-
-impl Memory {
-    fn open(device: &Device) -> Result<Self, CudaError> {
-        let name = device.info()?.name;
-        // Another kernel text may make another choice the best; the number counts how choices were made.
-        let kernels = concat!(
-            include_str!("../kernels/gemm.cu"),
-            include_str!("../kernels/patch.cu"),
-            include_str!("../kernels/patch_gradient.cu"),
-            include_str!("../kernels/patch_back.cu")
-        );
-        let version = hash(kernels, 7);
-        let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
-        let path = cache_folder().map(|folder| folder.join("tuning").join(file));
-        let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
-        Ok(Memory { path, known: parse(&text) })
-    }
-
-    fn save(&self) {
-        let Some(path) = &self.path else { return };
-        let line = |(key, choice): (&String, &Choice)| match choice {
-            Choice::Patch => format!("{key} = patch\n"),
-            Choice::Cudnn(a) => format!("{key} = cudnn {a}\n"),
-            Choice::Cublas(a) => format!("{key} = cublas {a}\n"),
-            Choice::Own(cut) => {
-                let tile = TILES.iter().position(|t| *t == cut.tile).unwrap_or_default();
-                format!("{key} = {tile} {}\n", cut.splits)
-            }
-        };
-        keep(path, self.known.iter().map(line).collect::<String>().as_bytes());
-    }
-}
-
-fn parse(text: &str) -> BTreeMap<String, Choice> {
-    let line = |line: &str| {
-        let (key, choice) = line.split_once(" = ")?;
-        if choice == "patch" {
-            return Some((key.to_string(), Choice::Patch));
-        }
-        let (who, number) = choice.split_once(' ')?;
-        let number: usize = number.parse().ok()?;
-        let choice = match who {
-            "cudnn" => Choice::Cudnn(number),
-            "cublas" => Choice::Cublas(number),
-            _ if !(1..=MOST_SPLITS).contains(&number) => return None,
-            tile => Choice::Own(Cut { tile: *TILES.get(tile.parse::<usize>().ok()?)?, splits: number }),
-        };
-        Some((key.to_string(), choice))
-    };
-    text.lines().filter_map(line).collect()
-}
-
 /// The fastest choice for each product and batches of n where so many of the same run at once, with the libraries that
 /// were chosen.
 pub(crate) fn fastest(
@@ -172,28 +123,39 @@ pub(crate) fn fastest(
     n: usize,
     rivals: usize,
 ) -> Result<(Vec<Choice>, Libraries), CudaError> {
-    let mut memory = Memory::open(device)?;
+    let mut remembered = Remembered::open(&device.info()?.name);
     let limits = device.limits()?;
     let candidates = |gemm: &Gemm| gemm.candidates(n, limits, rivals > 1);
     let key = |gemm: &Gemm| match rivals {
         1 => gemm.key(n),
         _ => format!("{} shared", gemm.key(n)),
     };
-    let mut unknown: Vec<&Gemm> = Vec::new();
-    for gemm in gemms {
-        let several = candidates(gemm).len() > 1;
-        if several && !memory.known.contains_key(&key(gemm)) && !unknown.iter().any(|g| key(g) == key(gemm)) {
-            unknown.push(gemm);
-        }
-    }
-    let remembered = |by: fn(&Choice) -> bool| gemms.iter().any(|g| memory.known.get(&key(g)).is_some_and(by));
+    let several = |gemm: &Gemm| candidates(gemm).len() > 1;
+    let wanted = |by: fn(&Choice) -> bool, suits: &dyn Fn(&Gemm) -> bool| {
+        let one = |gemm: &Gemm| match remembered.get(&key(gemm)) {
+            Some(known) => by(&known.choice),
+            None => several(gemm) && suits(gemm),
+        };
+        gemms.iter().any(one)
+    };
     // Without a library our own kernels do everything.
     let mut libraries = Libraries::default();
-    if remembered(by_cudnn) || unknown.iter().any(|g| g.suits_cudnn(n)) {
-        libraries.cudnn = Cudnn::new(device).ok();
+    if wanted(by_cudnn, &|gemm| gemm.suits_cudnn(n)) {
+        libraries.cudnn = Cudnn::new(device, rivals).ok();
     }
-    if remembered(by_cublas) || unknown.iter().any(|g| g.suits_cublas()) {
+    if wanted(by_cublas, &|gemm| gemm.suits_cublas()) {
         libraries.cublas = Cublas::new(device).ok();
+    }
+    let holds = |known: Known, gemm: &Gemm| match known.choice {
+        Choice::Patch => Patch::suits(gemm, limits),
+        choice => libraries.version(choice) == known.version && libraries.can(choice, gemm, n),
+    };
+    let mut unknown: Vec<&Gemm> = Vec::new();
+    for gemm in gemms {
+        let known = remembered.get(&key(gemm)).is_some_and(|known| holds(known, gemm));
+        if several(gemm) && !known && !unknown.iter().any(|g| key(g) == key(gemm)) {
+            unknown.push(gemm);
+        }
     }
     if !unknown.is_empty() {
         // All of them at once, so that the compiler has work for every core.
@@ -203,22 +165,16 @@ pub(crate) fn fastest(
         device.kernels(&sources)?;
         for gemm in unknown {
             if let Some(choice) = time(device, gemm, &candidates(gemm), &libraries, n, rivals)? {
-                memory.known.insert(key(gemm), choice);
+                remembered.insert(key(gemm), Known { choice, version: libraries.version(choice) });
             }
         }
-        memory.save();
+        remembered.save();
     }
-    let possible = |choice: Choice, gemm: &Gemm| match choice {
-        Choice::Patch => Patch::suits(gemm, limits),
-        _ => libraries.can(choice, gemm, n),
+    let choice = |gemm: &Gemm| {
+        let known = remembered.get(&key(gemm)).filter(|&known| holds(known, gemm));
+        known.map_or_else(|| Choice::Own(gemm.guess(n, limits)), |known| known.choice)
     };
-    let choices: Vec<Choice> = gemms
-        .iter()
-        .map(|gemm| match memory.known.get(&key(gemm)) {
-            Some(&choice) if possible(choice, gemm) => choice,
-            _ => Choice::Own(gemm.guess(n, limits)),
-        })
-        .collect();
+    let choices: Vec<Choice> = gemms.iter().map(choice).collect();
     libraries.cudnn = libraries.cudnn.filter(|_| choices.iter().any(by_cudnn));
     libraries.cublas = libraries.cublas.filter(|_| choices.iter().any(by_cublas));
     Ok((choices, libraries))
@@ -227,7 +183,7 @@ pub(crate) fn fastest(
 /// Leaves to the libraries what they can compute.
 pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Libraries), CudaError> {
     let limits = device.limits()?;
-    let libraries = Libraries { cudnn: Cudnn::new(device).ok(), cublas: Cublas::new(device).ok() };
+    let libraries = Libraries { cudnn: Cudnn::new(device, 1).ok(), cublas: Cublas::new(device).ok() };
     let choice = |gemm: &Gemm| {
         let first = libraries.ways(gemm, n).first().copied();
         first.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
@@ -389,18 +345,4 @@ fn least(
         least = least.min(end.since(&start)?);
     }
     Ok(least)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damaged_lines_are_passed_over() {
-        let known = parse("a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn 1\nf = cublas 7\ng = patch\nh = cudnn\n");
-        let own = Choice::Own(Cut { tile: TILES[3], splits: 4 });
-        let expected = [("a b", own), ("e", Choice::Cudnn(1)), ("f", Choice::Cublas(7)), ("g", Choice::Patch)]
-            .map(|(k, c)| (k.to_string(), c));
-        assert_eq!(known.into_iter().collect::<Vec<_>>(), expected);
-    }
 }

@@ -245,7 +245,7 @@ impl FinishRun {
         unsafe { stream.launch(&self.kernels, 2, Spread::items(l.n * self.shape.len() / self.vector), &args) }
     }
     /// The bias's gradient from what the way back put aside; nothing further down waits for it.
-    pub(super) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn add_parts(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         let First::Bias(bias) = &self.finish.first else { return Ok(()) };
         if l.slopes(self.finish.out) == 0 {
             return Ok(());

@@ -131,7 +131,7 @@ impl Columns {
     /// these are too many.
     fn together(&self, rows: usize, multiprocessors: usize) -> Option<(Spread, usize)> {
         let (turns, most) = (rows.div_ceil(self.down), multiprocessors / self.chunks);
-        let kept = turns.checked_div(most).map(|_| turns.div_ceil(most)).filter(|&kept| kept <= Columns::MOST_KEPT)?;
+        let kept = (most > 0).then(|| turns.div_ceil(most)).filter(|&kept| kept <= Columns::MOST_KEPT)?;
         Some((self.blocks(turns.div_ceil(kept)), kept))
     }
 
@@ -227,7 +227,7 @@ impl Run {
     /// Gradients from the parts that the way back left.
     pub(crate) fn add_parts(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         match self {
-            Run::Finish(f) => f.gradients(l, stream),
+            Run::Finish(f) => f.add_parts(l, stream),
             _ => Ok(()),
         }
     }
@@ -310,8 +310,8 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, setting: &Setting) -> Vec<
     sources
 }
 
-/// Gradients up to this size are computed beside slopes: they leave a part of the GPU idle. Larger ones, two at a time, get
-/// in each other's way in the cache.
+/// Gradients up to this size are computed beside slopes: they leave a part of the GPU idle. Larger ones and slopes get in
+/// each other's way.
 const SMALL: usize = 1 << 33;
 
 /// The passes with their kernels and places.
