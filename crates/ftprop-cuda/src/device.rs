@@ -195,6 +195,14 @@ impl Device {
         Ok(Limits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
     }
 
+    /// How many blocks, one a multiprocessor, can wait for each other in one kernel; 0 where none can.
+    pub(crate) fn gang(&self) -> Result<usize, CudaError> {
+        match self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? {
+            0 => Ok(0),
+            _ => Ok(self.multiprocessors()? as usize),
+        }
+    }
+
     /// Free and total memory in bytes.
     pub fn memory(&self) -> Result<(usize, usize), CudaError> {
         self.enter()?;

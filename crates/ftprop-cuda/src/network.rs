@@ -132,7 +132,8 @@ impl CudaNetwork {
 
         let logits_f32 = has_wide_logits(&plan, precision);
         let alone = config.tuning != Tuning::Shared;
-        let setting = Setting { precision, batch, alone, multiprocessors: limits.multiprocessors };
+        let gang = if alone { device.gang()? } else { 0 };
+        let setting = Setting { precision, batch, alone, gang };
         let mut kernels = device.kernels(&sources(&config, &plan, &choices, &setting))?;
         let [loss, optimizer, basic] =
             kernels.split_off(kernels.len() - 3).try_into().unwrap_or_else(|_| unreachable!("three were split off"));
@@ -529,7 +530,7 @@ mod tests {
         let gemms = passes::gemms(&plan, config.precision);
         let choices: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
         let (precision, batch) = (config.precision, config.batch);
-        let setting = Setting { precision, batch, alone: true, multiprocessors: limits.multiprocessors };
+        let setting = Setting { precision, batch, alone: true, gang: limits.multiprocessors };
         sources(config, &plan, &choices, &setting)
     }
 

@@ -77,8 +77,8 @@ impl FinishRun {
     pub(super) fn columns(f: &Finish, shape: Shape, setting: &Setting) -> (Columns, Option<(Spread, usize)>) {
         let rows = setting.batch * shape.height * shape.width;
         let columns = Columns::new(shape.channels, FinishRun::vector(f, shape), rows);
-        let suits = setting.alone && f.second.is_none() && matches!(f.first, First::Norm(_));
-        (columns, suits.then(|| columns.together(rows, setting.multiprocessors)).flatten())
+        let suits = f.second.is_none() && matches!(f.first, First::Norm(_));
+        (columns, suits.then(|| columns.together(rows, setting.gang)).flatten())
     }
 
     pub(super) fn source(f: &Finish, shape: Shape, setting: &Setting) -> Source {

@@ -91,9 +91,10 @@ pub(crate) struct Setting {
     pub(crate) precision: Precision,
     /// A full batch.
     pub(crate) batch: usize,
-    /// Whether the network has the GPU to itself: then there is a second queue, and blocks may wait for each other.
+    /// Whether the network has the GPU to itself: then there is a second queue for gradients.
     pub(crate) alone: bool,
-    pub(crate) multiprocessors: usize,
+    /// How many blocks may wait for each other.
+    pub(crate) gang: usize,
 }
 
 /// How sums over a matrix's columns are spread over the device, as norm.cuh has it.
@@ -127,10 +128,10 @@ impl Columns {
         Spread { grid: (down as u32, self.chunks as u32, 1), threads: Columns::THREADS, shared: 0 }
     }
 
-    /// One block a multiprocessor at most, so that all run at once, and how many rows each thread then has; `None` where
-    /// these are too many.
-    fn together(&self, rows: usize, multiprocessors: usize) -> Option<(Spread, usize)> {
-        let (turns, most) = (rows.div_ceil(self.down), multiprocessors / self.chunks);
+    /// So many blocks at most, which all run at once, and how many rows each thread then has; `None` where these are too
+    /// many.
+    fn together(&self, rows: usize, gang: usize) -> Option<(Spread, usize)> {
+        let (turns, most) = (rows.div_ceil(self.down), gang / self.chunks);
         let kept = (most > 0).then(|| turns.div_ceil(most)).filter(|&kept| kept <= Columns::MOST_KEPT)?;
         Some((self.blocks(turns.div_ceil(kept)), kept))
     }
@@ -455,15 +456,13 @@ mod tests {
         for (channels, rows) in [(64, 64 * 256), (128, 64 * 36), (512, 64), (10, 7), (48, 64 * 1024), (2112, 3)] {
             let columns = Columns::new(channels, vector(&[channels]), rows);
             assert!(columns.across * columns.chunks * vector(&[channels]) >= channels);
-            for multiprocessors in [132, 60, 8] {
-                let Some((spread, kept)) = columns.together(rows, multiprocessors) else {
-                    assert!(
-                        columns.chunks > multiprocessors || rows > 8 * columns.down * multiprocessors / columns.chunks
-                    );
+            for gang in [132, 60, 8, 0] {
+                let Some((spread, kept)) = columns.together(rows, gang) else {
+                    assert!(columns.chunks > gang || rows > 8 * columns.down * gang / columns.chunks);
                     continue;
                 };
                 let (down, across, _) = spread.grid;
-                assert!((down * across) as usize <= multiprocessors && kept <= Columns::MOST_KEPT);
+                assert!((down * across) as usize <= gang && kept <= Columns::MOST_KEPT);
                 assert!(down as usize * kept * columns.down >= rows);
             }
         }
@@ -492,7 +491,7 @@ mod tests {
             let choice = |g: Gemm| (g, Choice::Own(g.guess(64, limits)));
             let choices: Vec<_> =
                 gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(choice))).collect();
-            let setting = Setting { precision, batch: 64, alone: true, multiprocessors: limits.multiprocessors };
+            let setting = Setting { precision, batch: 64, alone: true, gang: limits.multiprocessors };
             let mut all = sources(&plan, &choices, &setting);
             all.sort();
             all.dedup();
