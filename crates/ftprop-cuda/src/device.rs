@@ -227,6 +227,12 @@ impl Device {
         check(unsafe { sys::cuCtxSetCurrent(self.inner.context) }, || "enter a GPU's context".into())
     }
 
+    /// The kernels of one source.
+    pub(crate) fn kernel(&self, source: Source) -> Result<Kernels, CudaError> {
+        let mut kernels = self.kernels(&[source])?;
+        Ok(kernels.pop().expect("one for each source"))
+    }
+
     /// The kernels of each source, compiled side by side where they are not known yet.
     pub(crate) fn kernels(&self, sources: &[Source]) -> Result<Vec<Kernels>, CudaError> {
         let known = |s: &Source| self.lock().get(s).cloned();

@@ -50,8 +50,7 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
                 continue;
             }
             let patch = Patch::of(&gemm);
-            let [kernels] =
-                device.kernels(&[patch.source()])?.try_into().unwrap_or_else(|_| unreachable!("one was asked for"));
+            let kernels = device.kernel(patch.source())?;
             // More pixels than the blocks take at a time, and not a multiple of it.
             let n = 3 + 70 * i;
             let bytes = 4 * patch.workspace(n);
@@ -71,10 +70,7 @@ pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, Cu
     let Ok(cudnn) = Cudnn::new(device, 1) else {
         return Ok(Check { name: format!("{precision}: no cuDNN to compare"), error: 0.0, allowed });
     };
-    let [basic] = device
-        .kernels(&[Source::new(File::Basic, precision)])?
-        .try_into()
-        .unwrap_or_else(|_| unreachable!("one was asked for"));
+    let basic = device.kernel(Source::new(File::Basic, precision))?;
     let (mut error, mut count, n) = (0.0f64, 0, 24);
     for shape in [((27, 29, 32), 64, (3, 3, 1, 1)), ((31, 30, 16), 48, (5, 5, 1, 2)), ((28, 28, 64), 64, (3, 3, 2, 1))]
     {
@@ -112,8 +108,7 @@ fn apart(
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len()];
     let operands = lengths.map(|len| layout.floats(len));
     let workspace = layout.take(bytes.max(4 * gemm.workspace(n, cut)));
-    let [own] =
-        device.kernels(&[gemm.source(cut.tile)])?.try_into().unwrap_or_else(|_| unreachable!("one was asked for"));
+    let own = device.kernel(gemm.source(cut.tile))?;
     let runs = [GemmRun::own(*gemm, cut, own, workspace, n, &mut layout)?, make(workspace, &mut layout)?];
     let arena = layout.build(device, "a test")?;
     let narrow = gemm.precision == Precision::Bf16;

@@ -204,7 +204,7 @@ fn time(
     let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
     let kernels = device.kernels(&sources)?;
     let limits = device.limits()?;
-    let basic = device.kernels(&[Source::new(File::Basic, gemm.precision)])?;
+    let basic = device.kernel(Source::new(File::Basic, gemm.precision))?;
     let g = &gemm.geometry;
     let mut layout = Layout::default();
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
@@ -227,13 +227,12 @@ fn time(
         runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
     }
     if let Some(patch) = patch {
-        let [kernels] =
-            device.kernels(&[patch.source()])?.try_into().unwrap_or_else(|_| unreachable!("one was asked for"));
+        let kernels = device.kernel(patch.source())?;
         runs.push((Choice::Patch, GemmRun::patch(*gemm, kernels, workspace)?));
     }
     for way in ways {
         let run = match way {
-            Choice::Cudnn(a) => GemmRun::cudnn(*gemm, libraries.cudnn()?, a, &basic[0], workspace, n, &mut layout)?,
+            Choice::Cudnn(a) => GemmRun::cudnn(*gemm, libraries.cudnn()?, a, &basic, workspace, n, &mut layout)?,
             Choice::Cublas(a) => GemmRun::cublas(*gemm, libraries.cublas()?, a, workspace),
             Choice::Own(_) | Choice::Patch => continue,
         };
