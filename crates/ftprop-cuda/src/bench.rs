@@ -1,7 +1,6 @@
 //! How long a training step takes.
 
 use crate::passes::Run;
-use crate::stream::Event;
 use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
 use ftprop_data::{Augment, Normalize, Split};
@@ -44,14 +43,9 @@ fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, Cu
     let mut times = Vec::new();
     let mut time = |name: String, work: &dyn Fn() -> Result<(), CudaError>| -> Result<(), CudaError> {
         let graph = network.main.capture(|| (0..TIMES).try_for_each(|_| work()))?;
-        let (start, end) = (Event::new(&network.device)?, Event::new(&network.device)?);
         let mut least = f32::INFINITY;
         for _ in 0..4 {
-            network.main.record(&start)?;
-            graph.launch(&network.main)?;
-            network.main.record(&end)?;
-            end.wait()?;
-            least = least.min(end.since(&start)?);
+            least = least.min(network.main.time(|| graph.launch(&network.main))?);
         }
         times.push((name, f64::from(least) * 1e3 / TIMES as f64));
         Ok(())

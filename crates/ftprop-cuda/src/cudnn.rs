@@ -2,8 +2,8 @@
 //! or by its usual algorithm, which computes everything. Either gives the same bits every time.
 
 use crate::CudaError;
+use crate::cudnn_engines::{CudnnEngine, Engines};
 use crate::device::Device;
-use crate::engines::{Engines, Plan};
 use crate::gemm::{Gemm, Mode};
 use crate::library::Library;
 use crate::precision::Precision;
@@ -75,11 +75,11 @@ impl Cudnn {
     }
 
     /// The way of that number, ready to run; `None` is the usual one.
-    pub(crate) fn plan(&self, gemm: &Gemm, n: usize, number: usize) -> Result<Option<Arc<Plan>>, CudaError> {
-        let Some(engine) = number.checked_sub(1) else { return Ok(None) };
-        let plan = self.engines(gemm, n)?.plan(self.handle.raw, engine)?;
-        self.bounded(plan.bytes)?;
-        Ok(Some(plan))
+    pub(crate) fn engine(&self, gemm: &Gemm, n: usize, number: usize) -> Result<Option<Arc<CudnnEngine>>, CudaError> {
+        let Some(place) = number.checked_sub(1) else { return Ok(None) };
+        let engine = self.engines(gemm, n)?.engine(self.handle.raw, place)?;
+        self.bounded(engine.bytes)?;
+        Ok(Some(engine))
     }
 
     fn engines(&self, gemm: &Gemm, n: usize) -> Result<Arc<Engines>, CudaError> {
@@ -124,14 +124,14 @@ impl Cudnn {
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there if `adds`. What the plan is not made for is computed in the usual way.
+    /// out = left · right, added to what is there if `adds`. What the engine is not made for is computed in the usual way.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
     pub(crate) unsafe fn run(
         &self,
         gemm: &Gemm,
-        plan: Option<&Plan>,
+        engine: Option<&CudnnEngine>,
         n: usize,
         stream: &Stream,
         [left, right, out]: [CUdeviceptr; 3],
@@ -141,14 +141,14 @@ impl Cudnn {
         let handle = self.handle.raw;
         // SAFETY: both live, on the same device.
         check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
-        if let Some(plan) = plan.filter(|plan| plan.n == n && !adds && plan.bytes <= bytes) {
+        if let Some(engine) = engine.filter(|engine| engine.n == n && !adds && engine.bytes <= bytes) {
             let operands = match gemm.mode {
                 Mode::Forward => [left, right, out],
                 Mode::Input => [out, right, left],
                 Mode::Weights => [right, out, left],
             };
             // SAFETY: the caller's promise.
-            return unsafe { plan.run(handle, operands, workspace) };
+            return unsafe { engine.run(handle, operands, workspace) };
         }
         if self.workspace(gemm, n)? > bytes {
             let reason = format!("a batch of {n} needs more workspace than the full one");

@@ -90,7 +90,7 @@ pub(crate) struct Gemm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Own(Cut),
-    /// Our own for pictures, see [`Patch`](crate::patch::Patch).
+    /// Our own where channels are few, see [`Patch`](crate::patch::Patch).
     Patch,
     /// The number of one of cuDNN's ways, or of those that cuBLASLt proposes.
     Cudnn(usize),

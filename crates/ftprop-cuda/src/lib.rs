@@ -42,7 +42,7 @@
 //! | `compile` | kernels from text, compiled at first use and kept on disk |
 //! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `patch`, `cudnn`, `engines`, `cublas`, `tuning`, `choices` | how a product is cut into tiles, another way where channels are few, the libraries' ways, which is fastest, and that remembered |
+//! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `tuning`, `choices` | how a product is cut into tiles, another way where channels are few, the libraries' ways, which is fastest, and that remembered |
 //! | `passes` | each pass with its kernels |
 //! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
 //! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
@@ -54,9 +54,9 @@ mod choices;
 mod compile;
 mod cublas;
 mod cudnn;
+mod cudnn_engines;
 mod data;
 mod device;
-mod engines;
 mod error;
 mod gemm;
 mod library;

@@ -47,6 +47,16 @@ impl Stream {
         check(unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) }, || "wait for an event".into())
     }
 
+    /// Milliseconds that the stream is busy with what `work` puts into it.
+    pub(crate) fn time(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<f32, CudaError> {
+        let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
+        self.record(&start)?;
+        work()?;
+        self.record(&end)?;
+        end.wait()?;
+        end.since(&start)
+    }
+
     /// Records what `work` puts into this stream instead of running it.
     pub(crate) fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
         self.device.enter()?;
@@ -266,13 +276,8 @@ impl Stream {
         spread: Spread,
         args: &Args,
     ) -> Result<(), CudaError> {
-        let (function, mut pointers) = (kernels.function(number), args.pointers());
-        let ((x, y, z), threads, shared) = (spread.grid, spread.threads, spread.shared);
-        let (pointers, nothing) = (pointers.as_mut_ptr(), std::ptr::null_mut());
-        // SAFETY: the caller's promise; the pointers outlive the call.
-        let code =
-            unsafe { sys::cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.raw, pointers, nothing) };
-        check(code, || "start a kernel".into())
+        // SAFETY: the caller's promise.
+        unsafe { self.start(kernels, number, spread, args, false) }
     }
 
     /// Puts a kernel into the stream whose blocks wait for each other: they all run at once, or it fails.
@@ -286,12 +291,29 @@ impl Stream {
         spread: Spread,
         args: &Args,
     ) -> Result<(), CudaError> {
-        let (function, mut pointers) = (kernels.function(number), args.pointers());
-        let ((x, y, z), threads, shared) = (spread.grid, spread.threads, spread.shared);
-        let pointers = pointers.as_mut_ptr();
+        // SAFETY: the caller's promise.
+        unsafe { self.start(kernels, number, spread, args, true) }
+    }
+
+    /// # Safety
+    /// As for [`launch`](Self::launch).
+    unsafe fn start(
+        &self,
+        kernels: &Kernels,
+        number: usize,
+        Spread { grid: (x, y, z), threads, shared }: Spread,
+        args: &Args,
+        together: bool,
+    ) -> Result<(), CudaError> {
+        let (function, stream, mut pointers) = (kernels.function(number), self.raw, args.pointers());
+        let (args, nothing) = (pointers.as_mut_ptr(), std::ptr::null_mut());
         // SAFETY: the caller's promise; the pointers outlive the call.
-        let code =
-            unsafe { sys::cuLaunchCooperativeKernel(function, x, y, z, threads, 1, 1, shared, self.raw, pointers) };
+        let code = unsafe {
+            match together {
+                true => sys::cuLaunchCooperativeKernel(function, x, y, z, threads, 1, 1, shared, stream, args),
+                false => sys::cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, stream, args, nothing),
+            }
+        };
         check(code, || "start a kernel".into())
     }
 }

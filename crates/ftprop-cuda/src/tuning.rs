@@ -311,16 +311,12 @@ fn least(
     so_far: f32,
     work: impl Fn(&Lane) -> Result<(), CudaError>,
 ) -> Result<f32, CudaError> {
-    let (start, end, fork) = (Event::new(device)?, Event::new(device)?, Event::new(device)?);
+    let fork = Event::new(device)?;
     let (first, others) = lanes.split_first().expect("at least one runs");
     // Twice outside of the graph, the first time for what is loaded or set up then.
     work(first)?;
-    first.stream.record(&start)?;
-    work(first)?;
-    first.stream.record(&end)?;
-    end.wait()?;
     // Less what starting it by itself may cost.
-    let roughly = TIMED as f32 * (end.since(&start)? - STARTING);
+    let roughly = TIMED as f32 * (first.stream.time(|| work(first))? - STARTING);
     if roughly > 3.0 * so_far {
         return Ok(roughly);
     }
@@ -337,11 +333,7 @@ fn least(
     })?;
     let mut least = f32::INFINITY;
     for _ in 0..3 {
-        first.stream.record(&start)?;
-        graph.launch(&first.stream)?;
-        first.stream.record(&end)?;
-        end.wait()?;
-        least = least.min(end.since(&start)?);
+        least = least.min(first.stream.time(|| graph.launch(&first.stream))?);
     }
     Ok(least)
 }

@@ -244,6 +244,7 @@ impl FinishRun {
         // SAFETY: the arguments are those of `finish_back_input` in finish.cu.
         unsafe { stream.launch(&self.kernels, 2, Spread::items(l.n * self.shape.len() / self.vector), &args) }
     }
+
     /// The bias's gradient from what the way back put aside; nothing further down waits for it.
     pub(super) fn add_parts(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
         let First::Bias(bias) = &self.finish.first else { return Ok(()) };

@@ -131,7 +131,7 @@ impl Columns {
     /// So many blocks at most, which all run at once, and how many rows each thread then has; `None` where these are too
     /// many.
     fn together(&self, rows: usize, gang: usize) -> Option<(Spread, usize)> {
-        let (turns, most) = (rows.div_ceil(self.down), gang / self.chunks);
+        let (turns, most) = (rows.div_ceil(self.down), gang.min(Columns::MOST_BLOCKS) / self.chunks);
         let kept = (most > 0).then(|| turns.div_ceil(most)).filter(|&kept| kept <= Columns::MOST_KEPT)?;
         Some((self.blocks(turns.div_ceil(kept)), kept))
     }
@@ -456,13 +456,13 @@ mod tests {
         for (channels, rows) in [(64, 64 * 256), (128, 64 * 36), (512, 64), (10, 7), (48, 64 * 1024), (2112, 3)] {
             let columns = Columns::new(channels, vector(&[channels]), rows);
             assert!(columns.across * columns.chunks * vector(&[channels]) >= channels);
-            for gang in [132, 60, 8, 0] {
+            for gang in [1000, 132, 60, 8, 0] {
                 let Some((spread, kept)) = columns.together(rows, gang) else {
-                    assert!(columns.chunks > gang || rows > 8 * columns.down * gang / columns.chunks);
+                    assert!(columns.chunks > gang.min(264) || rows > 8 * columns.down * gang / columns.chunks);
                     continue;
                 };
                 let (down, across, _) = spread.grid;
-                assert!((down * across) as usize <= gang && kept <= Columns::MOST_KEPT);
+                assert!((down * across) as usize <= gang.min(Columns::MOST_BLOCKS) && kept <= Columns::MOST_KEPT);
                 assert!(down as usize * kept * columns.down >= rows);
             }
         }

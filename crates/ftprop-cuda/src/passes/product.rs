@@ -6,7 +6,7 @@ use crate::arena::{Arena, Layout, Place};
 use crate::compile::Kernels;
 use crate::cublas::Cublas;
 use crate::cudnn::Cudnn;
-use crate::engines::Plan;
+use crate::cudnn_engines::CudnnEngine;
 use crate::gemm::{Cut, Gemm, Mode};
 use crate::patch::Patch;
 use crate::plan::Product;
@@ -35,7 +35,7 @@ enum Engine {
     Cudnn {
         number: usize,
         /// Before cuDNN itself, which it must not outlive.
-        plan: Option<Arc<Plan>>,
+        engine: Option<Arc<CudnnEngine>>,
         cudnn: Cudnn,
         workspace: Place,
         bytes: usize,
@@ -82,12 +82,12 @@ impl GemmRun {
         batch: usize,
         layout: &mut Layout,
     ) -> Result<Self, CudaError> {
-        let plan = cudnn.plan(&gemm, batch, number)?;
-        let bytes = GemmRun::bytes_of(&gemm, cudnn, plan.as_deref(), batch)?;
+        let engine = cudnn.engine(&gemm, batch, number)?;
+        let bytes = GemmRun::bytes_of(&gemm, cudnn, engine.as_deref(), batch)?;
         let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
             .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
         let cudnn = cudnn.clone();
-        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn, number, plan, workspace, bytes, narrow } })
+        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn, number, engine, workspace, bytes, narrow } })
     }
 
     /// The workspace has [`WORKSPACE`](crate::cublas::WORKSPACE) bytes.
@@ -97,12 +97,12 @@ impl GemmRun {
 
     /// Bytes of workspace to set aside for one of cuDNN's ways.
     pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, number: usize, batch: usize) -> Result<usize, CudaError> {
-        GemmRun::bytes_of(gemm, cudnn, cudnn.plan(gemm, batch, number)?.as_deref(), batch)
+        GemmRun::bytes_of(gemm, cudnn, cudnn.engine(gemm, batch, number)?.as_deref(), batch)
     }
 
-    /// What the plan is not made for is computed in the usual way, so there is room for that too.
-    fn bytes_of(gemm: &Gemm, cudnn: &Cudnn, plan: Option<&Plan>, batch: usize) -> Result<usize, CudaError> {
-        Ok(plan.map_or(0, |plan| plan.bytes).max(cudnn.workspace(gemm, batch)? + SLACK))
+    /// What the engine is not made for is computed in the usual way, so there is room for that too.
+    fn bytes_of(gemm: &Gemm, cudnn: &Cudnn, engine: Option<&CudnnEngine>, batch: usize) -> Result<usize, CudaError> {
+        Ok(engine.map_or(0, |engine| engine.bytes).max(cudnn.workspace(gemm, batch)? + SLACK))
     }
 
     /// out = left · right, plus what there is to add; addresses of 0 stand for nothing. What is added to the
@@ -138,33 +138,37 @@ impl GemmRun {
                 unsafe { stream.launch(kernels, 0, spread, &args) }
             }
             Engine::Patch { kernels, workspace } => {
-                let spread = Patch::of(&self.gemm).spread(n);
-                if self.gemm.mode == Mode::Input {
-                    let args = Args::default().ptr(left).ptr(right).ptr(out).int(usize::from(addend != 0));
-                    // SAFETY: the arguments are those of `patch_back` in patch_back.cu, sized for n examples.
-                    return unsafe { stream.launch(kernels, 0, spread, &args) };
+                let (spread, args) = (Patch::of(&self.gemm).spread(n), Args::default().ptr(left).ptr(right));
+                match self.gemm.mode {
+                    Mode::Forward => {
+                        let args = args.ptr(out).int(n);
+                        // SAFETY: the arguments are those of `patch_forward` in patch.cu, sized for n examples.
+                        unsafe { stream.launch(kernels, 0, spread, &args) }
+                    }
+                    Mode::Input => {
+                        let args = args.ptr(out).int(usize::from(addend != 0));
+                        // SAFETY: the arguments are those of `patch_back` in patch_back.cu, sized for n examples.
+                        unsafe { stream.launch(kernels, 0, spread, &args) }
+                    }
+                    Mode::Weights => {
+                        let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
+                        let args = args.ptr(sums).int(n);
+                        // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room
+                        // for every block's sums.
+                        unsafe { stream.launch(kernels, 0, spread, &args)? };
+                        let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
+                        let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
+                        // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
+                        unsafe { stream.launch(kernels, 1, add, &args) }
+                    }
                 }
-                if self.gemm.mode == Mode::Forward {
-                    let args = Args::default().ptr(left).ptr(right).ptr(out).int(n);
-                    // SAFETY: the arguments are those of `patch_forward` in patch.cu, sized for n examples.
-                    return unsafe { stream.launch(kernels, 0, spread, &args) };
-                }
-                let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
-                let args = Args::default().ptr(left).ptr(right).ptr(sums).int(n);
-                // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room for every
-                // block's sums.
-                unsafe { stream.launch(kernels, 0, spread, &args)? };
-                let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
-                let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
-                // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
-                unsafe { stream.launch(kernels, 1, add, &args) }
             }
-            Engine::Cudnn { cudnn, plan, workspace, bytes, narrow, .. } => {
+            Engine::Cudnn { cudnn, engine, workspace, bytes, narrow, .. } => {
                 let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
                 let workspace = (arena.at(*workspace), *bytes);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
                 unsafe {
-                    cudnn.run(&self.gemm, plan.as_deref(), n, stream, [left, right, to], addend != 0, workspace)?
+                    cudnn.run(&self.gemm, engine.as_deref(), n, stream, [left, right, to], addend != 0, workspace)?
                 };
                 let Some((_, basic)) = narrow else { return Ok(()) };
                 let len = self.gemm.geometry.weight_len();

@@ -210,7 +210,7 @@ pub(crate) struct Engines {
     configs: Vec<Arc<Descriptor>>,
     n: usize,
     /// Those that were made ready.
-    plans: Mutex<HashMap<usize, Arc<Plan>>>,
+    ready: Mutex<HashMap<usize, Arc<CudnnEngine>>>,
 }
 
 impl Engines {
@@ -225,7 +225,7 @@ impl Engines {
                 }
             }
         }
-        Ok(Engines { graph: Arc::new(graph), configs, n, plans: Mutex::default() })
+        Ok(Engines { graph: Arc::new(graph), configs, n, ready: Mutex::default() })
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -233,10 +233,10 @@ impl Engines {
     }
 
     /// The engine of that number, ready to run, or why it cannot.
-    pub(crate) fn plan(&self, handle: sys::cudnnHandle_t, number: usize) -> Result<Arc<Plan>, CudaError> {
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = plans.get(&number) {
-            return Ok(plan.clone());
+    pub(crate) fn engine(&self, handle: sys::cudnnHandle_t, number: usize) -> Result<Arc<CudnnEngine>, CudaError> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = ready.get(&number) {
+            return Ok(engine.clone());
         }
         let unknown = || CudaError::Cudnn { doing: "prepare a convolution", reason: "it knows no such engine".into() };
         let config = self.configs.get(number).ok_or_else(unknown)?;
@@ -247,13 +247,14 @@ impl Engines {
         let mut bytes = [0i64];
         plan.get(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, Type::CUDNN_TYPE_INT64, &mut bytes)?;
         let (config, graph) = (config.clone(), self.graph.clone());
-        let plan = Plan { plan, _config: config, _graph: graph, bytes: bytes[0].max(0) as usize, n: self.n };
-        Ok(plans.entry(number).or_insert(Arc::new(plan)).clone())
+        let bytes = bytes[0].max(0) as usize;
+        let engine = CudnnEngine { plan, _config: config, _graph: graph, bytes, n: self.n };
+        Ok(ready.entry(number).or_insert(Arc::new(engine)).clone())
     }
 }
 
 /// An engine ready to run batches of n.
-pub(crate) struct Plan {
+pub(crate) struct CudnnEngine {
     plan: Descriptor,
     _config: Arc<Descriptor>,
     _graph: Arc<Graph>,
@@ -262,9 +263,9 @@ pub(crate) struct Plan {
     pub(crate) n: usize,
 }
 
-impl Plan {
+impl CudnnEngine {
     /// # Safety
-    /// The addresses are those of the convolution's input, filters and output; the workspace has the plan's bytes.
+    /// The addresses are those of the convolution's input, filters and output; the workspace has the engine's bytes.
     pub(crate) unsafe fn run(
         &self,
         handle: sys::cudnnHandle_t,
