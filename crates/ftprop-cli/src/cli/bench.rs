@@ -1,0 +1,311 @@
+//! `ftprop bench`
+
+mod gpu;
+mod infer;
+
+use super::{device, say, say_json};
+use crate::error::Error;
+use crate::progress::counted;
+use clap::{Args, Subcommand};
+use ftprop_cuda::{NetworkConfig, Precision, Tuning};
+use ftprop_nn::{
+    Activation, Criterion, Defaults, LayerInfo, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
+    presets,
+};
+use ftprop_tensor::random::Stream;
+use ftprop_train::device::Place;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Measure the speed of training or of inference
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ftprop bench train --network convnet8 --activation sign --batch 64 --breakdown
+  ftprop bench train --network resnet18 --batch 256 --device cuda:0 --precision bf16
+  ftprop bench train --network convnet8 --device cuda:0 --at-once 12
+  ftprop bench infer --network convnet4 --batch 1 --threads 1 --json
+  ftprop bench infer c8.ftp --batch 1 --threads 1 --steps 1000
+  ftprop bench infer runs/c8 --batch 64")]
+pub(super) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Whole training steps: forward, loss, targets, backward, optimizer; no data loading
+    Train(Training),
+    /// The forward pass: of a packed model, of a run's float network, or of a preset
+    Infer(infer::Inference),
+}
+
+#[derive(Args)]
+struct Training {
+    #[command(flatten)]
+    config: Config,
+    #[command(flatten)]
+    gpu: GpuArgs,
+}
+
+/// What only a GPU can do.
+#[derive(Args)]
+struct GpuArgs {
+    /// On a GPU: f32, tf32 or bf16
+    #[arg(long, default_value_t = Precision::default())]
+    precision: Precision,
+    /// On a GPU: networks that train at once, each on its own stream; the time is that of a step of one
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
+    /// On a GPU: choose products by timing each alone, or beside others (shared), or not at all (fixed), or leave them
+    /// to cuDNN and cuBLASLt (libraries); alone, unless several networks train at once
+    #[arg(long)]
+    tuning: Option<Tuning>,
+}
+
+#[derive(Args)]
+struct Config {
+    /// A preset: convnet4, convnet8, alexnet, resnet18
+    #[arg(long, default_value = "convnet4")]
+    network: String,
+    #[arg(long, default_value = "sign")]
+    activation: Activation,
+    #[arg(long, default_value = "soft_hinge")]
+    layer_loss: LayerLoss,
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Steps to measure, after three to warm up
+    #[arg(long, default_value_t = 20)]
+    steps: usize,
+    /// For training: auto (a GPU if there is one), cpu, or cuda:0 and so on; inference is measured on the CPU
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Also the time of each kind of layer; of a packed model, of each operation on one thread
+    #[arg(long)]
+    breakdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Default, Serialize)]
+struct Report {
+    what: &'static str,
+    network: String,
+    activation: String,
+    batch: usize,
+    device: String,
+    /// Of the CPU.
+    threads: usize,
+    /// The CPU's kernels, or a GPU's precision.
+    isa: String,
+    steps: usize,
+    /// The median.
+    ms_per_step: f64,
+    images_per_s: f64,
+    gflops: f64,
+    peak_rss_mb: f64,
+    /// From the start of the program to the end of the first step.
+    first_step_s: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    breakdown: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    kind: String,
+    ms_per_step: f64,
+}
+
+impl Bench {
+    /// Whether several networks are to train at the same time.
+    pub(super) fn trains_several(&self) -> bool {
+        matches!(&self.what, What::Train(training) if training.gpu.at_once > 1)
+    }
+
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        match self.what {
+            What::Train(training) => training.config.run(Some(&training.gpu)),
+            What::Infer(inference) => inference.run(),
+        }
+    }
+}
+
+impl Config {
+    /// Measures a preset: its training steps if there are arguments for them, else its forward pass.
+    fn run(&self, gpu_args: Option<&GpuArgs>) -> Result<ExitCode, Error> {
+        let started = Instant::now();
+        self.check()?;
+        let training = gpu_args.is_some();
+        let at_once = gpu_args.map_or(1, |gpu| gpu.at_once);
+        if at_once == 0 {
+            return Err(Error::Usage("--at-once must be at least 1".into()));
+        }
+        let place = match training {
+            true => Place::open(&self.device, self.threads)?,
+            false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None },
+        };
+        let cpu = place.cpu.clone();
+        let (side, classes) = match self.network.as_str() {
+            "convnet4" | "convnet8" => (32, 10),
+            "alexnet" | "resnet18" => (224, 1000),
+            other => {
+                return Err(Error::Usage(format!(
+                    "--network {other}: known are convnet4, convnet8, alexnet and resnet18"
+                )));
+            }
+        };
+        let input = Shape { height: side, width: side, channels: 3 };
+        let layers = presets::layers(&self.network, input, &[])?;
+        let defaults = Defaults::new(self.activation, self.layer_loss);
+        // As the peer's bench has it.
+        let spec = OptimizerSpec::Adam { lr: 2.5e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
+        if let (Some(gpu), Some(args)) = (&place.gpu, gpu_args) {
+            let network = NetworkConfig {
+                layers,
+                defaults,
+                input,
+                classes,
+                batch: self.batch,
+                precision: args.precision,
+                tuning: args.tuning.unwrap_or(if at_once > 1 { Tuning::Shared } else { Tuning::Alone }),
+                loss: OutputLoss::CrossEntropy,
+                label_smoothing: 0.0,
+                optimizer: spec,
+                clip: None,
+            };
+            return self.show(&gpu::report(gpu, self, at_once, network, started)?);
+        }
+        if at_once > 1 {
+            return Err(Error::Usage("--at-once is for a GPU; on the CPU one network uses all cores".into()));
+        }
+        let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
+        network.initialise(0);
+        let stream = Stream::numbered(1);
+        let images: Vec<f32> = (0..self.batch * input.len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
+        let labels: Vec<u32> = (0..self.batch).map(|i| stream.below(i as u64, classes as u64) as u32).collect();
+        let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
+        let mut optimizer = if training { Some(Optimizer::new(&spec, network.values().len())?) } else { None };
+        let mut optimizer_time = Duration::ZERO;
+        let mut times = Vec::with_capacity(self.steps);
+        let mut first_step_s = 0.0;
+        cpu.enter(|| {
+            for number in 0..self.steps as u64 + 3 {
+                if number == 3 {
+                    optimizer_time = Duration::ZERO;
+                    if self.breakdown {
+                        network.measure();
+                    }
+                }
+                let step = Instant::now();
+                match &mut optimizer {
+                    Some(optimizer) => {
+                        network.learn(&images, &labels, &criterion, &Step { seed: 0, number, progress: 0.0 });
+                        let before = Instant::now();
+                        optimizer.step(&mut network, 1.0, None);
+                        optimizer_time += before.elapsed();
+                    }
+                    None => {
+                        network.infer(&images);
+                    }
+                }
+                if number == 0 {
+                    first_step_s = started.elapsed().as_secs_f64();
+                }
+                if number >= 3 {
+                    times.push(step.elapsed().as_secs_f64());
+                }
+            }
+        });
+        times.sort_by(f64::total_cmp);
+        let seconds = times[times.len() / 2];
+        let multiply_adds = multiply_adds(network.layers(), training);
+        let per_step = |time: Duration| time.as_secs_f64() * 1e3 / self.steps as f64;
+        let mut breakdown: Vec<Part> = network.breakdown().map_or_else(Vec::new, |b| {
+            let name = |e: &ftprop_nn::timing::Entry| {
+                format!("{} {}", e.kind, if e.backward { "backward" } else { "forward" })
+            };
+            b.entries().iter().map(|e| Part { kind: name(e), ms_per_step: per_step(e.time) }).collect()
+        });
+        if self.breakdown && training {
+            breakdown.push(Part { kind: "optimizer".into(), ms_per_step: per_step(optimizer_time) });
+        }
+        let report = Report {
+            what: if training { "train" } else { "infer" },
+            network: self.network.clone(),
+            activation: self.activation.to_string(),
+            batch: self.batch,
+            device: "cpu".into(),
+            threads: cpu.threads(),
+            isa: format!("{:?}", cpu.isa()),
+            steps: self.steps,
+            ms_per_step: seconds * 1e3,
+            images_per_s: self.batch as f64 / seconds,
+            gflops: 2.0 * (multiply_adds * self.batch) as f64 / seconds / 1e9,
+            peak_rss_mb: peak_rss_mb(),
+            first_step_s,
+            breakdown,
+        };
+        self.show(&report)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.batch == 0 || self.steps == 0 {
+            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
+        }
+        Ok(())
+    }
+
+    fn show(&self, report: &Report) -> Result<ExitCode, Error> {
+        if self.json {
+            say_json(report)?;
+        } else {
+            print(report);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Of one example: backward is twice forward, but the first layer's input needs no gradient.
+fn multiply_adds(layers: &[LayerInfo], training: bool) -> usize {
+    let forward: usize = layers.iter().map(|l| l.multiply_adds).sum();
+    let first = layers.iter().map(|l| l.multiply_adds).find(|&m| m > 0).unwrap_or(0);
+    if training { 3 * forward - first } else { forward }
+}
+
+/// The most memory this process has had, in MB; 0 where the system does not say.
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).map_or(0.0, |kb| kb / 1024.0)
+}
+
+fn print(r: &Report) {
+    say(&format!(
+        "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
+        r.what,
+        r.network,
+        r.activation,
+        r.batch,
+        if r.device.starts_with("cuda") { r.device.clone() } else { counted(r.threads as u64, "thread") },
+        r.isa,
+        r.ms_per_step,
+        r.images_per_s,
+        r.gflops,
+        r.peak_rss_mb,
+        r.first_step_s,
+        prec = if r.ms_per_step < 10.0 { 3 } else { 2 },
+    ));
+    // Timed one by one, the parts of a step may take longer than the step.
+    let whole = r.breakdown.iter().map(|part| part.ms_per_step).sum::<f64>().max(r.ms_per_step);
+    let width = r.breakdown.iter().map(|part| part.kind.chars().count()).max().unwrap_or(0);
+    let decimals = if whole < 10.0 { 4 } else { 2 };
+    for part in &r.breakdown {
+        let (kind, ms) = (&part.kind, part.ms_per_step);
+        say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole));
+    }
+}

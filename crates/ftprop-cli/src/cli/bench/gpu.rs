@@ -1,0 +1,41 @@
+//! Training steps on a GPU.
+
+use super::{Config, Part, Report, multiply_adds, peak_rss_mb};
+use crate::error::Error;
+use ftprop_cuda::NetworkConfig;
+use ftprop_train::device::Gpu;
+use std::time::Instant;
+
+/// Times a network's whole steps, replayed as the trainer replays them, on made-up pictures that live on the GPU.
+pub(super) fn report(
+    gpu: &Gpu,
+    bench: &Config,
+    at_once: usize,
+    network: NetworkConfig,
+    started: Instant,
+) -> Result<Report, Error> {
+    let opened = started.elapsed().as_secs_f64();
+    let batch = network.batch;
+    let b = ftprop_cuda::bench(&gpu.device, network.clone(), at_once)?;
+    let mut breakdown = Vec::new();
+    if bench.breakdown {
+        let pieces = ftprop_cuda::profile(&gpu.device, network.clone())?;
+        breakdown.extend(pieces.into_iter().map(|(kind, us)| Part { kind, ms_per_step: us / 1e3 }));
+    }
+    Ok(Report {
+        what: "train",
+        network: bench.network.clone(),
+        activation: bench.activation.to_string(),
+        batch,
+        device: format!("cuda:{}", gpu.device.ordinal()),
+        isa: network.precision.to_string(),
+        steps: b.steps,
+        ms_per_step: b.ms_per_step,
+        images_per_s: b.images_per_second,
+        gflops: 2.0 * (multiply_adds(&b.layers, true) * batch) as f64 / b.ms_per_step / 1e6,
+        peak_rss_mb: peak_rss_mb(),
+        first_step_s: opened + b.first_step_seconds,
+        breakdown,
+        ..Report::default()
+    })
+}

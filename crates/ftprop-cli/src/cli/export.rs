@@ -1,0 +1,185 @@
+//! `ftprop export`
+
+use super::eval::WhichArg;
+use super::{device, say, say_json};
+use crate::error::Error;
+use crate::progress::Progress;
+use clap::{Args, ValueEnum};
+use ftprop_export::classifier::Classifier;
+use ftprop_export::packed::{self, Agreement};
+use ftprop_export::{onnx, torch};
+use ftprop_runtime::pack::WeightFormat;
+use ftprop_train::files::{self, is_packed};
+use ftprop_train::model::Model;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Write a trained network for other programs: packed, for PyTorch, or as ONNX
+#[derive(Args)]
+#[command(after_help = "\
+A packed model is one small file that ftprop predict, ftprop eval and the runtime library take. For PyTorch it is
+safetensors with the names of torchvision's resnet18 for that preset, and of an nn.Sequential for other networks;
+ftprop import reads it back. ONNX takes normalised pictures, channels first; of a packed model it is exact, so that other
+programs get the same classes to the last picture.
+
+Examples:
+  ftprop export runs/digits -o digits.ftp --check
+  ftprop export runs/c8 -o c8.ftp --weights int4 --check cifar-10-batches-bin
+  ftprop export runs/c8 -o c8.safetensors
+  ftprop export runs/c8 -o c8.onnx
+  ftprop export c8.ftp -o c8-exact.onnx")]
+pub(super) struct Export {
+    /// A run folder or a checkpoint file; for ONNX also a packed model (.ftp)
+    model: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// What to write [default: onnx for FILE.onnx, torch for FILE.safetensors, else packed]
+    #[arg(long, value_enum)]
+    format: Option<FormatArg>,
+    /// How a packed model stores weights [default: int8]
+    #[arg(long, value_enum)]
+    weights: Option<WeightsArg>,
+    /// Which of a run's networks
+    #[arg(long, value_enum, default_value = "best")]
+    checkpoint: WhichArg,
+    /// Before writing, compare the packed model with the network on the test part; DATA is where the data is, if not where it
+    /// was in training
+    #[arg(long, value_name = "DATA", num_args = 0..=1)]
+    #[allow(clippy::option_option, reason = "absent, without a value, with one: the three things clap tells apart")]
+    check: Option<Option<PathBuf>>,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    Packed,
+    Torch,
+    Onnx,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WeightsArg {
+    Int8,
+    Int4,
+    F32,
+}
+
+impl From<WeightsArg> for WeightFormat {
+    fn from(arg: WeightsArg) -> Self {
+        match arg {
+            WeightsArg::Int8 => WeightFormat::Int8,
+            WeightsArg::Int4 => WeightFormat::Int4,
+            WeightsArg::F32 => WeightFormat::F32,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    file: String,
+    bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Agreement>,
+}
+
+/// Examples a batch while checking.
+const BATCH: usize = 64;
+
+impl Export {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let format = self.format();
+        if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
+            return Err(Error::Usage(
+                "--weights and --check go with --format packed; other formats keep every bit".into(),
+            ));
+        }
+        if is_packed(&self.model) {
+            return self.packed_to_onnx();
+        }
+        let cpu = device("cpu", self.threads)?;
+        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
+        let bytes = match format {
+            FormatArg::Packed => packed::pack(&model, self.weights.map_or(WeightFormat::Int8, Into::into))?,
+            FormatArg::Torch => torch::to_bytes(&model.recipe, &model.network)?,
+            FormatArg::Onnx => onnx::to_bytes(&model)?,
+        };
+        let check = match &self.check {
+            None => None,
+            Some(data) => {
+                if let Some(data) = data {
+                    model.recipe.data.path = Some(data.clone());
+                }
+                let dataset = model.recipe.data.open()?;
+                if dataset.classes != model.info.classes {
+                    return Err(Error::Other(
+                        "the data's classes are not those that the network was trained for".into(),
+                    ));
+                }
+                let mut classifier = Classifier::new(&bytes, cpu.threads())?;
+                let mut progress: Option<Progress> = None;
+                let agreement = packed::check(&mut model, &mut classifier, &dataset, &mut |step| {
+                    progress.get_or_insert_with(|| Progress::of_steps("checking", step.steps, self.json)).step(step);
+                })?;
+                drop(progress);
+                if !self.json {
+                    say(&format!(
+                        "checked on {} test examples: same top-1 on {:.2} %; accuracy {:.2} % packed, {:.2} % in float",
+                        agreement.examples,
+                        100.0 * agreement.agreement,
+                        100.0 * agreement.packed_top1,
+                        100.0 * agreement.float_top1
+                    ));
+                }
+                Some(agreement)
+            }
+        };
+        self.write(&bytes, &model.path, check)
+    }
+
+    /// As the command line says, or the file's ending.
+    fn format(&self) -> FormatArg {
+        self.format.unwrap_or(match self.output.extension().and_then(|e| e.to_str()) {
+            Some("onnx") => FormatArg::Onnx,
+            Some("safetensors") => FormatArg::Torch,
+            _ => FormatArg::Packed,
+        })
+    }
+
+    /// A packed model can go on to ONNX.
+    fn packed_to_onnx(&self) -> Result<ExitCode, Error> {
+        if self.format() != FormatArg::Onnx {
+            return Err(Error::Usage(
+                "a packed model can only become --format onnx; give its run for the others".into(),
+            ));
+        }
+        let refused =
+            |e: ftprop_runtime::Error| ftprop_export::Error::NotAModel { path: self.model.clone(), why: e.to_string() };
+        let file = files::read(&self.model)?;
+        let packed = ftprop_runtime::Model::parse(&file).map_err(refused)?;
+        self.write(&onnx::packed::to_bytes(&packed)?, &self.model, None)
+    }
+
+    fn write(&self, bytes: &[u8], from: &Path, check: Option<Agreement>) -> Result<ExitCode, Error> {
+        files::write(&self.output, bytes)?;
+        let report = Report {
+            model: from.display().to_string(),
+            file: self.output.display().to_string(),
+            bytes: bytes.len(),
+            check,
+        };
+        if self.json {
+            say_json(&report)?;
+        } else {
+            say(&format!("{}: {} bytes, from {}", report.file, report.bytes, report.model));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,73 @@
+//! `ftprop import`
+
+use super::{device, say};
+use crate::error::Error;
+use clap::Args;
+use ftprop_export::torch;
+use ftprop_nn::Optimizer;
+use ftprop_train::checkpoint::{self, Contents, ModelInfo, State};
+use ftprop_train::engine::build_network;
+use ftprop_train::recipe::{Recipe, absolute};
+use ftprop_train::run::RunFolder;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Make a run folder from PyTorch's weights
+#[derive(Args)]
+#[command(after_help = "\
+The names and shapes in the file must be those that ftprop export --format torch writes for the recipe's network. The
+data is opened for its classes and normalising. Training can go on from the weights with ftprop train --resume RUN.
+
+Examples:
+  ftprop import c8.safetensors --recipe recipes/cifar10/convnet8-sign-ftpsh.toml --data cifar-10-batches-bin --out runs/c8")]
+pub(super) struct Import {
+    /// A safetensors file with PyTorch's names
+    file: PathBuf,
+    /// The recipe of the network, a TOML file
+    #[arg(long, value_name = "FILE")]
+    recipe: PathBuf,
+    /// The run folder to make
+    #[arg(long, value_name = "RUN")]
+    out: PathBuf,
+    /// Where the data is (recipe key data.path)
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Set a recipe's key, such as activation=qrelu:3; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Import {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let mut layers = Recipe::defaults()?.file(&self.recipe)?;
+        for setting in &self.set {
+            layers = layers.set(setting)?;
+        }
+        let mut recipe: Recipe = layers.build()?;
+        recipe.data.path = self.data.or(recipe.data.path).as_deref().map(absolute);
+        recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+        recipe.check()?;
+        let folder = RunFolder::planned(&self.out)?;
+        let dataset = recipe.data.open()?;
+        let mut network = build_network(&recipe, &dataset, device("cpu", 1)?, 1)?;
+        torch::read(&self.file, &recipe, &mut network)?;
+        let optimizer = Optimizer::new(&recipe.optimizer, network.values().len())?;
+        let info = ModelInfo::of(&dataset);
+        folder.write_recipe(&recipe)?;
+        checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &Contents::of(&network, None))?;
+        checkpoint::save(
+            &folder.checkpoint(),
+            &recipe,
+            &info,
+            &State::start(),
+            &Contents::of(&network, Some(&optimizer)),
+        )?;
+        say(&format!(
+            "{}: {} parameters from {}",
+            folder.path().display(),
+            network.values().len(),
+            self.file.display()
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}

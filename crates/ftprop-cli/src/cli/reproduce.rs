@@ -1,0 +1,104 @@
+//! `ftprop reproduce`
+
+use super::study::StudyArgs;
+use crate::error::Error;
+use clap::{Args, ValueEnum};
+use ftprop_lab::reproduce::report::{CellRuns, report};
+use ftprop_lab::reproduce::{Cell, Plan, Rows};
+use ftprop_lab::study;
+use ftprop_train::fleet::Job;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Run the paper's Table 1 and learning curves again, and report them beside the paper's
+#[derive(Args)]
+#[command(after_help = "\
+Trains the twelve cells of a data set, each from its recipe, once for each seed; a GPU trains twelve at a time. It can
+be ended at any moment: the same command goes on, and what is finished is not run again. The report, OUT/report.html and
+OUT/report.md, has the table, FTP-SH − SSTE with confidence intervals, the figures, times, versions and commands.
+
+Examples:
+  ftprop reproduce --data cifar-10-batches-bin --seeds 3 --out results/table1
+  ftprop reproduce --data cifar-10-batches-bin --epochs 10 --out quick
+  ftprop reproduce --data cifar-10-batches-bin --cells convnet4-sign-sste,convnet4-sign-ftpsh --out sign
+  ftprop reproduce --data imagenet --rows imagenet --seeds 1 --out results/imagenet
+  ftprop reproduce --report-only --seeds 3 --out results/table1")]
+pub(super) struct Reproduce {
+    /// The data: CIFAR-10's binary version, or ImageNet's folders train and val
+    #[arg(long, value_name = "PATH", required_unless_present = "report_only")]
+    data: Option<PathBuf>,
+    /// Which of the table's rows
+    #[arg(long, value_enum, default_value = "cifar10")]
+    rows: RowsArg,
+    /// Seeds 1 to N for each cell
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u32,
+    /// The folder for runs and report
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Only these cells, by their recipes' names
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    cells: Vec<String>,
+    /// Held out of the training images, to choose an epoch by: a share below 1, or a number; 0 for none
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
+    validation: f64,
+    #[command(flatten)]
+    study: StudyArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RowsArg {
+    Cifar10,
+    Imagenet,
+}
+
+impl Reproduce {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let rows = match self.rows {
+            RowsArg::Cifar10 => Rows::Cifar10,
+            RowsArg::Imagenet => Rows::Imagenet,
+        };
+        if self.seeds == 0 {
+            return Err(Error::Usage("--seeds must be at least 1".into()));
+        }
+        let cells = self.cells(rows)?;
+        let plan = Plan {
+            data: self.data.clone(),
+            seeds: self.seeds,
+            epochs: self.study.epochs,
+            validation: self.validation,
+            device: self.study.device.clone(),
+            threads: self.study.threads,
+            diagnostics: self.study.diagnostics,
+            settings: self.study.set.clone(),
+        };
+        let jobs: Vec<Vec<Job>> = cells.iter().map(|c| c.jobs(&plan, &self.out)).collect::<Result<_, _>>()?;
+        // Seed by seed, so that a first one is complete early.
+        let order: Vec<Job> =
+            (0..self.seeds as usize).flat_map(|seed| jobs.iter().map(move |of_cell| of_cell[seed].clone())).collect();
+        self.study.run(&self.out, &order, || {
+            let mut found = Vec::new();
+            for (cell, jobs) in cells.iter().zip(&jobs) {
+                let runs = jobs.iter().map(study::outcome).collect::<Result<_, _>>()?;
+                let recipe = &jobs[0].recipe;
+                found.push(CellRuns {
+                    cell: *cell,
+                    epochs: recipe.train.epochs,
+                    held_out: recipe.data.validation,
+                    runs,
+                });
+            }
+            report(rows, &found, &study::history(&self.out)?)
+        })
+    }
+
+    fn cells(&self, rows: Rows) -> Result<Vec<Cell>, Error> {
+        let all = rows.cells();
+        let names: Vec<String> = all.iter().map(Cell::name).collect();
+        if let Some(unknown) = self.cells.iter().find(|name| !names.contains(name)) {
+            return Err(Error::Usage(format!("--cells {unknown}: known are {}", names.join(", "))));
+        }
+        let asked = |cell: &Cell| self.cells.is_empty() || self.cells.contains(&cell.name());
+        Ok(all.into_iter().filter(asked).collect())
+    }
+}

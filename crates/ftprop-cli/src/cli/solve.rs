@@ -1,0 +1,202 @@
+//! `ftprop solve`
+
+pub(super) mod data;
+mod save;
+
+use super::{say, say_json};
+use crate::error::Error;
+use crate::progress::{counted, tell};
+use clap::Args;
+use ftprop_lab::plot::{Panel, Picture, Regions};
+use ftprop_search::{
+    Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig, solve,
+};
+use ftprop_train::run::RunFolder;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Under its own name, because for clap a `Vec` is an option that may be repeated.
+type Widths = Vec<usize>;
+
+/// Learn a small network by searching for feasible targets, with proof
+#[derive(Args)]
+#[command(after_help = "\
+Built-in problems: xor, parity:N, moons, spirals, multiplexer:N (3, 6 or 11 inputs), digits:K and mnist:K (K
+instances of each class).
+
+Examples:
+  ftprop solve --data xor --hidden 2 --search exhaustive --certificate xor.json
+  ftprop solve --data parity:8 --hidden 8
+  ftprop solve --data moons --hidden 3 --plot moons --save runs/moons
+  ftprop solve --data points.csv --test more.csv --hidden 8,4 --search ftprop --budget 30s
+  ftprop solve --data mnist:10 --data-path mnist/ --hidden 16 --json")]
+pub(super) struct Solve {
+    /// A CSV file with the label in its last column, or a built-in problem
+    #[arg(long)]
+    data: String,
+    /// Where MNIST is
+    #[arg(long, value_name = "PATH")]
+    data_path: Option<PathBuf>,
+    /// A CSV file to test on
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// Units of the hidden layers, such as 2 or 8,4
+    #[arg(long, default_value = "2", value_parser = ftprop_search::parse_hidden)]
+    hidden: Widths,
+    /// exhaustive, hill-climbing, beam:WIDTH, ftprop, madaline or relaxed; by default what suits the problem's size
+    #[arg(long)]
+    search: Option<SearchKind>,
+    /// perceptron, hinge, hinge:COST or lp; by default what suits the problem's size
+    #[arg(long)]
+    learner: Option<LearnerKind>,
+    /// What to minimise: zero-one or hinge
+    #[arg(long, default_value = "zero-one")]
+    loss: Loss,
+    /// Most time, such as 500ms, 60s or 5m
+    #[arg(long, default_value = "60s")]
+    budget: Budget,
+    /// Most settings of targets to look at
+    #[arg(long)]
+    nodes: Option<u64>,
+    /// Of random choices and of the built-in problems
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Write what can be proved again to this file, for ftprop verify
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Two inputs: draw decision regions, the network's and every hidden unit's, as PATH.svg and PATH.png
+    #[arg(long, value_name = "PATH")]
+    plot: Option<PathBuf>,
+    /// Save the network as a run folder, for ftprop eval and predict
+    #[arg(long, value_name = "FOLDER")]
+    save: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Solve {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let (problem, origin) = data::problem(&self.data, self.data_path.as_deref(), self.test.as_deref(), self.seed)?;
+        self.check(&problem)?;
+        let threads = match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let config = SolveConfig {
+            hidden: self.hidden.clone(),
+            search: self.search,
+            learner: self.learner,
+            loss: self.loss,
+            budget: Budget { nodes: self.nodes, ..self.budget },
+            seed: self.seed,
+            threads,
+        };
+        let started = Instant::now();
+        let shown = !self.json && std::io::stderr().is_terminal();
+        let progress = |now: Progress| {
+            if shown {
+                eprintln!("{:.1} s: loss {} after {} nodes", started.elapsed().as_secs_f64(), now.loss, now.nodes);
+            }
+        };
+        let solution = solve(&problem, &config, &stop_on_ctrl_c(), &progress)?;
+        // Said first: what goes wrong with a file must not cost the answer.
+        if self.json {
+            say_json(&solution)?;
+        } else {
+            say(&solution.to_string());
+        }
+        let written = |what: String| {
+            if !self.json {
+                tell(&what);
+            }
+        };
+        if let Some(file) = &self.certificate {
+            Certificate::of_solution(&problem.train, &solution)?.write(file)?;
+            written(format!("certificate in {}", file.display()));
+        }
+        if let Some(path) = &self.plot {
+            let drawn = draw(&problem, &solution, path)?;
+            written(format!("decision regions in {0}.svg and {0}.png", drawn.display()));
+        }
+        if let Some(folder) = &self.save {
+            save::save(folder, &problem, &origin, &solution)?;
+            written(format!("run folder {}", folder.display()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What would make writing fail is found before the search.
+    fn check(&self, problem: &Problem) -> Result<(), Error> {
+        for file in self.certificate.iter().chain(&self.plot) {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                return Err(Error::Other(format!("{}: there is no folder {}", file.display(), folder.display())));
+            }
+        }
+        if self.plot.is_some() && problem.train.points.inputs() != 2 {
+            return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
+        }
+        self.save.as_ref().map_or(Ok(()), |folder| {
+            RunFolder::planned(folder)?;
+            Ok(())
+        })
+    }
+}
+
+/// The first Ctrl-C ends the search with its best network, the second ends the program at once.
+fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    // Without a handler Ctrl-C simply kills: no reason to refuse to search.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping with the best so far; press Ctrl-C again to end at once");
+    });
+    stop
+}
+
+/// Cells along each side of a panel.
+const RESOLUTION: usize = 160;
+
+/// One panel for the network, one for each hidden unit; gives the pictures' path without their endings.
+fn draw(problem: &Problem, solution: &Solution, path: &Path) -> Result<PathBuf, Error> {
+    let data = &problem.train;
+    let grid = ftprop_search::Regions::new(&solution.network, data, RESOLUTION)?;
+    let points: Vec<(f64, f64, usize)> =
+        data.points.rows().zip(&data.labels).map(|(row, &label)| (row[0], row[1], label)).collect();
+    let panel = |title: String, cells: Vec<usize>| {
+        Panel::Regions(Regions {
+            title,
+            x_label: "input 1".into(),
+            y_label: "input 2".into(),
+            x_range: grid.x,
+            y_range: grid.y,
+            columns: grid.side,
+            cells,
+            points: points.clone(),
+            class_names: data.classes.clone(),
+        })
+    };
+    let mut panels = vec![panel("network".into(), grid.classes.clone())];
+    for (layer, units) in grid.hidden.iter().enumerate() {
+        for (unit, sides) in units.iter().enumerate() {
+            let cells = sides.iter().map(|&side| usize::from(side)).collect();
+            let of_layer = if grid.hidden.len() > 1 { format!("layer {}, ", layer + 1) } else { "hidden ".into() };
+            // The colours are those of the first two classes, and stand for something else here.
+            panels.push(panel(format!("{of_layer}unit {}: blue −1, orange +1", unit + 1), cells));
+        }
+    }
+    let columns = panels.len().min(3);
+    let title = format!("{}: {}", solution.problem, counted(solution.train.errors as u64, "training error"));
+    Ok(Picture { title, panels, columns, panel_size: (360.0, 340.0), legend: true }.save(path)?)
+}

@@ -1,0 +1,88 @@
+//! What `solve`, `separable` and `verify` are asked about: tables, built-in problems, and digits from data sets.
+
+use crate::error::Error;
+use ftprop_data::{Options, Source, Split};
+use ftprop_search::{Labelled, Points, Problem, ProblemName, SearchError};
+use std::path::{Path, PathBuf};
+
+/// Where a problem's instances come from, for a saved model.
+pub(in crate::cli) enum Origin {
+    /// Numbers as they are.
+    Table,
+    /// Pixels of a data set, divided by their largest value.
+    Pixels(Source, Option<PathBuf>),
+}
+
+/// The problem of a name: a built-in one, or a CSV file.
+pub(in crate::cli) fn problem(
+    name: &str,
+    path: Option<&Path>,
+    test: Option<&Path>,
+    seed: u64,
+) -> Result<(Problem, Origin), Error> {
+    if is_table(name) {
+        let train = Labelled::read_csv(Path::new(name))?;
+        let test = test.map(Labelled::read_csv).transpose()?;
+        let label = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+        return Ok((Problem::new(label, train, test)?, Origin::Table));
+    }
+    if test.is_some() {
+        return Err(Error::Usage("--test goes with a CSV file; built-in problems have their own test part".into()));
+    }
+    let problem: ProblemName = name.parse()?;
+    let (source, count) = match problem {
+        ProblemName::Digits(count) => (Source::Digits, count),
+        ProblemName::Mnist(count) => (Source::Mnist, count),
+        _ => return Ok((Problem::generate(problem, seed)?, Origin::Table)),
+    };
+    let (train, test) = pixels(source, path)?;
+    let problem = Problem::few_of_each(problem, count, seed, &train, Some(test))?;
+    Ok((problem, Origin::Pixels(source, path.map(ftprop_train::recipe::absolute))))
+}
+
+/// The training instances of a name, which may also be all of `digits` or `mnist`; only some classes if any are named.
+pub(in crate::cli) fn instances(
+    name: &str,
+    path: Option<&Path>,
+    seed: u64,
+    classes: &[String],
+) -> Result<Labelled, Error> {
+    let data = match name {
+        "digits" => pixels(Source::Digits, path)?.0,
+        "mnist" => pixels(Source::Mnist, path)?.0,
+        _ => problem(name, path, None, seed)?.0.train,
+    };
+    if classes.is_empty() {
+        return Ok(data);
+    }
+    if let Some(unknown) = classes.iter().find(|class| !data.classes.contains(class)) {
+        let known = data.classes.join(", ");
+        return Err(Error::Usage(format!("--classes: there is no class '{unknown}'; there are {known}")));
+    }
+    let place = |label: usize| classes.iter().position(|class| *class == data.classes[label]);
+    let chosen: Vec<usize> = (0..data.labels.len()).filter(|&i| place(data.labels[i]).is_some()).collect();
+    let labels = chosen.iter().filter_map(|&i| place(data.labels[i])).collect();
+    Ok(Labelled::new(data.points.select(&chosen), labels, classes.to_vec())?)
+}
+
+/// A name with an ending or a folder in it is a file.
+fn is_table(name: &str) -> bool {
+    name.parse::<ProblemName>().is_err_and(|why| matches!(why, SearchError::UnknownProblem { .. }))
+        && (name.contains(['.', '/', '\\']) || Path::new(name).exists())
+}
+
+/// Training and test part of a data set of pictures, values between 0 and 1.
+fn pixels(source: Source, path: Option<&Path>) -> Result<(Labelled, Labelled), Error> {
+    let dataset = ftprop_data::open(source, path, &Options::default())?;
+    let labelled = |split: &Split| -> Result<Labelled, Error> {
+        let (bytes, shape) =
+            split.bytes().ok_or_else(|| Error::Other(format!("{source} is not a data set of pixels in memory")))?;
+        let size = shape.size();
+        let full = f64::from(dataset.normalize.full);
+        let numbers = (0..split.len()).map(|position| split.number(position));
+        let values = numbers.flat_map(|number| &bytes[number * size..][..size]).map(|&b| f64::from(b) / full);
+        let labels = (0..split.len()).map(|position| split.label(position) as usize).collect();
+        Ok(Labelled::new(Points::new(size, values.collect())?, labels, dataset.classes.clone())?)
+    };
+    Ok((labelled(&dataset.train)?, labelled(&dataset.test)?))
+}

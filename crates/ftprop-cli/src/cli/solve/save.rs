@@ -1,0 +1,131 @@
+//! A searched network as a run folder, like one that was trained.
+
+use super::data::Origin;
+use crate::error::Error;
+use ftprop_data::Normalize;
+use ftprop_nn::parameter::ParameterKind;
+use ftprop_nn::{Activation, Network};
+use ftprop_search::{Labelled, Problem, Solution};
+use ftprop_tensor::Cpu;
+use ftprop_train::checkpoint::{self, Contents, ModelInfo, State};
+use ftprop_train::files;
+use ftprop_train::recipe::{Recipe, absolute, input_shape};
+use ftprop_train::run::RunFolder;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Writes the folder. Tables, also made-up ones, are copied into it, so that `ftprop eval` finds them.
+pub(super) fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Solution) -> Result<(), Error> {
+    let mut recipe = Recipe { name: solution.problem.clone(), activation: Activation::Sign, ..Recipe::default() };
+    recipe.network.preset = Some("mlp".into());
+    recipe.network.widths = solution.hidden.clone();
+    recipe.train.seed = solution.seed;
+    match origin {
+        Origin::Table => {
+            recipe.data.source = "csv".into();
+            recipe.data.path = Some(absolute(&folder.join("points.csv")));
+            let test = if problem.test.is_some() { "test.csv" } else { "points.csv" };
+            recipe.data.csv.test_file = Some(absolute(&folder.join(test)));
+            recipe.data.csv.header = Some(false);
+        }
+        Origin::Pixels(source, path) => {
+            recipe.data.source = source.to_string();
+            recipe.data.path.clone_from(path);
+        }
+    }
+    let run = RunFolder::create(folder, &recipe)?;
+    if matches!(origin, Origin::Table) {
+        files::write(&folder.join("points.csv"), table(&problem.train).as_bytes())?;
+        if let Some(test) = &problem.test {
+            files::write(&folder.join("test.csv"), table(test).as_bytes())?;
+        }
+    }
+    let dataset = recipe.data.open()?;
+    if dataset.classes != problem.train.classes {
+        return Err(Error::Other("the classes of the saved table come in another order than they were learned".into()));
+    }
+    let input = input_shape(dataset.shape);
+    let layers = recipe.layers(input)?;
+    let cpu = Arc::new(Cpu::new(1)?);
+    let mut network = Network::new(cpu.clone(), &layers, recipe.layer_defaults(), input, dataset.classes.len(), 1)?;
+    fill(&mut network, solution, &dataset.normalize)?;
+    let info = ModelInfo::of(&dataset);
+    for file in [run.best(), run.checkpoint()] {
+        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::of(&network, None))?;
+    }
+    let changed = cpu.enter(|| changed(&mut network, problem, solution, &dataset.normalize));
+    if changed > 0 {
+        eprintln!(
+            "ftprop: in 32-bit arithmetic the saved network answers {changed} training instances differently: they \
+             are too near to a boundary"
+        );
+    }
+    Ok(())
+}
+
+fn table(data: &Labelled) -> String {
+    let mut text = String::new();
+    for (row, &label) in data.points.rows().zip(&data.labels) {
+        row.iter().for_each(|x| {
+            let _ = write!(text, "{x},");
+        });
+        let _ = writeln!(text, "{}", data.classes[label]);
+    }
+    text
+}
+
+/// Puts the weights into the network. Its inputs are normalised, those of the search were not: the first layer takes
+/// that back. One output unit becomes two, of which the first always says zero.
+fn fill(network: &mut Network, solution: &Solution, normalize: &Normalize) -> Result<(), Error> {
+    let mut layers = solution.network.layers.clone();
+    for unit in &mut layers[0] {
+        let last = unit.len() - 1;
+        let mut shift = 0.0;
+        for (input, weight) in unit[..last].iter_mut().enumerate() {
+            let channel = input % normalize.mean.len();
+            shift += *weight * f64::from(normalize.mean[channel]);
+            *weight *= f64::from(normalize.std[channel]);
+        }
+        unit[last] += shift;
+    }
+    if let Some(outputs) = layers.last_mut()
+        && outputs.len() == 1
+    {
+        outputs.insert(0, vec![0.0; outputs[0].len()]);
+    }
+    let mut weights = layers.iter();
+    let mut biases = layers.iter();
+    let parameters = network.parameters().to_vec();
+    for parameter in parameters {
+        let (layer, is_bias) = match parameter.kind {
+            ParameterKind::Fc { .. } => (weights.next(), false),
+            _ => (biases.next(), true),
+        };
+        let layer = layer.ok_or_else(|| Error::Other("the network has more layers than the search found".into()))?;
+        let values: Vec<f32> = layer
+            .iter()
+            .flat_map(|unit| {
+                let (bias, linear) = unit.split_last().expect("a unit has a bias");
+                if is_bias { vec![*bias as f32] } else { linear.iter().map(|&w| w as f32).collect() }
+            })
+            .collect();
+        network.values_mut()[parameter.range.clone()].copy_from_slice(&values);
+    }
+    Ok(())
+}
+
+/// How many training instances the network in f32 gives another class.
+fn changed(network: &mut Network, problem: &Problem, solution: &Solution, normalize: &Normalize) -> usize {
+    let wanted = solution.network.predict(&problem.train.points);
+    let channels = normalize.mean.len();
+    let answers = problem.train.points.rows().map(|row| {
+        let normal = |(input, &x): (usize, &f64)| {
+            (x as f32 - normalize.mean[input % channels]) / normalize.std[input % channels]
+        };
+        let image: Vec<f32> = row.iter().enumerate().map(normal).collect();
+        let logits = network.infer(&image);
+        (0..logits.len()).reduce(|best, class| if logits[class] > logits[best] { class } else { best }).unwrap_or(0)
+    });
+    answers.zip(wanted).filter(|(found, wanted)| found != wanted).count()
+}

@@ -1,0 +1,99 @@
+//! What `reproduce` and `sweep` ask of the command line alike.
+
+use super::{quoted, say, train::stop_on_ctrl_c};
+use crate::board::Board;
+use crate::error::Error;
+use crate::progress::{counted, tell};
+use clap::Args;
+use ftprop_lab::report::document::Document;
+use ftprop_lab::study;
+use ftprop_train::fleet::Job;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Args)]
+pub(super) struct StudyArgs {
+    /// How often to go through the training data, instead of the recipe's number; the schedule is scaled to it
+    #[arg(long)]
+    pub(super) epochs: Option<u32>,
+    /// Set a key in every recipe, such as train.precision=bf16; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// auto (a GPU if there is one), cpu, or cuda:0 and so on
+    #[arg(long, default_value = "auto")]
+    pub(super) device: String,
+    /// Runs at the same time; 0 for as many as pays: 12 on a GPU, 1 on the CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    at_once: usize,
+    /// Worker threads, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    pub(super) threads: usize,
+    /// Look into the hard layers after each epoch
+    #[arg(long)]
+    pub(super) diagnostics: bool,
+    /// Stop after so many minutes with everything saved; the same command goes on
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<f64>,
+    /// Train nothing, only write the report of what is there
+    #[arg(long)]
+    report_only: bool,
+    /// Print nothing but errors and the result
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl StudyArgs {
+    /// Trains the jobs in the folder `out` and writes the report, which `page` makes after the training.
+    pub(super) fn run(
+        &self,
+        out: &Path,
+        jobs: &[Job],
+        page: impl FnOnce() -> Result<Document, ftprop_lab::Error>,
+    ) -> Result<ExitCode, Error> {
+        let mut ended = study::Endings::default();
+        if self.report_only {
+            study::check_trained(out, jobs)?;
+        } else {
+            let stop = stop_on_ctrl_c();
+            self.stop_in_time(&stop)?;
+            let board = Board::new(self.quiet, &stop);
+            ended = study::train(out, jobs, self.at_once, &command_line(), &board)?;
+        }
+        let mut page = page()?;
+        study::write_notes(out, &mut page);
+        page.save(out, "report")?;
+        if !self.quiet {
+            say(&page.tables());
+        }
+        say(&format!("report in {0}/report.html and {0}/report.md", out.display()));
+        if ended.interrupted > 0 {
+            tell(&format!(
+                "{} not finished, all saved; the same command goes on",
+                counted(ended.interrupted as u64, "run")
+            ));
+            return Ok(ExitCode::from(130));
+        }
+        Ok(if ended.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn stop_in_time(&self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
+        let Some(minutes) = self.minutes else { return Ok(()) };
+        let time = Duration::try_from_secs_f64(60.0 * minutes)
+            .map_err(|_| Error::Usage(format!("--minutes {minutes}: expected a number of minutes, such as 30")))?;
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(time);
+            stop.store(true, Ordering::Relaxed);
+        });
+        Ok(())
+    }
+}
+
+/// This call as a line for a shell.
+fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
+    std::iter::once("ftprop".to_string()).chain(arguments).collect::<Vec<_>>().join(" ")
+}

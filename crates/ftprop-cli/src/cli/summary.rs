@@ -1,0 +1,214 @@
+//! `ftprop summary`
+
+use super::{say, say_json};
+use crate::error::Error;
+use crate::progress::tell;
+use clap::Args;
+use ftprop_nn::{LayerInfo, Network, Shape};
+use ftprop_tensor::Cpu;
+use ftprop_train::model::{Model, Which};
+use ftprop_train::recipe::Recipe;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Show a network's layers, shapes, parameters, multiply-adds and bits
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ftprop summary runs/digits
+  ftprop summary recipes/cifar10/convnet8-qrelu-ftpsh.toml
+  ftprop summary my.toml --input 3x64x64 --classes 20")]
+pub(super) struct Summary {
+    /// A run folder, a checkpoint file or a recipe
+    network: PathBuf,
+    /// For a recipe: channels x height x width of the input, if its data is not at hand
+    #[arg(long, value_name = "CxHxW", value_parser = parse_shape)]
+    input: Option<Shape>,
+    /// For a recipe: the number of classes, if its data is not at hand
+    #[arg(long)]
+    classes: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    input: String,
+    classes: usize,
+    layers: Vec<Row>,
+    parameters: usize,
+    multiply_adds: usize,
+    weight_bits: usize,
+    activation_bits: usize,
+}
+
+#[derive(Serialize)]
+struct Row {
+    layer: String,
+    kind: String,
+    output: String,
+    parameters: usize,
+    multiply_adds: usize,
+    /// Of all its outputs for one example, where an activation decides it.
+    activation_bits: Option<usize>,
+}
+
+impl Summary {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let cpu = Arc::new(Cpu::new(1)?);
+        let is_recipe = self.network.extension().is_some_and(|e| e == "toml");
+        let network = if is_recipe {
+            let recipe: Recipe = Recipe::defaults()?.file(&self.network)?.build()?;
+            let (input, classes) = self.data_shape(&recipe)?;
+            Network::new(cpu, &recipe.layers(input)?, recipe.layer_defaults(), input, classes, 1)?
+        } else {
+            Model::load(&self.network, Which::Best, cpu, 1)?.network
+        };
+        let report = Report {
+            input: network.input().to_string(),
+            classes: network.classes(),
+            parameters: network.values().len(),
+            multiply_adds: network.layers().iter().map(|l| l.multiply_adds).sum(),
+            weight_bits: 32 * network.values().len(),
+            activation_bits: network.layers().iter().filter_map(activation_bits).sum(),
+            layers: network.layers().iter().map(row).collect(),
+        };
+        if self.json {
+            say_json(&report)?;
+        } else {
+            print(&report);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What the recipe's data looks like: as the options say, as its kind always is, or by opening it.
+    fn data_shape(&self, recipe: &Recipe) -> Result<(Shape, usize), Error> {
+        let side = recipe.data.crop;
+        let square = |usual: usize, channels| {
+            let side = side.unwrap_or(usual);
+            Shape { height: side, width: side, channels }
+        };
+        let known = match recipe.data.source.as_str() {
+            "digits" => Some((square(8, 1), 10)),
+            "cifar10" => Some((square(32, 3), 10)),
+            "cifar100" => Some((square(32, 3), 100)),
+            "mnist" | "fashion-mnist" => Some((square(28, 1), 10)),
+            // The paper's folder is ImageNet.
+            "folder" if recipe.data.path.is_none() => {
+                if self.classes.is_none() {
+                    tell(
+                        "the recipe does not say where its images are, so ImageNet's 1000 classes are assumed; give --classes",
+                    );
+                }
+                Some((square(224, 3), 1000))
+            }
+            _ => None,
+        };
+        match (self.input, self.classes, known) {
+            (Some(input), Some(classes), _) => Ok((input, classes)),
+            (input, classes, Some((known_input, known_classes))) => {
+                Ok((input.unwrap_or(known_input), classes.unwrap_or(known_classes)))
+            }
+            _ => {
+                let dataset = recipe.data.open()?;
+                let input = self.input.unwrap_or_else(|| ftprop_train::recipe::input_shape(dataset.shape));
+                Ok((input, self.classes.unwrap_or(dataset.classes.len())))
+            }
+        }
+    }
+}
+
+fn parse_shape(text: &str) -> Result<Shape, String> {
+    let numbers: Result<Vec<usize>, _> = text.split(['x', '×']).map(str::parse).collect();
+    match numbers.as_deref() {
+        Ok(&[channels, height, width]) => Ok(Shape { height, width, channels }),
+        Ok(&[len]) => Ok(Shape::vector(len)),
+        _ => Err("expected channels x height x width, such as 3x32x32".into()),
+    }
+}
+
+fn activation_bits(layer: &LayerInfo) -> Option<usize> {
+    layer.activation_bits.map(|bits| bits as usize * layer.output.len())
+}
+
+fn row(layer: &LayerInfo) -> Row {
+    Row {
+        layer: layer.path.clone(),
+        kind: layer.description.clone(),
+        output: layer.output.to_string(),
+        parameters: layer.parameters,
+        multiply_adds: layer.multiply_adds,
+        activation_bits: activation_bits(layer),
+    }
+}
+
+fn print(report: &Report) {
+    let dash = |n: usize| if n == 0 { "–".to_string() } else { grouped(n) };
+    let mut rows = vec![["layer", "", "output", "parameters", "multiply-adds", "activation bits"].map(String::from)];
+    rows.push([String::new(), "input".into(), report.input.clone(), dash(0), dash(0), dash(0)]);
+    for r in &report.layers {
+        rows.push([
+            r.layer.clone(),
+            r.kind.clone(),
+            r.output.clone(),
+            dash(r.parameters),
+            dash(r.multiply_adds),
+            dash(r.activation_bits.unwrap_or(0)),
+        ]);
+    }
+    let total = [report.parameters, report.multiply_adds, report.activation_bits].map(grouped);
+    let [parameters, multiply_adds, bits] = total;
+    rows.push(["".into(), "in all".into(), "".into(), parameters, multiply_adds, bits]);
+    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    for r in &rows {
+        let cells: Vec<String> = r
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(i, (cell, &w))| if i < 2 { format!("{cell:<w$}") } else { format!("{cell:>w$}") })
+            .collect();
+        say(cells.join("  ").trim_end());
+    }
+    say(&format!(
+        "weights {} in f32; activations of one example {}",
+        bytes(report.weight_bits / 8),
+        bytes(report.activation_bits.div_ceil(8))
+    ));
+}
+
+fn bytes(n: usize) -> String {
+    match n {
+        0..10_000 => format!("{n} bytes"),
+        10_000..10_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        _ => format!("{:.1} MB", n as f64 / 1e6),
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_and_numbers_read_well() {
+        assert_eq!(parse_shape("3x32x16"), Ok(Shape { height: 32, width: 16, channels: 3 }));
+        assert!(parse_shape("3x32").is_err() && parse_shape("a").is_err());
+        assert_eq!((grouped(7), grouped(1234), grouped(1_000_000)), ("7".into(), "1,234".into(), "1,000,000".into()));
+    }
+}

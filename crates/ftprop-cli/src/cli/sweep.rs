@@ -1,0 +1,93 @@
+//! `ftprop sweep`
+
+use super::study::StudyArgs;
+use crate::error::Error;
+use clap::Args;
+use ftprop_lab::study;
+use ftprop_lab::sweep::report::report;
+use ftprop_lab::sweep::{Axis, Base, points};
+use ftprop_train::built_in::DIGITS;
+use ftprop_train::fleet::Job;
+use ftprop_train::recipe::{Recipe, absolute};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Train every combination of a grid over recipe keys, and compare them
+#[derive(Args)]
+#[command(after_help = "\
+Each --grid names a key and its values; all combinations are trained, for every recipe and seed, several at a time on a
+GPU. The same command goes on with what is not finished. The report, OUT/report.html and OUT/report.md, has a table and
+the learning curves. Without a recipe it sweeps over the built-in digits.
+
+Examples:
+  ftprop sweep --grid layer_loss=soft_hinge,saturated_hinge,approx_sign --grid optimizer.lr=1e-3,5e-4 --out sweep
+  ftprop sweep --recipe recipes/cifar10/convnet8-sign-ftpsh.toml --data cifar-10-batches-bin --epochs 100 \\
+    --grid layer_loss=soft_hinge,hinge,log --out losses
+  ftprop sweep --recipe my.toml --grid 'schedule.decay_at=[20,25],[15,25]' --seeds 3 --out decay")]
+pub(super) struct Sweep {
+    /// The recipe, a TOML file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    recipe: Vec<PathBuf>,
+    /// Where the data is (recipe key data.path)
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// A key and its values, such as optimizer.lr=1e-3,5e-4; may be repeated
+    #[arg(long, value_name = "KEY=VALUES")]
+    grid: Vec<String>,
+    /// Seeds 1 to N for each combination
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u32,
+    /// The folder for runs and report
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    study: StudyArgs,
+}
+
+impl Sweep {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        if self.seeds == 0 {
+            return Err(Error::Usage("--seeds must be at least 1".into()));
+        }
+        if self.grid.is_empty() && self.recipe.len() < 2 {
+            return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
+        }
+        let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        let points = points(&self.bases()?, &axes, self.seeds, &self.out, |recipe| self.finish(recipe))?;
+        let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
+        self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
+    }
+
+    fn bases(&self) -> Result<Vec<Base>, Error> {
+        let mut bases = Vec::new();
+        let files: Vec<Option<&PathBuf>> =
+            if self.recipe.is_empty() { vec![None] } else { self.recipe.iter().map(Some).collect() };
+        for file in files {
+            let mut layers = Recipe::defaults()?;
+            layers = match file {
+                Some(file) => layers.file(file)?,
+                None => layers.text("the built-in recipe digits.toml", DIGITS)?,
+            };
+            for setting in &self.study.set {
+                layers = layers.set(setting)?;
+            }
+            bases.push(Base { name: layers.build::<Recipe>()?.name, layers });
+        }
+        Ok(bases)
+    }
+
+    fn finish(&self, mut recipe: Recipe) -> Recipe {
+        if let Some(data) = &self.data {
+            recipe.data.path = Some(data.clone());
+        }
+        recipe.data.path = recipe.data.path.as_deref().map(absolute);
+        recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+        recipe.train.device.clone_from(&self.study.device);
+        recipe.train.threads = self.study.threads;
+        recipe.train.diagnostics |= self.study.diagnostics;
+        match self.study.epochs {
+            Some(epochs) => recipe.scaled(epochs),
+            None => recipe,
+        }
+    }
+}

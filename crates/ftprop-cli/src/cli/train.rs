@@ -1,0 +1,295 @@
+//! `ftprop train`
+
+use super::{quoted, say, say_json};
+use crate::board::Board;
+use crate::error::Error;
+use crate::progress::{Progress, counted, duration, tell};
+use clap::Args;
+use ftprop_data::Dataset;
+use ftprop_lab::pictures::Pictures;
+use ftprop_train::built_in::DIGITS;
+use ftprop_train::device::Place;
+use ftprop_train::fleet::{self, Job};
+use ftprop_train::observe::{Ending, StopFlag, Together};
+use ftprop_train::recipe::{Recipe, absolute};
+use ftprop_train::run::{RunFolder, Summary, folder_name};
+use ftprop_train::trainer::Trainer;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Train a network by mini-batch feasible target propagation
+#[derive(Args)]
+#[command(after_help = "\
+Without a recipe it trains on the built-in digits. Later settings win: defaults, recipe, --set, named flags.
+With several recipes a GPU trains them at the same time, a CPU one after another; --out is then the folder that the
+run folders are made in, and the same command again goes on with what is not finished.
+
+Examples:
+  ftprop train
+  ftprop train --recipe recipes/cifar10/convnet8-qrelu-ftpsh.toml --data cifar-10-batches-bin --set train.epochs=10
+  ftprop train --recipe my.toml --set activation=qrelu:3 --set optimizer.lr=5e-4 --out runs/trial
+  ftprop train --recipe a.toml --recipe b.toml --device cuda:0 --out runs/both
+  ftprop train --resume runs/trial")]
+pub(super) struct Train {
+    /// The recipe, a TOML file; may be repeated to train several
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    recipe: Vec<PathBuf>,
+    /// Where the data is: a folder, an archive or a file (recipe key data.path)
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Set a recipe's key, such as train.epochs=10; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
+    set: Vec<String>,
+    /// The run folder to make [default: runs/NAME]
+    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with a run where it stopped
+    #[arg(long, value_name = "RUN")]
+    resume: Option<PathBuf>,
+    /// auto (a GPU if there is one), cpu, or cuda:0 and so on (train.device)
+    #[arg(long)]
+    device: Option<String>,
+    /// Of several recipes, how many to train at the same time; 0 for as many as pays
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "resume")]
+    at_once: usize,
+    /// Worker threads, 0 for one a core (train.threads); the result does not depend on it
+    #[arg(long)]
+    threads: Option<usize>,
+    /// What all randomness depends on (train.seed)
+    #[arg(long, conflicts_with = "resume")]
+    seed: Option<i64>,
+    /// How often to go through the training data (train.epochs)
+    #[arg(long)]
+    epochs: Option<u32>,
+    /// Look into the hard layers after each epoch (train.diagnostics): diagnostics.jsonl and a picture of it
+    #[arg(long)]
+    diagnostics: bool,
+    /// Print nothing but errors and the result
+    #[arg(long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Train {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        if self.recipe.len() > 1 {
+            return self.run_several();
+        }
+        let resumed = self.resume.is_some();
+        let (recipe, folder) = match &self.resume {
+            Some(run) => {
+                let folder = RunFolder::open(run)?;
+                let mut recipe = folder.recipe()?;
+                self.overrule(&mut recipe);
+                (recipe, Some(folder))
+            }
+            None => (self.resolve(self.recipe.first().map(PathBuf::as_path))?, None),
+        };
+        recipe.check()?;
+        let folder = match folder {
+            Some(folder) => folder,
+            None => RunFolder::planned(&self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name)))?,
+        };
+        let place = Place::open(&recipe.train.device, recipe.train.threads)?;
+        let dataset = recipe.data.open()?;
+        let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place)?;
+        let done = trainer.state().epoch - 1;
+        if self.epochs.is_some() && done > recipe.train.epochs {
+            return Err(Error::Usage(format!(
+                "--epochs {}: {} already has {}",
+                recipe.train.epochs,
+                folder.path().display(),
+                counted(done, "epoch")
+            )));
+        }
+        // Everything that can be wrong with the data or the network was found before anything is written.
+        folder.write_recipe(&recipe)?;
+        let out = folder.path().display().to_string();
+        if !self.quiet {
+            if let Some(note) = &place.note {
+                tell(note);
+            }
+            tell(&format!(
+                "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
+                recipe.name,
+                trainer.train_examples(),
+                match trainer.validation_examples() {
+                    0 => String::new(),
+                    held_out => format!(", {held_out} held-out"),
+                },
+                dataset.test.len(),
+                dataset.classes.len(),
+                trainer.parameters(),
+                recipe.activation,
+                if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
+                place.describe(),
+                if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
+            ));
+            if let Some(untested) = untested(&dataset) {
+                tell(&untested);
+            }
+            if resumed {
+                let state = trainer.state();
+                tell(&if state.epoch > recipe.train.epochs {
+                    format!("{out} has all of its {}; add some with --epochs", counted(done, "epoch"))
+                } else {
+                    format!("going on with {out} in epoch {}, step {}", state.epoch, state.batch + 1)
+                });
+            }
+        }
+        let stop = stop_on_ctrl_c();
+        let (state, steps) = (*trainer.state(), trainer.steps_per_epoch());
+        let mut progress = Progress::new(recipe.train.epochs, steps, self.quiet).resumed(state.epoch - 1, state.batch);
+        let (mut pictures, mut flag) = (Pictures::default(), StopFlag(&stop));
+        match trainer.run(&mut Together(vec![&mut progress, &mut pictures, &mut flag]))? {
+            Ending::Finished(summary) => {
+                if self.json {
+                    say_json(&summary)?;
+                } else {
+                    report(&summary, &out);
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Ending::Interrupted { epoch, step } => {
+                tell(&format!(
+                    "stopped in epoch {epoch} after step {step}, all saved; go on with: ftprop train --resume {}",
+                    quoted(&out)
+                ));
+                Ok(ExitCode::from(130))
+            }
+        }
+    }
+
+    /// Whether several networks may train at the same time.
+    pub(super) fn trains_several(&self) -> bool {
+        self.recipe.len() > 1 && self.at_once != 1
+    }
+
+    /// Several recipes, as a fleet.
+    fn run_several(&self) -> Result<ExitCode, Error> {
+        let parent = self.out.clone().unwrap_or_else(|| PathBuf::from("runs"));
+        let job = |file: &PathBuf| {
+            let recipe = self.resolve(Some(file))?;
+            Ok(Job { folder: parent.join(folder_name(&recipe.name)), recipe })
+        };
+        let jobs = self.recipe.iter().map(job).collect::<Result<Vec<Job>, Error>>()?;
+        let stop = stop_on_ctrl_c();
+        let board = Board::new(self.quiet, &stop);
+        let folders: Vec<PathBuf> = jobs.iter().map(|j| j.folder.clone()).collect();
+        let (mut summaries, mut failed, mut interrupted) = (Vec::new(), 0, 0u32);
+        for (ending, folder) in fleet::train_all(&jobs, self.at_once, &board)?.into_iter().zip(&folders) {
+            match ending {
+                Ok(Ending::Finished(summary)) => {
+                    if !self.json {
+                        say(&format!("{}:", summary.name));
+                        report(&summary, &folder.display().to_string());
+                    }
+                    summaries.push(summary);
+                }
+                Ok(Ending::Interrupted { .. }) => interrupted += 1,
+                Err(_) => failed += 1,
+            }
+        }
+        if self.json {
+            say_json(&summaries)?;
+        }
+        if interrupted > 0 {
+            tell(&format!("{} not finished, all saved; the same command goes on", counted(interrupted, "run")));
+            return Ok(ExitCode::from(130));
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The recipe of a new run.
+    fn resolve(&self, file: Option<&Path>) -> Result<Recipe, Error> {
+        let mut layers = Recipe::defaults()?;
+        layers = match file {
+            Some(file) => layers.file(file)?,
+            None => layers.text("the built-in recipe digits.toml", DIGITS)?,
+        };
+        for setting in &self.set {
+            layers = layers.set(setting)?;
+        }
+        if let Some(seed) = self.seed {
+            layers = layers.flag("--seed", "train.seed", seed)?;
+        }
+        let mut recipe: Recipe = layers.build()?;
+        self.overrule(&mut recipe);
+        recipe.data.path = recipe.data.path.as_deref().map(absolute);
+        recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+        Ok(recipe)
+    }
+
+    /// The named flags that a resumed run may change, too: none of them changes what a step computes.
+    fn overrule(&self, recipe: &mut Recipe) {
+        if let Some(data) = &self.data {
+            recipe.data.path = Some(absolute(data));
+        }
+        if let Some(device) = &self.device {
+            recipe.train.device.clone_from(device);
+        }
+        if let Some(threads) = self.threads {
+            recipe.train.threads = threads;
+        }
+        if let Some(epochs) = self.epochs {
+            recipe.train.epochs = epochs;
+        }
+        recipe.train.diagnostics |= self.diagnostics;
+    }
+}
+
+/// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
+pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    // Without a handler Ctrl-C simply kills, and --resume still works: no reason to refuse to train.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        tell("\nstopping after this step; press Ctrl-C again to end at once");
+    });
+    stop
+}
+
+/// What the test part cannot tell, if anything: classes without an example in it.
+fn untested(dataset: &Dataset) -> Option<String> {
+    let seen: HashSet<u32> = (0..dataset.test.len()).map(|i| dataset.test.label(i)).collect();
+    let missing: Vec<&str> = (0u32..)
+        .zip(&dataset.classes)
+        .filter(|(label, _)| !seen.contains(label))
+        .map(|(_, name)| name.as_str())
+        .collect();
+    let more = if missing.len() > 3 { format!(" and {} more", missing.len() - 3) } else { String::new() };
+    let some = missing.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+    (!missing.is_empty()).then(|| format!("the test part has no example of {some}{more}"))
+}
+
+fn report(s: &Summary, place: &str) {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    say(&format!(
+        "test accuracy {} after {} (best {}), train {}; {} in all, {:.0} images/s",
+        percent(s.test.top1_last),
+        counted(s.epochs, "epoch"),
+        percent(s.test.top1_best),
+        percent(s.train.top1_last),
+        duration(Duration::from_secs_f64(s.seconds)),
+        s.images_per_s
+    ));
+    if let Some(v) = s.validation {
+        say(&format!(
+            "validation {} (best {}, in epoch {}, where the test accuracy was {})",
+            percent(v.top1_last),
+            percent(v.top1_best),
+            s.best_epoch,
+            percent(s.test_top1_at_best)
+        ));
+    }
+    say(&format!("run folder {place}, curves in {place}/curves.png"));
+}

@@ -1,0 +1,358 @@
+//! What a person sees while the program works: a live bar on a terminal, plain lines elsewhere.
+//!
+//! Both go to standard error, so that standard output stays free for results. A training loop may call
+//! [`Progress::step`] as often as it likes: nothing is formatted or drawn more than ten times a second, and between
+//! two drawings a call costs one look at the clock.
+
+use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
+use ftprop_train::run::{EpochMetrics, Scores};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt;
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+pub(crate) use ftprop_train::words::{counted, duration};
+
+/// How often the bar is drawn at most.
+const REDRAW: Duration = Duration::from_millis(100);
+/// Without a terminal, how long an epoch stays silent.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A loss and an accuracy (a fraction of 1) over some examples.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Score {
+    loss: f64,
+    accuracy: f64,
+}
+
+/// What is said when an epoch is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct EpochLine {
+    /// Counted from 1.
+    epoch: u32,
+    train: Score,
+    validation: Option<Score>,
+    test: Option<Score>,
+    learning_rate: f64,
+    images_per_s: f64,
+    /// How long the epoch took, evaluation included.
+    seconds: f64,
+}
+
+impl From<&EpochMetrics> for EpochLine {
+    fn from(m: &EpochMetrics) -> Self {
+        let score = |s: &Scores| Score { loss: s.loss, accuracy: s.top1 };
+        EpochLine {
+            epoch: m.epoch,
+            train: score(&m.train),
+            validation: m.validation.as_ref().map(score),
+            test: Some(score(&m.test)),
+            learning_rate: m.learning_rate,
+            images_per_s: m.images_per_s,
+            seconds: m.seconds,
+        }
+    }
+}
+
+impl fmt::Display for EpochLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [("train", Some(self.train)), ("validation", self.validation), ("test", self.test)];
+        for (part, score) in parts.into_iter().filter_map(|(part, score)| Some((part, score?))) {
+            write!(f, "{part} loss {:.4} acc {:5.2} %  ", score.loss, 100.0 * score.accuracy)?;
+        }
+        let took = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
+        write!(f, "rate {}  {:.0} images/s  {took}", three_digits(self.learning_rate), self.images_per_s)
+    }
+}
+
+/// A small number with three digits that count: 0.00025, 1.32e-5.
+fn three_digits(x: f64) -> String {
+    let scientific = format!("{x:.2e}");
+    if x != 0.0 && x.abs() < 1e-4 { scientific } else { scientific.parse::<f64>().unwrap_or(x).to_string() }
+}
+
+enum Sink {
+    Quiet,
+    Bar(ProgressBar),
+    Lines(Box<dyn Write + Send>),
+}
+
+/// Shows how a long job goes. See the [module](self).
+pub(crate) struct Progress {
+    sink: Sink,
+    /// What is done, where it is not epochs.
+    label: Option<String>,
+    epochs: u32,
+    steps_per_epoch: usize,
+    /// The epoch under way, counted from 1.
+    epoch: u32,
+    /// Steps that an earlier session did: they took none of this session's time.
+    steps_before: usize,
+    started: Instant,
+    /// Nothing is shown before this moment.
+    next: Instant,
+}
+
+impl Progress {
+    /// For training: `epochs` in all, each of `steps_per_epoch` steps. `quiet` shows nothing at all.
+    pub(crate) fn new(epochs: u32, steps_per_epoch: usize, quiet: bool) -> Self {
+        let sink = match quiet {
+            true => Sink::Quiet,
+            false if std::io::stderr().is_terminal() => Sink::Bar(bar(steps_per_epoch)),
+            false => Sink::Lines(Box::new(std::io::stderr())),
+        };
+        Self::with_sink(sink, epochs, steps_per_epoch, Instant::now())
+    }
+
+    /// For one job of `steps` steps that is no epoch; `label` says what it is, such as `evaluating`.
+    pub(crate) fn of_steps(label: &str, steps: usize, quiet: bool) -> Self {
+        let mut progress = Self::new(1, steps, quiet);
+        progress.label = Some(label.to_owned());
+        progress
+    }
+
+    /// For a resumed run: `epochs_done` whole epochs and `steps_done` steps of the next one lie behind.
+    pub(crate) fn resumed(mut self, epochs_done: u32, steps_done: usize) -> Self {
+        self.epoch = epochs_done + 1;
+        self.steps_before = epochs_done as usize * self.steps_per_epoch + steps_done;
+        self
+    }
+
+    fn with_sink(sink: Sink, epochs: u32, steps_per_epoch: usize, now: Instant) -> Self {
+        let next = now + if matches!(sink, Sink::Lines(_)) { SILENCE } else { Duration::ZERO };
+        Self { sink, label: None, epochs, steps_per_epoch, epoch: 1, steps_before: 0, started: now, next }
+    }
+
+    /// Steps of the present epoch are done.
+    pub(crate) fn step(&mut self, done: &StepReport) {
+        if !matches!(self.sink, Sink::Quiet) {
+            self.step_at(Instant::now(), done.step, done.loss, done.top1, done.images_per_s);
+        }
+    }
+
+    fn step_at(&mut self, now: Instant, step: usize, loss: f64, accuracy: f64, images_per_s: f64) {
+        if now < self.next {
+            return;
+        }
+        let left = self.time_left(now, step).map(|left| format!("  {} left", duration(left))).unwrap_or_default();
+        let accuracy = 100.0 * accuracy;
+        let state = format!("loss {loss:.4}  acc {accuracy:5.2} %  {images_per_s:.0} images/s{left}");
+        let heading = self.heading(self.epoch);
+        match &mut self.sink {
+            Sink::Quiet => {}
+            Sink::Bar(bar) => {
+                self.next = now + REDRAW;
+                bar.set_prefix(heading);
+                bar.set_position(step as u64);
+                bar.set_message(state);
+            }
+            Sink::Lines(out) => {
+                self.next = now + SILENCE;
+                let _ = writeln!(out, "{heading}  step {step}/{}  {state}", self.steps_per_epoch);
+            }
+        }
+    }
+
+    /// The epoch is over: leaves a line that stays.
+    pub(crate) fn epoch_done(&mut self, line: &EpochLine) {
+        self.epoch_done_at(Instant::now(), line);
+    }
+
+    fn epoch_done_at(&mut self, now: Instant, line: &EpochLine) {
+        self.epoch = line.epoch + 1;
+        let left = match self.time_left(now, 0) {
+            Some(left) if self.epoch <= self.epochs => format!("  {} left", duration(left)),
+            _ => String::new(),
+        };
+        self.message(&format!("{}  {line}{left}", self.heading(line.epoch)));
+        if let Sink::Lines(_) = self.sink {
+            self.next = now + SILENCE;
+        }
+    }
+
+    /// Says something between two steps, above the bar. A failed write is ignored: training goes on without a
+    /// listener.
+    pub(crate) fn message(&mut self, text: &str) {
+        match &mut self.sink {
+            Sink::Quiet => {}
+            Sink::Bar(bar) => bar.println(text),
+            Sink::Lines(out) => {
+                let _ = writeln!(out, "{text}");
+            }
+        }
+    }
+
+    fn heading(&self, epoch: u32) -> String {
+        match &self.label {
+            Some(label) => label.clone(),
+            None => {
+                let width = self.epochs.to_string().len();
+                format!("epoch {epoch:width$}/{}", self.epochs)
+            }
+        }
+    }
+
+    /// What is left at the pace since the start of this session; nothing before its first step.
+    fn time_left(&self, now: Instant, step: usize) -> Option<Duration> {
+        let position = (self.epoch as usize - 1) * self.steps_per_epoch + step;
+        let here = position.checked_sub(self.steps_before).filter(|steps| *steps > 0)?;
+        let to_go = (self.epochs as usize * self.steps_per_epoch).saturating_sub(position);
+        let pace = now.saturating_duration_since(self.started).as_secs_f64() / here as f64;
+        Duration::try_from_secs_f64(pace * to_go as f64).ok()
+    }
+}
+
+impl Progress {
+    /// Takes the bar off the screen; the lines above it stay.
+    pub(crate) fn finish(&mut self) {
+        if let Sink::Bar(bar) = &self.sink {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows how training goes.
+impl Observer for Progress {
+    fn step(&mut self, _run: &RunView<'_>, step: &StepReport) -> Answer {
+        self.step(step);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn epoch(&mut self, run: &RunView<'_>) -> Answer {
+        if let Some(metrics) = run.metrics.last() {
+            self.epoch_done(&EpochLine::from(metrics));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
+        self.message(&said(notice));
+    }
+
+    fn end(&mut self, _run: &RunView<'_>, _ending: &Ending) -> Result<(), ObserverError> {
+        self.finish();
+        Ok(())
+    }
+}
+
+/// A run's notice in words.
+pub(crate) fn said(notice: &Notice) -> String {
+    match notice {
+        Notice::PicturesSkipped { count, first } => {
+            format!("{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn bar(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─"))
+}
+
+/// Says something on standard error, for good. A failed write is ignored: a full disk under a log file is no
+/// reason to end what works.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    impl Screen {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn lines(epochs: u32, steps: usize) -> (Progress, Screen, Instant) {
+        let (screen, start) = (Screen::default(), Instant::now());
+        (Progress::with_sink(Sink::Lines(Box::new(screen.clone())), epochs, steps, start), screen, start)
+    }
+
+    fn line(epoch: u32) -> EpochLine {
+        EpochLine {
+            epoch,
+            train: Score { loss: 1.25, accuracy: 0.5 },
+            validation: None,
+            test: Some(Score { loss: 1.5, accuracy: 0.0925 }),
+            learning_rate: 0.001,
+            images_per_s: 1234.5,
+            seconds: 8.0,
+        }
+    }
+
+    #[test]
+    fn a_short_epoch_is_one_line() {
+        let (mut progress, screen, start) = lines(10, 80);
+        for step in 1..=80 {
+            progress.step_at(start + Duration::from_millis(100 * step as u64), step, 1.0, 0.5, 1000.0);
+        }
+        assert_eq!(screen.take(), "");
+        progress.epoch_done_at(start + Duration::from_secs(8), &line(1));
+        assert_eq!(
+            screen.take(),
+            "epoch  1/10  train loss 1.2500 acc 50.00 %  test loss 1.5000 acc  9.25 %  \
+             rate 0.001  1234 images/s  8.0 s  1 min 12 s left\n"
+        );
+    }
+
+    #[test]
+    fn a_long_epoch_speaks_every_ten_seconds() {
+        let (mut progress, screen, start) = lines(2, 100);
+        for step in 1..=100 {
+            progress.step_at(start + Duration::from_millis(400 * step as u64), step, 0.25, 0.9, 160.0);
+        }
+        let said = screen.take();
+        let said: Vec<&str> = said.lines().collect();
+        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(said[1], "epoch 1/2  step 50/100  loss 0.2500  acc 90.00 %  160 images/s  1 min 00 s left");
+    }
+
+    #[test]
+    fn the_last_line_promises_nothing() {
+        let (mut progress, screen, start) = lines(1, 10);
+        progress.epoch_done_at(start + Duration::from_secs(8), &line(1));
+        assert!(screen.take().ends_with("8.0 s\n"));
+    }
+
+    #[test]
+    fn a_resumed_run_counts_only_its_own_steps() {
+        let (progress, screen, start) = lines(10, 100);
+        let mut progress = progress.resumed(8, 50);
+        progress.step_at(start + Duration::from_secs(10), 100, 1.0, 0.5, 10.0);
+        assert_eq!(screen.take(), "epoch  9/10  step 100/100  loss 1.0000  acc 50.00 %  10 images/s  20 s left\n");
+    }
+
+    #[test]
+    fn jobs_without_epochs_carry_their_label() {
+        let (mut progress, screen, start) = lines(1, 4);
+        progress.label = Some("evaluating".to_owned());
+        progress.step_at(start + Duration::from_secs(10), 2, 1.0, 0.5, 10.0);
+        assert!(screen.take().starts_with("evaluating  step 2/4  loss 1.0000"));
+    }
+}

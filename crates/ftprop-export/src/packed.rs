@@ -1,0 +1,162 @@
+//! Packing a trained network, and holding the result against it.
+
+use crate::classifier::Classifier;
+use crate::error::Error;
+use crate::layers::{Layer, Pool, layers};
+use ftprop_data::{Dataset, Preprocess};
+use ftprop_nn::{Activation, Tally};
+use ftprop_runtime::pack::{
+    BatchNorm, Connected, Convolution, FlattenOrder, FloatLayer, FloatNetwork, PackOptions, WeightFormat, WeightLayout,
+};
+use ftprop_runtime::{MAX_STEPS, Preprocessing, Shape, Window};
+use ftprop_train::model::Model;
+use ftprop_train::observe::StepReport;
+use ftprop_train::trainer::evaluation_loader;
+use serde::Serialize;
+use std::time::Instant;
+
+/// The bytes of a packed model.
+pub fn pack(model: &Model, weights: WeightFormat) -> Result<Vec<u8>, Error> {
+    let packed = ftprop_runtime::pack::pack(&float_network(model)?, &PackOptions { weights })?;
+    Ok(packed.to_bytes()?)
+}
+
+/// The network as the packer takes it.
+fn float_network(model: &Model) -> Result<FloatNetwork, Error> {
+    let preprocess = model.info.preprocess().ok_or_else(|| {
+        Error::Other("the network was trained on a table; packed models take pictures, so use --format onnx".into())
+    })?;
+    Ok(FloatNetwork {
+        name: model.recipe.name.clone(),
+        preprocessing: preprocessing(&preprocess),
+        classes: model.info.classes.clone(),
+        layers: float_layers(&layers(model)?)?,
+    })
+}
+
+/// A pixel is a byte, 255 meaning 1, also for data whose own values have another range.
+fn preprocessing(preprocess: &Preprocess) -> Preprocessing {
+    let ftprop_data::Shape { height, width, channels } = preprocess.shape;
+    Preprocessing {
+        input: Shape { height, width, channels },
+        resize_shorter: u32::try_from(preprocess.resize).ok(),
+        center_crop: true,
+        mean: preprocess.normalize.mean.clone(),
+        std: preprocess.normalize.std.clone(),
+    }
+}
+
+fn float_layers(layers: &[Layer<'_>]) -> Result<Vec<FloatLayer>, Error> {
+    let mut floats = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let float = match layer {
+            Layer::Conv { geometry: g, weight, bias } => FloatLayer::Conv(Convolution {
+                outputs: g.out_channels,
+                window: Window { kernel: [g.kernel_h, g.kernel_w], stride: [g.stride; 2], pad: [g.pad; 2] },
+                groups: g.groups,
+                weights: weight.channels_last().to_vec(),
+                layout: WeightLayout::Ohwi,
+                bias: bias.map(<[f32]>::to_vec),
+            }),
+            Layer::Fc { outputs, weight, bias, .. } => {
+                floats.push(FloatLayer::Flatten(FlattenOrder::ChannelsLast));
+                FloatLayer::FullyConnected(Connected {
+                    outputs: *outputs,
+                    weights: weight.channels_last().to_vec(),
+                    bias: bias.map(<[f32]>::to_vec),
+                })
+            }
+            Layer::MaxPool(pool) => FloatLayer::MaxPool(window(pool)),
+            Layer::AvgPool(pool) => FloatLayer::AveragePool(window(pool)),
+            Layer::BatchNorm { eps, gamma, beta, mean, variance } => FloatLayer::BatchNorm(BatchNorm {
+                gamma: gamma.to_vec(),
+                beta: beta.to_vec(),
+                mean: mean.to_vec(),
+                var: variance.to_vec(),
+                eps: f64::from(*eps),
+            }),
+            Layer::Act(activation) => FloatLayer::Activation(packed_activation(*activation)?),
+            Layer::Residual { main, shortcut } => {
+                FloatLayer::Residual { main: float_layers(main)?, shortcut: float_layers(shortcut)? }
+            }
+        };
+        floats.push(float);
+    }
+    Ok(floats)
+}
+
+fn window(pool: &Pool) -> Window {
+    Window::square(pool.kernel, pool.stride, pool.pad)
+}
+
+fn packed_activation(activation: Activation) -> Result<ftprop_runtime::Activation, Error> {
+    Ok(match activation {
+        Activation::Sign => ftprop_runtime::Activation::Sign,
+        Activation::Step => ftprop_runtime::Activation::Step,
+        Activation::Qrelu { k } => match u8::try_from(k) {
+            Ok(k) if k <= MAX_STEPS => ftprop_runtime::Activation::QRelu(k),
+            _ => {
+                return Err(Error::Other(format!(
+                    "packed models have at most qrelu:{MAX_STEPS}, the network has {activation}"
+                )));
+            }
+        },
+        Activation::Relu => ftprop_runtime::Activation::Relu,
+        Activation::SaturatedRelu => ftprop_runtime::Activation::SaturatedRelu,
+    })
+}
+
+/// How a packed model compares with the network it came from, over the test part; shares of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    pub examples: u64,
+    /// Pictures for which both have the same most likely class.
+    pub agreement: f64,
+    pub float_top1: f64,
+    pub packed_top1: f64,
+}
+
+/// Classifies the test part with both; `watch` hears after each batch how far the packed model is.
+pub fn check(
+    model: &mut Model,
+    classifier: &mut Classifier,
+    dataset: &Dataset,
+    watch: &mut (dyn FnMut(&StepReport) + Send),
+) -> Result<Agreement, Error> {
+    let loader = evaluation_loader(&dataset.test, &model.recipe, dataset, model.network.batch())?;
+    let criterion = model.recipe.criterion()?;
+    let classes = model.info.classes.len();
+    let (mut float, mut packed, mut same) = (Tally::default(), Tally::default(), 0);
+    let started = Instant::now();
+    let cpu = model.network.cpu().clone();
+    let network = &mut model.network;
+    cpu.enter(|| -> Result<(), Error> {
+        let mut batches = loader.epoch(0, 0);
+        while let Some(batch) = batches.next_batch()? {
+            float.add(&network.evaluate(batch.images, batch.labels, &criterion));
+            let logits = classifier.logits(batch.images)?;
+            packed.add(&criterion.apply(logits, batch.labels, classes, None));
+            let pairs = network.logits().chunks_exact(classes).zip(logits.chunks_exact(classes));
+            same += pairs.filter(|(a, b)| most_likely(a) == most_likely(b)).count();
+            watch(&StepReport {
+                step: batch.index + 1,
+                steps: loader.batches_per_epoch(),
+                loss: packed.loss(),
+                top1: packed.top1_share(),
+                images_per_s: packed.examples as f64 / started.elapsed().as_secs_f64(),
+            });
+        }
+        Ok(())
+    })?;
+    Ok(Agreement {
+        examples: packed.examples,
+        agreement: same as f64 / packed.examples as f64,
+        float_top1: float.top1_share(),
+        packed_top1: packed.top1_share(),
+    })
+}
+
+/// The first of the largest.
+fn most_likely(logits: &[f32]) -> usize {
+    (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best })
+}

@@ -1,0 +1,202 @@
+//! Weights for PyTorch and from it: safetensors with PyTorch's names, shapes and layouts.
+//!
+//! The names are those of `torchvision.models.resnet18` for the preset `resnet18`. Any other network is an
+//! `nn.Sequential` of its layers without the dropout and with an `nn.Flatten` before the first fully connected one; a
+//! residual block is a module with the sequences `main` and `shortcut`.
+
+use crate::error::Error;
+use crate::layers::channels_first;
+use ftprop_nn::{LayerSpec, Network};
+use ftprop_train::files;
+use ftprop_train::recipe::Recipe;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// The file's bytes: the same for the same network.
+pub fn to_bytes(recipe: &Recipe, network: &Network) -> Result<Vec<u8>, Error> {
+    let names = Names::new(recipe, network)?;
+    let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+    for p in network.parameters() {
+        let values = channels_first(p, &network.values()[p.range.clone()]);
+        tensors.push((names.of(&p.name)?, p.torch_shape(), bytes_of(&values)));
+    }
+    for s in network.statistics() {
+        tensors.push((names.of(&s.name)?, vec![s.range.len()], bytes_of(&network.stats()[s.range.clone()])));
+    }
+    let views: Result<Vec<_>, _> = tensors
+        .iter()
+        .map(|(name, shape, bytes)| TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name, view)))
+        .collect();
+    // What PyTorch's own writer of safetensors puts there.
+    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    views
+        .and_then(|views| safetensors::serialize(views, Some(metadata)))
+        .map_err(|e| Error::Other(format!("the weights cannot be written as safetensors: {e}")))
+}
+
+/// Puts a file's weights into a network, all of them or none.
+pub fn read(path: &Path, recipe: &Recipe, network: &mut Network) -> Result<(), Error> {
+    let bytes = files::read(path)?;
+    let not = |why: String| Error::NotAModel { path: path.to_path_buf(), why };
+    let other = |difference: String| Error::OtherNetwork { path: path.to_path_buf(), difference };
+    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| not(format!("not a safetensors file ({e})")))?;
+    let names = Names::new(recipe, network)?;
+    // PyTorch counts a norm's batches; nothing here depends on that.
+    let mut left: HashSet<&str> =
+        tensors.names().into_iter().filter(|n| !n.ends_with(".num_batches_tracked")).collect();
+    let mut take = |name: String, shape: &[usize]| -> Result<Vec<f32>, Error> {
+        let view = tensors.tensor(&name).map_err(|_| other(format!("it has no {name}")))?;
+        if view.dtype() != Dtype::F32 {
+            return Err(other(format!("{name} is {:?} there; save it as float32", view.dtype())));
+        }
+        if view.shape() != shape {
+            return Err(other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
+        }
+        left.remove(name.as_str());
+        let number = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        let values: Vec<f32> = view.data().chunks_exact(4).map(number).collect();
+        match values.iter().all(|v| v.is_finite()) {
+            true => Ok(values),
+            false => Err(other(format!("{name} holds something that is not a finite number"))),
+        }
+    };
+    let (mut values, mut stats) = (network.values().to_vec(), network.stats().to_vec());
+    for p in network.parameters() {
+        let theirs = take(names.of(&p.name)?, &p.torch_shape())?;
+        let ours = &mut values[p.range.clone()];
+        ours.iter_mut().enumerate().for_each(|(i, v)| *v = theirs[p.torch_index(i)]);
+    }
+    for s in network.statistics() {
+        stats[s.range.clone()].copy_from_slice(&take(names.of(&s.name)?, &[s.range.len()])?);
+    }
+    if let Some(name) = left.into_iter().min() {
+        return Err(other(format!("it has {name}, which this network has no place for")));
+    }
+    network.values_mut().copy_from_slice(&values);
+    network.stats_mut().copy_from_slice(&stats);
+    Ok(())
+}
+
+/// What PyTorch calls a network's parameters and statistics.
+struct Names {
+    layers: Vec<LayerSpec>,
+    resnet18: bool,
+}
+
+impl Names {
+    fn new(recipe: &Recipe, network: &Network) -> Result<Self, Error> {
+        let resnet18 = recipe.network.preset.as_deref() == Some("resnet18");
+        Ok(Names { layers: recipe.layers(network.input())?, resnet18 })
+    }
+
+    fn of(&self, name: &str) -> Result<String, Error> {
+        let named = name.rsplit_once('.').and_then(|(path, role)| {
+            let path = if self.resnet18 { torchvision(path)? } else { sequential(&self.layers, path)? };
+            let role = match role {
+                "gamma" => "weight",
+                "beta" => "bias",
+                other => other,
+            };
+            Some(format!("{path}.{role}"))
+        });
+        named.ok_or_else(|| Error::Other(format!("PyTorch has no name for {name}")))
+    }
+}
+
+/// The path of a layer of the preset `resnet18` in torchvision's.
+fn torchvision(path: &str) -> Option<String> {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let number: usize = first.parse().ok()?;
+    Some(match (number, rest) {
+        (0, "") => "conv1".into(),
+        (1, "") => "bn1".into(),
+        (21, "") => "fc".into(),
+        // Eight blocks, each followed by an activation, two to a stage.
+        (4..=18, _) => {
+            let block = (number - 4) / 2;
+            let part = match rest {
+                "main.0" => "conv1",
+                "main.1" => "bn1",
+                "main.3" => "conv2",
+                "main.4" => "bn2",
+                "shortcut.0" => "downsample.0",
+                "shortcut.1" => "downsample.1",
+                _ => return None,
+            };
+            format!("layer{}.{}.{part}", block / 2 + 1, block % 2)
+        }
+        _ => return None,
+    })
+}
+
+/// The path of a layer in an `nn.Sequential`.
+fn sequential(layers: &[LayerSpec], path: &str) -> Option<String> {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let number: usize = first.parse().ok()?;
+    let before = layers.get(..number)?;
+    let dropped = |l: &&LayerSpec| matches!(l, LayerSpec::Dropout { .. } | LayerSpec::ChannelDropout { .. });
+    let flattened = layers[..=number].iter().any(|l| matches!(l, LayerSpec::Fc { .. }));
+    let place = number - before.iter().filter(dropped).count() + usize::from(flattened);
+    match (layers.get(number)?, rest) {
+        (_, "") => Some(place.to_string()),
+        (LayerSpec::Residual { main, shortcut }, rest) => {
+            let (side, inner) = rest.split_once('.')?;
+            let inner = sequential(if side == "main" { main } else { shortcut }, inner)?;
+            Some(format!("{place}.{side}.{inner}"))
+        }
+        _ => None,
+    }
+}
+
+fn bytes_of(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftprop_nn::{Activation, Defaults, LayerLoss, Shape};
+    use ftprop_tensor::Cpu;
+    use std::sync::Arc;
+
+    fn names(preset: &str, input: Shape) -> Vec<String> {
+        let mut recipe = Recipe::default();
+        recipe.network.preset = Some(preset.into());
+        if preset == "mlp" {
+            recipe.network.widths = vec![16, 12];
+        }
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
+        let layers = recipe.layers(input).unwrap();
+        let network = Network::new(Arc::new(Cpu::new(1).unwrap()), &layers, defaults, input, 10, 1).unwrap();
+        let names = Names::new(&recipe, &network).unwrap();
+        let all = network.parameters().iter().map(|p| &p.name).chain(network.statistics().iter().map(|s| &s.name));
+        all.map(|name| names.of(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn names_are_those_of_pytorch() {
+        let small = Shape { height: 32, width: 32, channels: 3 };
+        let mlp = ["1.weight", "1.bias", "3.weight", "3.bias", "5.weight", "5.bias"];
+        assert_eq!(names("mlp", Shape::vector(20)), mlp);
+        let convnet4 = ["0.weight", "0.bias", "3.weight", "3.bias", "7.weight", "7.bias", "9.weight", "9.bias"];
+        assert_eq!(names("convnet4", small), convnet4);
+        let convnet8 = names("convnet8", small);
+        assert!(convnet8.ends_with(&["20.running_mean".into(), "20.running_var".into()]), "{convnet8:?}");
+        assert!(convnet8.contains(&"23.bias".to_string()) && convnet8.contains(&"19.weight".to_string()));
+        let resnet18 = names("resnet18", Shape { height: 224, width: 224, channels: 3 });
+        for name in [
+            "conv1.weight",
+            "bn1.bias",
+            "layer1.0.conv1.weight",
+            "layer2.0.downsample.1.running_var",
+            "layer4.1.bn2.running_mean",
+            "fc.weight",
+            "fc.bias",
+        ] {
+            assert!(resnet18.iter().any(|n| n == name), "{name}");
+        }
+        // 62 parameters and 40 statistics, no two of one name.
+        assert_eq!(resnet18.iter().collect::<HashSet<_>>().len(), 102);
+    }
+}

@@ -1,0 +1,45 @@
+//! Everything that can go wrong with studies, reports and pictures, each as one line.
+
+use crate::plot::PlotError;
+use ftprop_train::config::ConfigError;
+use ftprop_train::files::FileError;
+
+/// An error of a study, a report or a picture. Its text is one line that says what is wrong and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Of training, and of what it leaves behind.
+    #[error(transparent)]
+    Train(#[from] ftprop_train::Error),
+    /// A picture cannot be drawn or kept.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    /// What is not a key and its values.
+    #[error("{text}: {why}")]
+    Axis {
+        /// As it was given.
+        text: String,
+        /// What was expected.
+        why: String,
+    },
+    /// A grid has an axis twice.
+    #[error("{key} is there twice; list all its values in one")]
+    AxisTwice {
+        /// The recipe key.
+        key: String,
+    },
+    /// Anything else, already in words.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Self {
+        Error::Train(error.into())
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Error::Train(error.into())
+    }
+}

@@ -1,0 +1,204 @@
+//! A page as headings, texts, tables and figures, written as Markdown and as one HTML file that opens offline.
+//!
+//! Texts may hold `code` between backquotes and **bold** words between double stars; everything else is taken as it
+//! stands, in both formats.
+//!
+//! ```
+//! use ftprop_lab::report::document::Document;
+//!
+//! let mut page = Document::new("Two runs");
+//! page.text("Both with `train.epochs = 3`.");
+//! page.table(&["run", "accuracy"], vec![vec!["a <b>".into(), "81.2".into()]]);
+//! assert!(page.markdown().contains("| run | accuracy |"));
+//! assert!(page.html().contains("<td>a &lt;b&gt;</td>"));
+//! ```
+
+use super::{html, markdown};
+use crate::error::Error;
+use crate::plot::Picture;
+use ftprop_train::files;
+use std::path::Path;
+
+/// A page, block by block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    pub(super) title: String,
+    pub(super) blocks: Vec<Block>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Block {
+    Heading(String),
+    Text(String),
+    List(Vec<String>),
+    Table {
+        head: Vec<String>,
+        rows: Vec<Vec<String>>,
+    },
+    /// Commands and the like, as they stand.
+    Code(Vec<String>),
+    /// A picture, the path of its files without their ending, relative to the page, and what is said below it.
+    Figure {
+        picture: Box<Picture>,
+        path: String,
+        caption: String,
+    },
+}
+
+impl Document {
+    pub fn new(title: &str) -> Self {
+        Document { title: title.to_owned(), blocks: Vec::new() }
+    }
+
+    pub fn heading(&mut self, text: &str) {
+        self.blocks.push(Block::Heading(text.to_owned()));
+    }
+
+    pub fn text(&mut self, text: &str) {
+        self.blocks.push(Block::Text(text.to_owned()));
+    }
+
+    pub fn list(&mut self, items: Vec<String>) {
+        self.blocks.push(Block::List(items));
+    }
+
+    /// A table; the first column holds names, the others figures.
+    pub fn table<S: AsRef<str>>(&mut self, head: &[S], rows: Vec<Vec<String>>) {
+        self.blocks.push(Block::Table { head: head.iter().map(|h| h.as_ref().to_owned()).collect(), rows });
+    }
+
+    pub fn code(&mut self, lines: Vec<String>) {
+        self.blocks.push(Block::Code(lines));
+    }
+
+    /// A picture; `path` is where its files lie beside the page, without their ending.
+    pub fn figure(&mut self, picture: Picture, path: &str, caption: &str) {
+        self.blocks.push(Block::Figure { picture: Box::new(picture), path: path.into(), caption: caption.into() });
+    }
+
+    /// The page as Markdown, which points to its pictures.
+    pub fn markdown(&self) -> String {
+        markdown::write(self)
+    }
+
+    /// Its tables alone, as text for a terminal.
+    pub fn tables(&self) -> String {
+        markdown::tables(self)
+    }
+
+    /// The page as HTML, with its pictures inside.
+    pub fn html(&self) -> String {
+        html::write(self)
+    }
+
+    /// Writes `NAME.md`, `NAME.html` and the pictures into a folder, which is made if need be.
+    pub fn save(&self, folder: &Path, name: &str) -> Result<(), Error> {
+        files::create_folder(folder)?;
+        for block in &self.blocks {
+            if let Block::Figure { picture, path, .. } = block {
+                let path = folder.join(path);
+                if let Some(parent) = path.parent() {
+                    files::create_folder(parent)?;
+                }
+                picture.save(&path)?;
+            }
+        }
+        files::write(&folder.join(format!("{name}.md")), self.markdown().as_bytes())?;
+        files::write(&folder.join(format!("{name}.html")), self.html().as_bytes())?;
+        Ok(())
+    }
+}
+
+/// A piece of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Inline<'a> {
+    Plain(&'a str),
+    Code(&'a str),
+    Bold(&'a str),
+}
+
+/// Takes a text apart; marks that are never closed are plain.
+pub(super) fn inlines(text: &str) -> Vec<Inline<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let marks = [("`", Inline::Code as fn(_) -> _), ("**", Inline::Bold as fn(_) -> _)];
+        let next = marks
+            .into_iter()
+            .filter_map(|(mark, kind)| {
+                let start = rest.find(mark)?;
+                let length = rest[start + mark.len()..].find(mark)?;
+                Some((start, length, mark, kind))
+            })
+            .min_by_key(|(start, ..)| *start);
+        let Some((start, length, mark, kind)) = next else {
+            pieces.push(Inline::Plain(rest));
+            break;
+        };
+        if start > 0 {
+            pieces.push(Inline::Plain(&rest[..start]));
+        }
+        let inside = start + mark.len();
+        pieces.push(kind(&rest[inside..inside + length]));
+        rest = &rest[inside + length + mark.len()..];
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::{Figure, Picture};
+
+    #[test]
+    fn marks_come_apart() {
+        use Inline::{Bold, Code, Plain};
+        assert_eq!(inlines("a `b` **c** d"), [Plain("a "), Code("b"), Plain(" "), Bold("c"), Plain(" d")]);
+        assert_eq!(inlines("`**a**`"), [Code("**a**")]);
+        assert_eq!(inlines("2 * 3 ` 4"), [Plain("2 * 3 ` 4")]);
+        assert_eq!(inlines(""), []);
+    }
+
+    fn page() -> Document {
+        let mut page = Document::new("A & B");
+        page.heading("What <came> out");
+        page.text("As `a|b < c` and **d & e**.");
+        page.list(vec!["one".into(), "two `x`".into()]);
+        page.table(&["name", "value"], vec![vec!["a|b".into(), "1 < 2".into()]]);
+        page.code(vec!["ftprop plot 'a & b'".into()]);
+        page.figure(Picture::of(Figure { title: "Curves".into(), ..Figure::default() }), "figures/a", "Below.");
+        page
+    }
+
+    #[test]
+    fn markdown_escapes_what_would_break_a_table() {
+        let text = page().markdown();
+        for part in [
+            "# A & B\n",
+            "## What <came> out\n",
+            "- two `x`\n",
+            "| name | value |\n| --- | ---: |\n| a\\|b | 1 < 2 |\n",
+            "```sh\nftprop plot 'a & b'\n```\n",
+            "![Below.](figures/a.png)\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn html_holds_everything_itself() {
+        let text = page().html();
+        for part in [
+            "<title>A &amp; B</title>",
+            "<h2>What &lt;came&gt; out</h2>",
+            "<code>a|b &lt; c</code> and <strong>d &amp; e</strong>",
+            "<td>1 &lt; 2</td>",
+            "ftprop plot 'a &amp; b'",
+            "<svg ",
+            "<figcaption>Below.</figcaption>",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("src=") && !text.contains("href=") && !text.contains("url("), "{text}");
+    }
+}

@@ -1,0 +1,292 @@
+//! The report: the paper's table and figures beside ours.
+
+use super::{COLUMNS, Cell, NetworkRow, Rows};
+use crate::diagnostics::comparison;
+use crate::error::Error;
+use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
+use crate::report::document::Document;
+use crate::report::statistics::{Sample, difference};
+use crate::study::{Accuracy, Outcome, Stint, mean_curves, write_history, written};
+use ftprop_train::diagnostics::Records;
+use ftprop_train::words::{counted, duration};
+use std::time::Duration;
+
+/// The confidence of intervals.
+const CONFIDENCE: f64 = 0.95;
+/// SSTE and FTP-SH of each activation, by their places in [`COLUMNS`].
+const PAIRS: [(&str, usize, usize); 2] = [("sign", 0, 1), ("qReLU", 2, 3)];
+/// The places that each of a network's two figures shows.
+const FIGURES: [(&str, &[usize]); 2] = [("sign", &[0, 1]), ("qReLU and full precision", &[2, 3, 4, 5])];
+
+/// A cell and what its runs came to.
+#[derive(Clone, Debug)]
+pub struct CellRuns {
+    pub cell: Cell,
+    /// How long a whole run is.
+    pub epochs: u32,
+    pub held_out: f64,
+    pub runs: Vec<Outcome>,
+}
+
+impl CellRuns {
+    fn finished(&self) -> usize {
+        self.runs.iter().filter(|run| run.summary.is_some()).count()
+    }
+
+    fn accuracy(&self) -> Accuracy {
+        Accuracy::of(&self.runs)
+    }
+}
+
+/// The page.
+pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Document, Error> {
+    let mut page = Document::new(&format!("Table 1 of Friesen & Domingos (2018), run again: {}", rows.title()));
+    introduce(&mut page, cells);
+    for network in rows.networks() {
+        let cells: Vec<&CellRuns> = cells.iter().filter(|c| c.cell.network.name == network.name).collect();
+        if !cells.is_empty() {
+            table(&mut page, network, &cells);
+        }
+    }
+    differences(&mut page, rows, cells);
+    page.heading("Learning curves");
+    for network in rows.networks() {
+        let cells: Vec<&CellRuns> = cells.iter().filter(|c| c.cell.network.name == network.name).collect();
+        if cells.iter().all(|c| c.runs.iter().all(|run| run.metrics.is_empty())) {
+            continue;
+        }
+        let (picture, zoom) = curves(network, &cells);
+        let insets = match zoom {
+            Some(zoom) => format!(" The insets show the test accuracy for the last {zoom} epochs."),
+            None => String::new(),
+        };
+        let caption = format!(
+            "The top-1 train (thin dashed lines) and test (solid lines) accuracies of the {}, means over the seeds.{insets}",
+            network.title
+        );
+        page.figure(picture, &format!("figures/{}", network.name), &caption);
+    }
+    diagnostics(&mut page, rows, cells)?;
+    write_history(&mut page, history);
+    every_run(&mut page, cells);
+    Ok(page)
+}
+
+fn introduce(page: &mut Document, cells: &[CellRuns]) {
+    let (finished, all): (usize, usize) =
+        (cells.iter().map(CellRuns::finished).sum(), cells.iter().map(|c| c.runs.len()).sum());
+    let mut epochs: Vec<String> = cells.iter().map(|c| counted(c.epochs, "epoch")).collect();
+    epochs.dedup();
+    page.text(&format!(
+        "{finished} of {all} runs are finished, {} each. Figures are top-1 test accuracies in percent, as mean ± \
+         standard deviation over the seeds. SSTE is the saturated straight-through estimator (saturated-hinge layer \
+         losses), FTP-SH is feasible target propagation with soft-hinge layer losses.",
+        epochs.join(" or ")
+    ));
+    let held_out = cells.first().map_or(0.0, |c| c.held_out);
+    let how_much = if held_out < 1.0 { format!("{} %", 100.0 * held_out) } else { format!("{held_out} images") };
+    let mut text =
+        "The paper gives the best epoch on the test images, which flatters. Beside it stand the last epoch".to_string();
+    if held_out > 0.0 {
+        text.push_str(&format!(
+            ", and the epoch that was best on {how_much} of the training images that were held out for it; so a little \
+             less was trained on than in the paper."
+        ));
+    } else {
+        text.push_str("; nothing was held out of the training images to choose an epoch by.");
+    }
+    if cells.iter().any(|c| c.cell.network.independent.is_some()) {
+        text.push_str(
+            " The row PyTorch is a run by an independent implementation: the same recipes at 270 epochs, decays at 180 and \
+             225, one seed, the best epoch.",
+        );
+    }
+    page.text(&text);
+}
+
+/// A network in the paper's layout.
+fn table(page: &mut Document, network: &NetworkRow, cells: &[&CellRuns]) {
+    page.heading(network.title);
+    let accuracies: Vec<(usize, Accuracy)> = cells.iter().map(|c| (c.cell.column, c.accuracy())).collect();
+    let row = |name: &str, value: &dyn Fn(usize, &Accuracy) -> String| {
+        let mut row = vec![name.to_string()];
+        row.extend(accuracies.iter().map(|(column, accuracy)| value(*column, accuracy)));
+        row
+    };
+    let mut head = vec![""];
+    head.extend(accuracies.iter().map(|(column, _)| COLUMNS[*column].title));
+    let signed = |sample: &Sample, from: f64| match sample.count {
+        0 => "–".into(),
+        _ => format!("{:+.2}", sample.mean - from),
+    };
+    let mut rows = vec![row("paper, best epoch", &|c, _| format!("{:.1}", network.paper[c]))];
+    if let Some(independent) = network.independent {
+        rows.push(row("PyTorch, one run of 270 epochs, best", &|c, _| format!("{:.1}", independent[c])));
+    }
+    rows.push(row("**ours, best epoch**", &|_, a| format!("**{}**", written(&a.best))));
+    rows.push(row("ours, best − paper", &|c, a| signed(&a.best, network.paper[c])));
+    rows.push(row("ours, last epoch", &|_, a| written(&a.last)));
+    if accuracies.iter().any(|(_, a)| a.chosen.count > 0) {
+        rows.push(row("ours, epoch chosen on validation", &|_, a| written(&a.chosen)));
+    }
+    rows.push(row("ours, train accuracy, last epoch", &|_, a| written(&a.train)));
+    rows.push(row("seeds", &|_, a| a.best.count.to_string()));
+    page.table(&head, rows);
+}
+
+/// FTP-SH − SSTE.
+fn differences(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
+    let mut lines = Vec::new();
+    for network in rows.networks() {
+        let find = |column: usize| {
+            cells
+                .iter()
+                .find(|c| c.cell.network.name == network.name && c.cell.column == column)
+                .map(CellRuns::accuracy)
+        };
+        for (activation, sste, ftpsh) in PAIRS {
+            let (Some(a), Some(b)) = (find(ftpsh), find(sste)) else { continue };
+            let between = |a: &Sample, b: &Sample| match (difference(a, b, CONFIDENCE), a.count * b.count) {
+                (Some(d), _) => format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high),
+                (None, 0) => "–".into(),
+                (None, _) => format!("{:+.2}", a.mean - b.mean),
+            };
+            lines.push(vec![
+                format!("{}, {activation}", network.title),
+                format!("{:+.1}", network.paper[ftpsh] - network.paper[sste]),
+                between(&a.best, &b.best),
+                between(&a.last, &b.last),
+                between(&a.chosen, &b.chosen),
+            ]);
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    page.heading("FTP-SH − SSTE");
+    page.text(&format!(
+        "In points, with Welch's {:.0} % confidence interval over the seeds. An interval that holds 0 does not tell the \
+         two apart.",
+        100.0 * CONFIDENCE
+    ));
+    page.table(&["", "paper, best", "ours, best epoch", "ours, last epoch", "ours, chosen on validation"], lines);
+}
+
+/// A network's two figures side by side, as in the paper: sign at the left, qReLU with the baselines at the right. Also
+/// gives how many epochs their insets show, if there are any.
+fn curves(network: &NetworkRow, cells: &[&CellRuns]) -> (Picture, Option<u32>) {
+    let longest = cells.iter().map(|c| c.epochs).max().unwrap_or(0);
+    let zoom = (network.zoom * f64::from(longest)).round() as u32;
+    let panel = |(activations, columns): (&str, &[usize])| {
+        let mut series = Vec::new();
+        let mut last = 0;
+        for cell in cells.iter().filter(|c| columns.contains(&c.cell.column)) {
+            let curves = mean_curves(COLUMNS[cell.cell.column].short, &cell.runs);
+            // SSTE is blue and FTP-SH red in both figures.
+            let group = if cell.cell.column < 4 { cell.cell.column % 2 } else { cell.cell.column - 2 };
+            let points = |value: fn(&EpochPoint) -> Option<f64>| {
+                curves.epochs.iter().filter_map(|e| Some((f64::from(e.epoch), 100.0 * value(e)?))).collect()
+            };
+            last = last.max(curves.epochs.last().map_or(0, |e| e.epoch));
+            let train = points(|e| Some(e.train_accuracy));
+            series.push(Series { name: String::new(), group, style: Style::ThinDashed, points: train });
+            let test = points(|e| e.test_accuracy);
+            series.push(Series { name: curves.name, group, style: Style::Solid, points: test });
+        }
+        let whole = zoom > 1 && last >= longest && longest > zoom;
+        let inset = whole.then(|| Inset {
+            x_range: (f64::from(last - zoom), f64::from(last)),
+            y_range: None,
+            only: Some(Style::Solid),
+            label: format!("test, last {zoom} epochs"),
+        });
+        Panel::Lines(Figure {
+            title: format!("{}, {activations}", network.title),
+            x_label: "epoch".into(),
+            y_label: "top-1 accuracy (%)".into(),
+            series,
+            inset,
+            style_names: Some(("train".into(), "test".into())),
+            ..Figure::default()
+        })
+    };
+    let shown = |(_, columns): &(&str, &[usize])| cells.iter().any(|cell| columns.contains(&cell.cell.column));
+    let panels: Vec<Panel> = FIGURES.into_iter().filter(shown).map(panel).collect();
+    let zoomed = panels.iter().any(|panel| matches!(panel, Panel::Lines(Figure { inset: Some(_), .. })));
+    let columns = panels.len();
+    (
+        Picture { title: String::new(), panels, columns, panel_size: (620.0, 430.0), legend: true },
+        zoomed.then_some(zoom),
+    )
+}
+
+/// Where runs were looked into, how the hard layers of SSTE and FTP-SH fared.
+fn diagnostics(page: &mut Document, rows: Rows, cells: &[CellRuns]) -> Result<(), Error> {
+    let mut headed = false;
+    for network in rows.networks() {
+        for (activation, sste, ftpsh) in PAIRS {
+            let mut runs = Vec::new();
+            for column in [sste, ftpsh] {
+                let cell = cells.iter().find(|c| c.cell.network.name == network.name && c.cell.column == column);
+                // One seed shows it; more would make the picture unreadable.
+                let Some(run) = cell.and_then(|c| c.runs.first()) else { continue };
+                let records = Records::read(&run.folder)?.into_all();
+                if records.iter().any(|r| !r.diagnosis.layers.is_empty()) {
+                    runs.push((COLUMNS[column].short.to_string(), records));
+                }
+            }
+            if runs.len() < 2 {
+                continue;
+            }
+            if !headed {
+                page.heading("How the hard layers fared");
+                page.text(
+                    "For each hard layer of the first seed's runs: units beyond the saturated hinge's reach, targets that \
+                     disagree with the activations, flips that came true after the step, and the gradient's norm; \
+                     docs/reproduce.md says how to read them.",
+                );
+                headed = true;
+            }
+            let name = format!("figures/{}-{}-diagnostics", network.name, activation.to_lowercase());
+            let title = format!("{}, {activation}", network.title);
+            page.figure(comparison(&runs, &title), &name, &format!("{title}: SSTE and FTP-SH, layer by layer."));
+        }
+    }
+    Ok(())
+}
+
+fn every_run(page: &mut Document, cells: &[CellRuns]) {
+    page.heading("Every run");
+    let mut rows = Vec::new();
+    for cell in cells {
+        for run in &cell.runs {
+            let percent = |share: f64| format!("{:.2}", 100.0 * share);
+            let mut row = vec![cell.cell.name(), run.seed.to_string()];
+            match &run.summary {
+                Some(s) => row.extend([
+                    s.epochs.to_string(),
+                    percent(s.test.top1_best),
+                    percent(s.test.top1_last),
+                    s.validation.map_or_else(|| "–".into(), |_| percent(s.test_top1_at_best)),
+                    percent(s.train.top1_last),
+                    duration(Duration::from_secs_f64(s.seconds)),
+                ]),
+                None => {
+                    let last = run.metrics.last();
+                    let best = run.metrics.iter().map(|m| m.test.top1).fold(0.0, f64::max);
+                    row.extend([
+                        format!("{} of {}", run.metrics.len(), cell.epochs),
+                        last.map_or_else(|| "–".into(), |_| percent(best)),
+                        last.map_or_else(|| "–".into(), |m| percent(m.test.top1)),
+                        "–".into(),
+                        last.map_or_else(|| "–".into(), |m| percent(m.train.top1)),
+                        "not finished".into(),
+                    ]);
+                }
+            }
+            rows.push(row);
+        }
+    }
+    page.text("The time of a run is from its first epoch to its last, beside the others that shared the device.");
+    page.table(&["run", "seed", "epochs", "best", "last", "chosen on validation", "train", "time"], rows);
+}

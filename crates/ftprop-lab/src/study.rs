@@ -1,0 +1,309 @@
+//! Many runs in one folder, made to be compared: what `ftprop reproduce` and `ftprop sweep` have in common.
+//!
+//! ```text
+//! OUT/runs/…/            run folders
+//! OUT/history.jsonl      a line for each call that trained: when, how long, on what, by which command
+//! OUT/report.md, .html   what came out, and figures/ with its pictures
+//! ```
+//!
+//! A study can be ended at any moment; the same call goes on with what is not finished. Whatever is finished is read
+//! back from the run folders, so a report can be made anew at any time.
+
+use crate::error::Error;
+use crate::plot::{Curves, EpochPoint};
+use crate::report::document::Document;
+use crate::report::machine::{Machine, utc};
+use crate::report::statistics::Sample;
+use ftprop_train::device::Place;
+use ftprop_train::files;
+use ftprop_train::fleet::{self, FleetObserver, Job};
+use ftprop_train::jsonl;
+use ftprop_train::observe::Ending;
+use ftprop_train::run::{EpochMetrics, RunFolder, Summary};
+use ftprop_train::words::duration;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a study's runs came to, as far as they are there.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub folder: PathBuf,
+    pub seed: u64,
+    /// Of a finished run.
+    pub summary: Option<Summary>,
+    pub metrics: Vec<EpochMetrics>,
+}
+
+/// One call that trained, a line of `history.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stint {
+    pub started: String,
+    pub seconds: f64,
+    /// Runs that it brought to their end, and epochs that it went through.
+    pub finished: usize,
+    pub epochs: u64,
+    pub command: String,
+    pub device: String,
+    /// The driver's and the libraries' versions, for a GPU.
+    pub versions: Vec<String>,
+    pub machine: Machine,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Endings {
+    pub finished: usize,
+    pub interrupted: usize,
+    pub failed: usize,
+}
+
+/// Trains what is not finished of these jobs, and writes into the history of the study in `out` that it did.
+pub fn train(
+    out: &Path,
+    jobs: &[Job],
+    at_once: usize,
+    command: &str,
+    observer: &dyn FleetObserver,
+) -> Result<Endings, Error> {
+    let done = |jobs: &[Job]| -> Result<Vec<(bool, u64)>, Error> {
+        jobs.iter().map(|job| outcome(job).map(|o| (o.summary.is_some(), o.metrics.len() as u64))).collect()
+    };
+    let before = done(jobs)?;
+    let (started, clock) = (SystemTime::now(), Instant::now());
+    let mut counted = Endings::default();
+    for ending in fleet::train_all(jobs, at_once, observer)? {
+        match ending {
+            Ok(Ending::Finished(_)) => counted.finished += 1,
+            Ok(Ending::Interrupted { .. }) => counted.interrupted += 1,
+            Err(_) => counted.failed += 1,
+        }
+    }
+    let after = done(jobs)?;
+    let epochs = after.iter().zip(&before).map(|(a, b)| a.1.saturating_sub(b.1)).sum();
+    if epochs > 0 {
+        let train = &jobs[0].recipe.train;
+        let stint = Stint {
+            started: utc(started),
+            seconds: clock.elapsed().as_secs_f64(),
+            finished: after.iter().zip(&before).filter(|(a, b)| a.0 && !b.0).count(),
+            epochs,
+            command: command.to_string(),
+            device: Place::open(&train.device, train.threads)?.describe(),
+            versions: versions(&train.device),
+            machine: Machine::here(),
+        };
+        files::create_folder(out)?;
+        jsonl::append(&history_file(out), &stint)?;
+    }
+    Ok(counted)
+}
+
+fn versions(device: &str) -> Vec<String> {
+    if device == "cpu" {
+        return Vec::new();
+    }
+    ftprop_cuda::versions().named()
+}
+
+fn history_file(out: &Path) -> PathBuf {
+    out.join("history.jsonl")
+}
+
+pub fn history(out: &Path) -> Result<Vec<Stint>, Error> {
+    Ok(jsonl::read(&history_file(out), "a line of a study's history")?)
+}
+
+/// Refuses to report on these jobs if they are not what was trained in `out`: the report would replace a good one.
+pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
+    let refused = |what: String| {
+        let last = history(out).ok().and_then(|stints| stints.last().map(|s| format!(", as in: {}", s.command)));
+        Err(Error::Other(format!(
+            "{what}; a report wants the flags that it was trained with{}",
+            last.unwrap_or_default()
+        )))
+    };
+    let mut found = false;
+    for job in jobs {
+        if job.folder.join("recipe.toml").exists() {
+            found = true;
+            if !job.is_in(&RunFolder::open(&job.folder)?)? {
+                return refused(format!("{} holds a run of another recipe", job.folder.display()));
+            }
+        }
+        // Seeds lie side by side.
+        let Some(parent) = job.folder.parent() else { continue };
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let beside = entry.path();
+            let a_seed = entry.file_name().to_string_lossy().starts_with("seed-");
+            if a_seed && beside.join("recipe.toml").exists() && !jobs.iter().any(|job| job.folder == beside) {
+                return refused(format!("{} would be left out", beside.display()));
+            }
+        }
+    }
+    if found { Ok(()) } else { refused(format!("{} has none of these runs", out.display())) }
+}
+
+/// What a job came to; nothing of it need be there.
+pub fn outcome(job: &Job) -> Result<Outcome, Error> {
+    let seed = job.recipe.train.seed;
+    if !job.folder.join("recipe.toml").exists() {
+        return Ok(Outcome { folder: job.folder.clone(), seed, summary: None, metrics: Vec::new() });
+    }
+    let folder = RunFolder::open(&job.folder)?;
+    let summary = folder.summary()?.filter(|s| s.epochs >= job.recipe.train.epochs);
+    Ok(Outcome { folder: job.folder.clone(), seed, summary, metrics: folder.metrics()? })
+}
+
+/// The three figures that every report gives side by side, in percent, over the finished runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Accuracy {
+    /// The best of all epochs on the test part, which flatters; the paper gives it.
+    pub best: Sample,
+    pub last: Sample,
+    /// At the epoch that was best on the held-out validation part; empty where there is none.
+    pub chosen: Sample,
+    pub train: Sample,
+}
+
+impl Accuracy {
+    pub fn of(runs: &[Outcome]) -> Self {
+        let sample = |value: &dyn Fn(&Summary) -> Option<f64>| {
+            Sample::new(runs.iter().filter_map(|run| run.summary.as_ref()).filter_map(value).map(|share| 100.0 * share))
+        };
+        Accuracy {
+            best: sample(&|s| Some(s.test.top1_best)),
+            last: sample(&|s| Some(s.test.top1_last)),
+            chosen: sample(&|s| s.validation.map(|_| s.test_top1_at_best)),
+            train: sample(&|s| Some(s.train.top1_last)),
+        }
+    }
+}
+
+/// `81.32 ± 0.15`, without the deviation for a single run, and a dash for none.
+pub fn written(sample: &Sample) -> String {
+    match (sample.count, sample.deviation) {
+        (0, _) => "–".into(),
+        (_, Some(deviation)) => format!("{:.2} ± {deviation:.2}", sample.mean),
+        (_, None) => format!("{:.2}", sample.mean),
+    }
+}
+
+/// The mean curves of the same recipe with several seeds: of the finished runs if there are any, else of all, as far as
+/// the shortest goes.
+pub fn mean_curves(name: &str, runs: &[Outcome]) -> Curves {
+    let finished: Vec<&Outcome> = runs.iter().filter(|run| run.summary.is_some()).collect();
+    let shown =
+        if finished.is_empty() { runs.iter().filter(|run| !run.metrics.is_empty()).collect() } else { finished };
+    let length = shown.iter().map(|run| run.metrics.len()).min().unwrap_or(0);
+    let point = |i: usize| {
+        let mean = |value: fn(&EpochMetrics) -> f64| {
+            shown.iter().map(|run| value(&run.metrics[i])).sum::<f64>() / shown.len() as f64
+        };
+        EpochPoint {
+            epoch: shown[0].metrics[i].epoch,
+            train_accuracy: mean(|m| m.train.top1),
+            train_loss: mean(|m| m.train.loss),
+            test_accuracy: Some(mean(|m| m.test.top1)),
+            test_loss: Some(mean(|m| m.test.loss)),
+        }
+    };
+    Curves { name: name.to_string(), epochs: (0..length).map(point).collect() }
+}
+
+/// The part of a report that a person wrote, into NOTES.md in the study's folder.
+pub fn write_notes(out: &Path, page: &mut Document) {
+    let Ok(text) = std::fs::read_to_string(out.join("NOTES.md")) else { return };
+    page.heading("Notes");
+    let mut paragraph = String::new();
+    for line in text.lines().chain([""]).map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            if !paragraph.is_empty() {
+                page.text(&std::mem::take(&mut paragraph));
+            }
+        } else {
+            paragraph.push_str(if paragraph.is_empty() { "" } else { " " });
+            paragraph.push_str(line);
+        }
+    }
+}
+
+/// The part of a report that says how its figures came about.
+pub fn write_history(page: &mut Document, history: &[Stint]) {
+    page.heading("Time, hardware, versions, commands");
+    if history.is_empty() {
+        page.text("Nothing was trained by this program; the runs were put here.");
+        return;
+    }
+    let rows = history.iter().map(|stint| {
+        vec![
+            stint.started.clone(),
+            stint.device.clone(),
+            duration(Duration::from_secs_f64(stint.seconds)),
+            stint.epochs.to_string(),
+            stint.finished.to_string(),
+        ]
+    });
+    page.table(&["started", "device", "time", "epochs", "runs finished"], rows.collect());
+    let mut facts: Vec<String> = Vec::new();
+    for stint in history {
+        let Machine { processor, cores, system, ftprop } = &stint.machine;
+        let libraries: String = stint.versions.iter().map(|version| format!("; {version}")).collect();
+        let fact = format!("{}: ftprop {ftprop}; {processor}, {cores} cores, {system}{libraries}", stint.device);
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    page.list(facts);
+    let mut commands: Vec<String> = Vec::new();
+    for stint in history {
+        if !commands.contains(&stint.command) {
+            commands.push(stint.command.clone());
+        }
+    }
+    page.code(commands);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftprop_train::run::Scores;
+
+    fn run(seed: u64, accuracies: &[f64], finished: bool) -> Outcome {
+        let scores = |top1| Scores { loss: 1.0 - top1, top1, top5: 1.0 };
+        let metrics: Vec<EpochMetrics> = accuracies
+            .iter()
+            .zip(1..)
+            .map(|(&top1, epoch)| EpochMetrics {
+                epoch,
+                train: scores(top1 + 0.1),
+                validation: None,
+                test: scores(top1),
+                learning_rate: 0.1,
+                images_per_s: 1.0,
+                waited: 0.0,
+                seconds: 1.0,
+            })
+            .collect();
+        let summary = if finished { Summary::new("run", &metrics, 1, 1) } else { None };
+        Outcome { folder: PathBuf::new(), seed, summary, metrics }
+    }
+
+    #[test]
+    fn figures_are_of_finished_runs() {
+        let runs = [run(1, &[0.5, 0.75, 0.625], true), run(2, &[0.5, 0.25], false), run(3, &[0.5, 0.5, 0.375], true)];
+        let accuracy = Accuracy::of(&runs);
+        assert_eq!(accuracy.best, Sample::new([75.0, 50.0]));
+        assert_eq!(accuracy.last, Sample::new([62.5, 37.5]));
+        assert_eq!((accuracy.chosen.count, written(&accuracy.chosen)), (0, "–".into()));
+        assert_eq!(written(&accuracy.last), "50.00 ± 17.68");
+        assert_eq!(written(&Sample::new([50.0])), "50.00");
+
+        let tests = |runs: &[Outcome]| -> Vec<f64> {
+            mean_curves("a", runs).epochs.iter().map(|point| point.test_accuracy.unwrap()).collect()
+        };
+        assert_eq!(tests(&runs), [0.5, 0.625, 0.5]);
+        assert_eq!(tests(&runs[1..2]), [0.5, 0.25]);
+        assert_eq!(tests(&[]), [0.0; 0]);
+    }
+}

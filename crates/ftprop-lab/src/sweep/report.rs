@@ -1,0 +1,151 @@
+//! What a sweep came to: a table in the order of accuracy, and the curves.
+
+use super::{Axis, Point};
+use crate::error::Error;
+use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
+use crate::report::document::Document;
+use crate::study::{Accuracy, Outcome, Stint, mean_curves, outcome, write_history, written};
+
+/// A point of the grid and what its runs came to.
+struct Compared<'a> {
+    point: &'a Point,
+    runs: Vec<Outcome>,
+    accuracy: Accuracy,
+}
+
+/// The page.
+pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Document, Error> {
+    let mut results = Vec::new();
+    for point in points {
+        let runs = point.jobs.iter().map(outcome).collect::<Result<Vec<_>, Error>>()?;
+        results.push(Compared { point, accuracy: Accuracy::of(&runs), runs });
+    }
+    let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
+    let title = if keys.is_empty() { "recipes compared".into() } else { format!("a sweep over {}", keys.join(", ")) };
+    let mut page = Document::new(&capital(&title));
+    let all: usize = results.iter().map(|r| r.runs.len()).sum();
+    let finished = results.iter().flat_map(|r| &r.runs).filter(|run| run.summary.is_some()).count();
+    page.text(&format!(
+        "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
+         the seeds where there are several; the best come first, by the last epoch on the test images. The best epoch on \
+         the test images flatters."
+    ));
+    let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
+    bases.dedup();
+    for base in &bases {
+        let mut rows: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
+        table(&mut page, base, &keys, &mut rows);
+    }
+    page.heading("Learning curves");
+    for base in &bases {
+        let shown: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
+        if shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty())) {
+            let path = format!("figures/{}", ftprop_train::run::folder_name(base));
+            let caption = format!("Test accuracy of {base}, means over the seeds.");
+            page.figure(curves(base, &shown), &path, &caption);
+        }
+    }
+    write_history(&mut page, history);
+    Ok(page)
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
+    page.heading(base);
+    rows.sort_by(|a, b| {
+        let rank = |r: &Compared<'_>| (r.accuracy.last.count > 0, r.accuracy.last.mean);
+        rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let chosen = rows.iter().any(|r| r.accuracy.chosen.count > 0);
+    let mut head: Vec<String> = if keys.is_empty() { vec!["recipe".into()] } else { Vec::new() };
+    head.extend(keys.iter().map(|key| format!("`{key}`")));
+    head.extend(["last epoch", "best epoch"].map(String::from));
+    head.extend(chosen.then(|| "chosen on validation".to_string()));
+    head.extend(["train, last epoch", "epochs", "seeds"].map(String::from));
+    let line = |result: &&Compared<'_>| {
+        let Accuracy { best, last, chosen: by_validation, train } = &result.accuracy;
+        let mut cells = if keys.is_empty() { vec![base.to_string()] } else { result.point.values.clone() };
+        cells.extend([written(last), written(best)]);
+        cells.extend(chosen.then(|| written(by_validation)));
+        let whole = result.point.jobs.first().map_or(0, |job| job.recipe.train.epochs);
+        let shortest = result.runs.iter().map(|run| run.metrics.len()).min().unwrap_or(0);
+        let epochs = if last.count > 0 { whole.to_string() } else { format!("{shortest} of {whole}") };
+        cells.extend([written(train), epochs, last.count.to_string()]);
+        cells
+    };
+    page.table(&head, rows.iter().map(line).collect());
+}
+
+/// Points below the best at the end that still count as among the best.
+const CLOSE: f64 = 5.0;
+
+/// What an inset has to show for the best to be told apart, where others are far below them.
+fn leaders(series: &[Series], (from, to): (f64, f64)) -> Option<(f64, f64)> {
+    let end = |s: &Series| s.points.last().map_or(f64::NEG_INFINITY, |p| p.1);
+    let best = series.iter().map(end).fold(f64::NEG_INFINITY, f64::max);
+    let (close, far): (Vec<_>, Vec<_>) = series.iter().partition(|s| end(s) >= best - CLOSE);
+    if far.is_empty() {
+        return None;
+    }
+    let shown = close.iter().flat_map(|s| &s.points).filter(|p| (from..=to).contains(&p.0)).map(|p| p.1);
+    let (least, most) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), y| (l.min(y), m.max(y)));
+    let room = 0.05 * (most - least).max(1e-3);
+    Some((least - room, most + room))
+}
+
+/// Test accuracy over the epochs, a line for each point, with an inset of the last third.
+fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
+    let mut series = Vec::new();
+    let mut last = 0;
+    for (group, result) in results.iter().enumerate() {
+        let curves = mean_curves(&result.point.name(), &result.runs);
+        last = last.max(curves.epochs.last().map_or(0, |e| e.epoch));
+        let points =
+            curves.epochs.iter().filter_map(|e| Some((f64::from(e.epoch), 100.0 * e.test_accuracy?))).collect();
+        series.push(Series { name: curves.name, group, style: Style::Solid, points });
+    }
+    let inset = (last >= 9).then(|| {
+        let x_range = (f64::from(last - last / 3), f64::from(last));
+        let y_range = leaders(&series, x_range);
+        let best = if y_range.is_some() { " of the best" } else { "" };
+        Inset { x_range, y_range, only: None, label: format!("last {} epochs{best}", last / 3) }
+    });
+    let figure = Figure {
+        title: base.to_string(),
+        x_label: "epoch".into(),
+        y_label: "top-1 test accuracy (%)".into(),
+        series,
+        inset,
+        ..Figure::default()
+    };
+    Picture {
+        title: String::new(),
+        panels: vec![Panel::Lines(figure)],
+        columns: 1,
+        panel_size: (900.0, 520.0),
+        legend: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inset_shows_the_best_where_others_are_far_below() {
+        let line = |values: &[f64]| Series {
+            name: String::new(),
+            group: 0,
+            style: Style::Solid,
+            points: values.iter().enumerate().map(|(i, &y)| (1.0 + i as f64, y)).collect(),
+        };
+        let (good, better, dead) = (line(&[40.0, 80.0, 82.0]), line(&[50.0, 81.0, 83.0]), line(&[30.0, 10.0, 10.0]));
+        let (low, high) = leaders(&[good.clone(), dead, better.clone()], (2.0, 3.0)).unwrap();
+        assert!((79.0..80.0).contains(&low) && (83.0..84.0).contains(&high), "{low} to {high}");
+        assert_eq!(leaders(&[good, better], (2.0, 3.0)), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! The recipes that the crate carries: the digits, and every cell of the paper's Table 1.
+
+macro_rules! recipes {
+    ($($folder:literal: $($network:literal),+;)+) => {
+        &[$($(
+            recipe!($folder, $network, "-sign-sste"),
+            recipe!($folder, $network, "-sign-ftpsh"),
+            recipe!($folder, $network, "-qrelu-sste"),
+            recipe!($folder, $network, "-qrelu-ftpsh"),
+            recipe!($folder, $network, "-relu"),
+            recipe!($folder, $network, "-saturated-relu"),
+        )+)+]
+    };
+}
+
+macro_rules! recipe {
+    ($folder:literal, $network:literal, $ending:literal) => {
+        (concat!($network, $ending), include_str!(concat!("../recipes/", $folder, "/", $network, $ending, ".toml")))
+    };
+}
+
+/// The recipe that is trained when none is given, as TOML.
+pub const DIGITS: &str = include_str!("../recipes/digits.toml");
+
+/// The cells of Table 1 by name.
+const TABLE_1: &[(&str, &str)] = recipes! {
+    "cifar10": "convnet4", "convnet8";
+    "imagenet": "alexnet", "resnet18";
+};
+
+/// A recipe by its file's name without the ending, such as `digits` or `convnet8-sign-ftpsh`, as TOML.
+pub fn built_in(name: &str) -> Option<&'static str> {
+    let table = TABLE_1.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    if name == "digits" { Some(DIGITS) } else { table }
+}

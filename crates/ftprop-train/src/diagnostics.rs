@@ -1,0 +1,163 @@
+//! Learning diagnostics: how the hard layers of a run fare over time.
+//!
+//! Before the first epoch and after each, a twin of the network under training makes the step that is about to be
+//! taken and looks at it from within every hard layer (see [`ftprop_nn::probe`]). The twin lives on the CPU whatever
+//! the device that trains, and nothing it does reaches the run. `docs/diagnostics.md` says what the figures mean.
+
+use crate::checkpoint::Contents;
+use crate::error::Error;
+use crate::jsonl;
+use crate::recipe::{Recipe, input_shape};
+use ftprop_data::{Dataset, Loader, LoaderConfig};
+use ftprop_nn::{Criterion, Diagnosis, LayerDiagnosis, Optimizer, Probe, Step};
+use ftprop_tensor::Cpu;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One look at a run, a line of `diagnostics.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Epochs done.
+    pub epoch: u32,
+    /// Steps done: the number of the step that was looked at, counted from 0.
+    pub step: u64,
+    #[serde(flatten)]
+    pub diagnosis: Diagnosis,
+}
+
+/// The twin of a network under training.
+pub struct Diagnostics {
+    recipe: Recipe,
+    probe: Probe,
+    optimizer: Optimizer,
+    criterion: Criterion,
+    train: Loader,
+}
+
+impl Diagnostics {
+    pub fn new(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>) -> Result<Self, Error> {
+        let (train, _) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+        let config = LoaderConfig {
+            // One batch is made at a time, when it is asked for.
+            workers: 0,
+            augment: recipe.data.augment(),
+            bad_image: recipe.data.bad_image(),
+            ..LoaderConfig::training(recipe.train.batch, recipe.train.seed, dataset.normalize.clone())
+        };
+        let train = Loader::new(&train, config)?;
+        let input = input_shape(dataset.shape);
+        let layers = recipe.layers(input)?;
+        let (defaults, classes) = (recipe.layer_defaults(), dataset.classes.len());
+        let probe = Probe::new(cpu, &layers, defaults, input, classes, recipe.train.batch)?;
+        let optimizer = Optimizer::new(&recipe.optimizer, probe.network().values().len())?;
+        Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion: recipe.criterion()?, train })
+    }
+
+    /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch; after the last
+    /// epoch the step is one more of it. `contents` is the network under training with its optimizer. None if a number
+    /// blew up on the way, which training is about to find out, too.
+    pub fn look(&mut self, epoch: u32, step: u64, contents: &Contents<'_>) -> Result<Option<Record>, Error> {
+        let network = self.probe.network_mut();
+        copy(&contents.values, network.values_mut())?;
+        copy(&contents.stats, network.stats_mut())?;
+        if let Some((steps, moments)) = &contents.optimizer {
+            self.optimizer.restore(*steps, &moments.iter().map(|m| &m[..]).collect::<Vec<_>>())?;
+        }
+        let (epochs, steps) = (self.recipe.train.epochs, self.train.batches_per_epoch());
+        let mut batches = self.train.epoch(u64::from(epoch) + 1, 0);
+        let Some(batch) = batches.next_batch()? else { return Ok(None) };
+        let at = if epoch < epochs { (epoch + 1, batch.index) } else { (epochs, steps - 1) };
+        let factor = self.recipe.schedule.factor_at(at.0, at.1, steps, epochs);
+        let progress = (step as f64 / (f64::from(epochs) * steps as f64)).min(1.0) as f32;
+        let next = Step { seed: self.recipe.train.seed, number: step, progress };
+        let cpu = self.probe.network().cpu().clone();
+        let clip = self.recipe.train.clip;
+        let (probe, optimizer, criterion) = (&mut self.probe, &mut self.optimizer, &self.criterion);
+        let diagnosis =
+            cpu.enter(|| probe.step(optimizer, (batch.images, batch.labels), criterion, &next, (factor, clip)));
+        Ok(diagnosis.map(|diagnosis| Record { epoch, step, diagnosis }))
+    }
+}
+
+fn copy(from: &[f32], to: &mut [f32]) -> Result<(), Error> {
+    if from.len() != to.len() {
+        let (a, b) = (from.len(), to.len());
+        return Err(Error::Other(format!("the network under training has {a} numbers where its twin has {b}")));
+    }
+    to.copy_from_slice(from);
+    Ok(())
+}
+
+impl Record {
+    /// What TensorBoard is shown: a group for each figure, a tag for each layer.
+    pub fn scalars(&self) -> Vec<(String, f32)> {
+        let mut all = vec![
+            ("diagnostics.loss/before_the_step".to_string(), self.diagnosis.loss as f32),
+            ("diagnostics.loss/after_the_step".to_string(), self.diagnosis.loss_after as f32),
+        ];
+        for layer in &self.diagnosis.layers {
+            let figures = figures(layer).into_iter().filter_map(|(name, value)| Some((name, value?)));
+            all.extend(figures.map(|(name, value)| (format!("diagnostics.{name}/{}", layer.layer), value as f32)));
+        }
+        all
+    }
+}
+
+fn figures(layer: &LayerDiagnosis) -> [(&'static str, Option<f64>); 12] {
+    [
+        ("beyond", Some(layer.beyond)),
+        ("untargeted", Some(layer.untargeted)),
+        ("faint", layer.faint),
+        ("disagree", layer.disagree),
+        ("came_true", layer.came_true),
+        ("lost", layer.lost),
+        ("disagree_by_weight", layer.disagree_by_weight),
+        ("came_true_by_weight", layer.came_true_by_weight),
+        ("lost_by_weight", layer.lost_by_weight),
+        ("gradient", Some(layer.gradient)),
+        ("slope", Some(layer.slope)),
+        ("weight_gradient", Some(layer.weight_gradient)),
+    ]
+}
+
+/// The records of a run folder: `diagnostics.jsonl`.
+#[derive(Clone, Debug)]
+pub struct Records {
+    folder: PathBuf,
+    all: Vec<Record>,
+}
+
+impl Records {
+    /// All that a run folder has.
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        Ok(Records { folder: folder.to_path_buf(), all: jsonl::read(&file(folder), "a line of diagnostics")? })
+    }
+
+    /// Those from before the next look, which is due after so many epochs; later ones are dropped from the file.
+    pub fn before(folder: &Path, next: u32) -> Result<Self, Error> {
+        Ok(Records { folder: folder.to_path_buf(), all: jsonl::cut(&file(folder), |r: &Record| r.epoch < next)? })
+    }
+
+    pub fn all(&self) -> &[Record] {
+        &self.all
+    }
+
+    pub fn into_all(self) -> Vec<Record> {
+        self.all
+    }
+
+    /// Writes one more.
+    pub fn add(&mut self, record: Record) -> Result<(), Error> {
+        jsonl::append(&file(&self.folder), &record)?;
+        self.all.push(record);
+        Ok(())
+    }
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("diagnostics.jsonl")
+}
+
+#[cfg(test)]
+mod tests;

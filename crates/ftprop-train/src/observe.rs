@@ -1,0 +1,169 @@
+//! What a run tells whoever watches it.
+//!
+//! The training loop prints nothing and draws nothing. It tells an [`Observer`] how it goes, and each time the answer
+//! says whether to go on: progress bars, pictures, early stopping and Ctrl-C are observers. [`Together`] makes one of
+//! several.
+
+use crate::checkpoint::State;
+use crate::diagnostics::Record;
+use crate::recipe::Recipe;
+use crate::run::{EpochMetrics, Summary};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why an observer cannot go on; it ends the run.
+pub type ObserverError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Whether to go on. After `Break` a run saves everything and ends as [`Ending::Interrupted`].
+pub type Answer = Result<ControlFlow<()>, ObserverError>;
+
+/// The usual answer.
+const GO_ON: Answer = Ok(ControlFlow::Continue(()));
+
+/// What can be seen of a run from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct RunView<'a> {
+    /// What is trained.
+    pub recipe: &'a Recipe,
+    /// The run's folder.
+    pub folder: &'a Path,
+    /// Where training stands.
+    pub state: &'a State,
+    /// Steps of a whole epoch.
+    pub steps_per_epoch: usize,
+    /// The epochs so far, also those of earlier processes.
+    pub metrics: &'a [EpochMetrics],
+    /// What was seen of the hard layers so far; empty unless the recipe asks for it.
+    pub diagnostics: &'a [Record],
+}
+
+/// How far an epoch, or a look at some data, is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepReport {
+    /// Steps of the epoch that are done.
+    pub step: usize,
+    /// All steps of the epoch.
+    pub steps: usize,
+    /// The mean loss of the epoch so far.
+    pub loss: f64,
+    /// The epoch's top-1 accuracy so far, a fraction of 1.
+    pub top1: f64,
+    /// Training images a second.
+    pub images_per_s: f64,
+}
+
+/// Something that a person should hear of, though the run goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Pictures of this epoch that did not decode were left out.
+    PicturesSkipped {
+        /// How many.
+        count: usize,
+        /// What is wrong with the first.
+        first: Option<String>,
+    },
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// All epochs are done.
+    Finished(Summary),
+    /// Somebody asked it to stop; everything is saved.
+    Interrupted {
+        /// The epoch under way, counted from 1.
+        epoch: u32,
+        /// Its steps that are done.
+        step: usize,
+    },
+}
+
+/// Watches a run. Every method has a default that does nothing and goes on.
+pub trait Observer: Send {
+    /// The run begins, or goes on after a pause.
+    fn begin(&mut self, _run: &RunView<'_>) -> Answer {
+        GO_ON
+    }
+
+    /// Steps are done. On a device that runs ahead this comes about twice a second, else after every step.
+    fn step(&mut self, _run: &RunView<'_>, _step: &StepReport) -> Answer {
+        GO_ON
+    }
+
+    /// An epoch is done: the last of the run's metrics.
+    fn epoch(&mut self, _run: &RunView<'_>) -> Answer {
+        GO_ON
+    }
+
+    /// There is something to say between two steps.
+    fn notice(&mut self, _run: &RunView<'_>, _notice: &Notice) {}
+
+    /// The run is over, unless an error ended it.
+    fn end(&mut self, _run: &RunView<'_>, _ending: &Ending) -> Result<(), ObserverError> {
+        Ok(())
+    }
+}
+
+/// Nobody watches.
+impl Observer for () {}
+
+/// Several observers, told in this order. All are told; the run goes on while all of them want it to.
+pub struct Together<'a>(pub Vec<&'a mut dyn Observer>);
+
+impl Together<'_> {
+    fn all(&mut self, mut tell: impl FnMut(&mut dyn Observer) -> Answer) -> Answer {
+        let mut all = ControlFlow::Continue(());
+        for observer in &mut self.0 {
+            if tell(*observer)?.is_break() {
+                all = ControlFlow::Break(());
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Observer for Together<'_> {
+    fn begin(&mut self, run: &RunView<'_>) -> Answer {
+        self.all(|observer| observer.begin(run))
+    }
+
+    fn step(&mut self, run: &RunView<'_>, step: &StepReport) -> Answer {
+        self.all(|observer| observer.step(run, step))
+    }
+
+    fn epoch(&mut self, run: &RunView<'_>) -> Answer {
+        self.all(|observer| observer.epoch(run))
+    }
+
+    fn notice(&mut self, run: &RunView<'_>, notice: &Notice) {
+        self.0.iter_mut().for_each(|observer| observer.notice(run, notice));
+    }
+
+    fn end(&mut self, run: &RunView<'_>, ending: &Ending) -> Result<(), ObserverError> {
+        self.0.iter_mut().try_for_each(|observer| observer.end(run, ending))
+    }
+}
+
+/// Stops a run once a flag is set, as a handler of Ctrl-C or another thread may.
+pub struct StopFlag<'a>(pub &'a AtomicBool);
+
+impl StopFlag<'_> {
+    fn answer(&self) -> Answer {
+        Ok(if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+impl Observer for StopFlag<'_> {
+    fn begin(&mut self, _run: &RunView<'_>) -> Answer {
+        self.answer()
+    }
+
+    fn step(&mut self, _run: &RunView<'_>, _step: &StepReport) -> Answer {
+        self.answer()
+    }
+
+    fn epoch(&mut self, _run: &RunView<'_>) -> Answer {
+        self.answer()
+    }
+}

@@ -1,0 +1,328 @@
+//! Recipes: everything a training run depends on, as one TOML file.
+//!
+//! A recipe is layered: the program's defaults, a file, `--set KEY=VALUE`, named flags; later layers win.
+//! What comes out is written to the run folder before training starts.
+
+use crate::config::Layers;
+use crate::error::Error;
+use ftprop_cuda::Precision;
+use ftprop_data::{Augment, BadImage, CsvOptions, Dataset, HoldOut, LabelColumn, Options, Source, Split, TestPart};
+use ftprop_nn::target::{QreluForm, TargetRule};
+use ftprop_nn::{
+    Activation, Criterion, Defaults, LayerLoss, LayerSpec, NnError, OptimizerSpec, OutputLoss, Schedule, Shape, presets,
+};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A training run, completely.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// What the run is called in folders, plots and reports.
+    pub name: String,
+    pub activation: Activation,
+    pub layer_loss: LayerLoss,
+    pub target_rule: TargetRule,
+    pub qrelu_form: QreluForm,
+    /// Whether a target's loss is weighted by how much its unit matters.
+    pub weighted: bool,
+    pub network: NetworkRecipe,
+    pub data: DataRecipe,
+    pub train: TrainRecipe,
+    pub optimizer: OptimizerSpec,
+    pub schedule: Schedule,
+}
+
+/// A preset by name, or layers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkRecipe {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// The hidden widths of the preset `mlp`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub widths: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerSpec>,
+}
+
+/// Where the examples come from and what is done to them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataRecipe {
+    pub source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Held out of the training part: a share below 1, or a number of examples; 0 for none.
+    pub validation: f64,
+    /// Training pictures: black pixels added on every side, a random window, mirroring.
+    pub pad: usize,
+    pub random_crop: bool,
+    pub flip: bool,
+    /// The side of the square window that the network sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crop: Option<usize>,
+    /// Folders: what the shorter edge of a picture is resized to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<usize>,
+    /// Pictures that do not decode: `stop`, or `skip` and count them.
+    pub bad_images: BadImages,
+    /// Threads that prepare batches ahead of the trainer.
+    pub workers: usize,
+    #[serde(default, skip_serializing_if = "CsvRecipe::is_default")]
+    pub csv: CsvRecipe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BadImages {
+    Stop,
+    Skip,
+}
+
+/// How a table is read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CsvRecipe {
+    /// The label column's name, or its number counted from 0; the last one if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<ColumnRecipe>,
+    /// Whether the first line names the columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<bool>,
+    /// The share that is held out as the test part, unless there is a test file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_fraction: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_file: Option<PathBuf>,
+}
+
+impl CsvRecipe {
+    fn is_default(&self) -> bool {
+        *self == CsvRecipe::default()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ColumnRecipe {
+    Index(usize),
+    Name(String),
+}
+
+/// How long, how large, from which seed, on which device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainRecipe {
+    pub epochs: u32,
+    pub batch: usize,
+    pub seed: u64,
+    pub loss: OutputLoss,
+    pub label_smoothing: f32,
+    /// The largest norm that a step's gradient may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<f64>,
+    /// Seconds between checkpoints within an epoch; one is always written at its end.
+    pub checkpoint_seconds: f64,
+    pub device: String,
+    /// On a GPU: what its matrix units compute with, `f32`, `tf32` or `bf16`. The CPU always computes in f32.
+    pub precision: String,
+    /// On a GPU: the same bytes for the same seed. On the CPU that is always so.
+    pub deterministic: bool,
+    /// 0 takes one for each core.
+    pub threads: usize,
+    /// Looks into the hard layers after each epoch; what is trained does not depend on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub diagnostics: bool,
+}
+
+impl Default for Recipe {
+    fn default() -> Self {
+        Recipe {
+            name: "run".into(),
+            activation: Activation::Sign,
+            layer_loss: LayerLoss::SoftHinge,
+            target_rule: TargetRule::default(),
+            qrelu_form: QreluForm::default(),
+            weighted: true,
+            network: NetworkRecipe::default(),
+            data: DataRecipe {
+                source: "digits".into(),
+                path: None,
+                validation: 0.0,
+                pad: 0,
+                random_crop: false,
+                flip: false,
+                crop: None,
+                resize: None,
+                bad_images: BadImages::Stop,
+                workers: 1,
+                csv: CsvRecipe::default(),
+            },
+            train: TrainRecipe {
+                epochs: 10,
+                batch: 64,
+                seed: 0,
+                loss: OutputLoss::CrossEntropy,
+                label_smoothing: 0.0,
+                clip: None,
+                checkpoint_seconds: 300.0,
+                device: "auto".into(),
+                precision: Precision::default().to_string(),
+                deterministic: false,
+                threads: 0,
+                diagnostics: false,
+            },
+            optimizer: OptimizerSpec::adam(1e-3),
+            schedule: Schedule::default(),
+        }
+    }
+}
+
+impl Recipe {
+    /// The bottom layer of every recipe: the program's defaults.
+    pub fn defaults() -> Result<Layers, Error> {
+        Ok(Layers::new(&Recipe::default())?.kinds(&["network.preset", "optimizer.name", "schedule.kind"]))
+    }
+
+    /// A recipe from its TOML, over the defaults; `name` is what errors call it.
+    pub fn from_toml(name: &str, text: &str) -> Result<Recipe, Error> {
+        Ok(Recipe::defaults()?.text(name, text)?.build()?)
+    }
+
+    pub fn to_toml(&self) -> Result<String, Error> {
+        toml::to_string(self).map_err(|e| Error::Other(format!("the recipe cannot be written as TOML: {e}")))
+    }
+
+    /// The recipe without what belongs to one machine: a checkpoint is the same wherever it was trained.
+    pub fn portable(&self) -> Recipe {
+        let mut recipe = self.clone();
+        recipe.data.path = None;
+        recipe.data.csv.test_file = None;
+        recipe.data.workers = Recipe::default().data.workers;
+        recipe.train.device = Recipe::default().train.device;
+        recipe.train.threads = Recipe::default().train.threads;
+        recipe.train.diagnostics = Recipe::default().train.diagnostics;
+        recipe.train.checkpoint_seconds = Recipe::default().train.checkpoint_seconds;
+        recipe
+    }
+
+    /// The same recipe for another number of epochs, with its schedule scaled to them.
+    pub fn scaled(&self, epochs: u32) -> Recipe {
+        let mut recipe = self.clone();
+        recipe.schedule = self.schedule.scaled(self.train.epochs.max(1), epochs);
+        recipe.train.epochs = epochs;
+        recipe
+    }
+
+    /// What can be wrong with a recipe before any data is read.
+    pub fn check(&self) -> Result<(), Error> {
+        let bad = |what: &str| Err(Error::Other(what.to_string()));
+        if self.train.epochs == 0 {
+            return bad("train.epochs must be at least 1");
+        }
+        if self.train.batch == 0 {
+            return bad("train.batch must be at least 1");
+        }
+        if self.train.checkpoint_seconds.is_nan() || self.train.checkpoint_seconds < 0.0 {
+            return bad("train.checkpoint_seconds must be 0 or more");
+        }
+        if self.train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
+            return bad("train.clip must be a positive number");
+        }
+        if !(self.data.validation >= 0.0 && self.data.validation.is_finite()) {
+            return bad("data.validation must be 0, a share below 1, or a number of examples");
+        }
+        if self.network.preset.is_some() && !self.network.layers.is_empty() {
+            return bad("network.preset and network.layers are both given; keep one of them");
+        }
+        if self.network.preset.as_deref() != Some("mlp") && !self.network.widths.is_empty() {
+            return bad("network.widths goes with network.preset = \"mlp\"");
+        }
+        self.schedule.check()?;
+        self.criterion()?;
+        self.precision()?;
+        Ok(())
+    }
+
+    /// What a GPU's matrix units compute with.
+    pub fn precision(&self) -> Result<Precision, Error> {
+        self.train.precision.parse().map_err(|e| Error::Other(format!("train.precision: {e}")))
+    }
+
+    pub fn criterion(&self) -> Result<Criterion, NnError> {
+        Criterion::new(self.train.loss, self.train.label_smoothing)
+    }
+
+    /// The layers for an input of this shape.
+    pub fn layers(&self, input: Shape) -> Result<Vec<LayerSpec>, NnError> {
+        match &self.network.preset {
+            Some(preset) => presets::layers(preset, input, &self.network.widths),
+            None => Ok(self.network.layers.clone()),
+        }
+    }
+
+    pub fn layer_defaults(&self) -> Defaults {
+        Defaults {
+            activation: self.activation,
+            layer_loss: self.layer_loss,
+            target_rule: self.target_rule,
+            qrelu_form: self.qrelu_form,
+            weighted: self.weighted,
+        }
+    }
+}
+
+impl DataRecipe {
+    /// Opens the data set.
+    pub fn open(&self) -> Result<Dataset, Error> {
+        let source: Source = self.source.parse()?;
+        let label = match &self.csv.label {
+            None => LabelColumn::Last,
+            Some(ColumnRecipe::Index(index)) => LabelColumn::Index(*index),
+            Some(ColumnRecipe::Name(name)) => LabelColumn::Name(name.clone()),
+        };
+        let test = match (&self.csv.test_file, self.csv.test_fraction) {
+            (Some(file), _) => TestPart::File(file.clone()),
+            (None, Some(fraction)) => TestPart::Fraction(fraction),
+            (None, None) => CsvOptions::default().test,
+        };
+        let csv = CsvOptions { label, header: self.csv.header, test };
+        Ok(ftprop_data::open(source, self.path.as_deref(), &Options { crop: self.crop, resize: self.resize, csv })?)
+    }
+
+    /// The training part and what is held out of it for validation.
+    pub fn hold_out(&self, train: &Split, seed: u64) -> Result<(Split, Option<Split>), Error> {
+        if self.validation == 0.0 {
+            return Ok((train.clone(), None));
+        }
+        let amount = if self.validation < 1.0 {
+            HoldOut::Fraction(self.validation)
+        } else {
+            HoldOut::Count(self.validation as usize)
+        };
+        let (train, validation) = train.hold_out(amount, seed)?;
+        Ok((train, Some(validation)))
+    }
+
+    pub fn augment(&self) -> Augment {
+        Augment { pad: self.pad, crop: self.random_crop, flip: self.flip }
+    }
+
+    pub fn bad_image(&self) -> BadImage {
+        match self.bad_images {
+            BadImages::Stop => BadImage::Stop,
+            BadImages::Skip => BadImage::Skip,
+        }
+    }
+}
+
+/// The shape of a data set's examples, as networks count it.
+pub fn input_shape(shape: ftprop_data::Shape) -> Shape {
+    Shape { height: shape.height, width: shape.width, channels: shape.channels }
+}
+
+/// A path that means the same from any folder.
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
