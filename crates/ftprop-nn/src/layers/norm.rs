@@ -1,7 +1,7 @@
 //! Batch normalisation, of channels (2-d) and of units (1-d: a pixel is the whole example).
 
 use super::{Layer, Pass, Slopes};
-use crate::shape::Shape;
+use ftprop_tensor::Shape;
 use ftprop_tensor::cpu::norm;
 use std::ops::Range;
 
