@@ -17,6 +17,7 @@
 //! | [`presets`] | the paper's networks |
 //! | [`graph`] | a spec becomes checked, typed nodes, from which everything else is lowered |
 //! | [`network`] | a graph becomes a network on the CPU that runs and learns |
+//! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`] | the loss of the whole network |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+pub mod engine;
 mod error;
 pub mod graph;
 pub mod layer_loss;
@@ -46,6 +48,7 @@ pub mod timing;
 pub mod trace;
 
 pub use activation::Activation;
+pub use engine::{CpuEngine, Engine, EngineError, Learning};
 pub use error::NnError;
 pub use ftprop_tensor::Shape;
 pub use graph::Graph;

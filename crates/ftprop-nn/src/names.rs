@@ -102,25 +102,40 @@ pub(crate) struct Family<T: ?Sized> {
 
 enum Member<T: ?Sized> {
     Plain(fn() -> Box<T>),
-    Numbered { letter: &'static str, range: Range, usual: f32, make: fn(f32) -> Box<T> },
+    Numbered { letter: &'static str, range: Range, usual: Usual, make: fn(f32) -> Box<T> },
+}
+
+/// What a family's number is where none is given.
+#[derive(Clone, Copy)]
+enum Usual {
+    /// The name alone means this one.
+    Alone(f32),
+    /// A number must be given; this one stands for the family where one of each is wanted.
+    Given(f32),
 }
 
 /// Which numbers a family takes.
 #[derive(Clone, Copy)]
 enum Range {
     Positive,
+    BelowOne,
+    Share,
 }
 
 impl Range {
     fn has(self, value: f32) -> bool {
         match self {
             Range::Positive => value.is_finite() && value > 0.0,
+            Range::BelowOne => value.is_finite() && value < 1.0,
+            Range::Share => value > 0.0 && value <= 1.0,
         }
     }
 
     fn words(self) -> &'static str {
         match self {
             Range::Positive => "a positive number",
+            Range::BelowOne => "a number below 1",
+            Range::Share => "a number above 0, at most 1,",
         }
     }
 }
@@ -137,14 +152,35 @@ impl<T: ?Sized> Family<T> {
         usual: f32,
         make: fn(f32) -> Box<T>,
     ) -> Self {
-        Family { name, member: Member::Numbered { letter, range: Range::Positive, usual, make } }
+        Family { name, member: Member::Numbered { letter, range: Range::Positive, usual: Usual::Given(usual), make } }
+    }
+
+    /// With a number above zero after a colon, or the name alone for a usual one.
+    pub(crate) const fn scaled(name: &'static str, letter: &'static str, usual: f32, make: fn(f32) -> Box<T>) -> Self {
+        Family { name, member: Member::Numbered { letter, range: Range::Positive, usual: Usual::Alone(usual), make } }
+    }
+
+    /// With a number below 1 after a colon, or the name alone for a usual one.
+    pub(crate) const fn below_one(
+        name: &'static str,
+        letter: &'static str,
+        usual: f32,
+        make: fn(f32) -> Box<T>,
+    ) -> Self {
+        Family { name, member: Member::Numbered { letter, range: Range::BelowOne, usual: Usual::Alone(usual), make } }
+    }
+
+    /// With a number above zero and at most 1 after a colon.
+    pub(crate) const fn share(name: &'static str, letter: &'static str, usual: f32, make: fn(f32) -> Box<T>) -> Self {
+        Family { name, member: Member::Numbered { letter, range: Range::Share, usual: Usual::Given(usual), make } }
     }
 
     /// How a list of names shows it.
     fn listed(&self) -> String {
         match self.member {
             Member::Plain(_) => self.name.into(),
-            Member::Numbered { letter, .. } => format!("{}:{letter}", self.name),
+            Member::Numbered { letter, usual: Usual::Given(_), .. } => format!("{}:{letter}", self.name),
+            Member::Numbered { letter, usual: Usual::Alone(_), .. } => format!("{0} or {0}:{letter}", self.name),
         }
     }
 
@@ -152,9 +188,17 @@ impl<T: ?Sized> Family<T> {
     fn member(&self, text: &str) -> Option<Result<(String, Box<T>), String>> {
         match &self.member {
             Member::Plain(make) => (text == self.name).then(|| Ok((text.into(), make()))),
-            Member::Numbered { letter, range, make, .. } => {
-                let number = text.strip_prefix(self.name)?.strip_prefix(':')?;
+            Member::Numbered { letter, range, usual, make } => {
+                let rest = text.strip_prefix(self.name)?;
+                if let (Usual::Alone(usual), "") = (usual, rest) {
+                    return Some(Ok((text.into(), make(*usual))));
+                }
+                let number = rest.strip_prefix(':')?;
                 Some(match number.parse::<f32>() {
+                    // One name for one thing.
+                    Ok(value) if matches!(usual, Usual::Alone(usual) if *usual == value) => {
+                        Ok((self.name.into(), make(value)))
+                    }
                     Ok(value) if range.has(value) => Ok((format!("{}:{value}", self.name), make(value))),
                     _ => Err(format!("{}:{letter} takes {} {letter}", self.name, range.words())),
                 })
@@ -165,7 +209,8 @@ impl<T: ?Sized> Family<T> {
     fn usual(&self) -> String {
         match self.member {
             Member::Plain(_) => self.name.into(),
-            Member::Numbered { usual, .. } => format!("{}:{usual}", self.name),
+            Member::Numbered { usual: Usual::Alone(_), .. } => self.name.into(),
+            Member::Numbered { usual: Usual::Given(usual), .. } => format!("{}:{usual}", self.name),
         }
     }
 }

@@ -30,7 +30,7 @@
 
 use crate::NnError;
 use crate::graph::Graph;
-use crate::layers::{Chain, Pass, Slopes, Watch};
+use crate::layers::{Chain, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
 use crate::output_loss::{Criterion, Tally};
 use crate::timing::Breakdown;
@@ -138,6 +138,15 @@ impl Network {
         tally
     }
 
+    /// Takes a batch's statistics into the running ones, which become the mean over this batch and the `before` ones
+    /// that were taken in before it.
+    pub fn take_statistics(&mut self, images: &[f32], before: usize) {
+        let n = self.examples(images);
+        let (chain, mut pass, _) = self.pass(n, true, None, &[]);
+        pass.statistics = Statistics::Mean { before };
+        chain.forward(&mut pass, images);
+    }
+
     /// The tally of a batch as a training step sees it: the batch's own statistics, and the step's dropout.
     pub(crate) fn rehearse(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
         let n = self.examples(images);
@@ -179,7 +188,7 @@ impl Network {
         let pass = Pass {
             cpu: &self.cpu,
             n,
-            training,
+            statistics: if training { Statistics::Batch } else { Statistics::Running },
             params: &self.values,
             stats: &mut self.stats,
             grads: &mut self.grads,
@@ -231,6 +240,11 @@ impl Network {
     /// All gradients of the last [`learn`](Self::learn).
     pub fn grads(&self) -> &[f32] {
         &self.grads
+    }
+
+    /// All gradients, to be changed before an optimizer follows them.
+    pub fn grads_mut(&mut self) -> &mut [f32] {
+        &mut self.grads
     }
 
     /// All running statistics.

@@ -173,6 +173,11 @@ impl LayerSpec {
         LayerSpec::AvgPool { kernel: None, stride: None, pad: 0 }
     }
 
+    /// The mean of each window.
+    pub(crate) fn mean_pool(kernel: usize, stride: usize, pad: usize) -> Self {
+        LayerSpec::AvgPool { kernel: Some(kernel), stride: Some(stride), pad }
+    }
+
     pub(crate) fn batch_norm(eps: f32) -> Self {
         LayerSpec::BatchNorm { eps, momentum: norm_momentum() }
     }

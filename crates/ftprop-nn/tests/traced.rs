@@ -47,7 +47,8 @@ fn assert_same(got: &[u32], expected: &[f32], what: impl Fn(usize) -> String) {
     }
 }
 
-const SPECIAL: [f32; 12] = [0.0, -0.0, 1.0, -1.0, 0.5, 1.0 + f32::EPSILON, -1.0 - f32::EPSILON, -1e-30, 40.0, -40.0, 2.0, f32::NAN];
+const SPECIAL: [f32; 12] =
+    [0.0, -0.0, 1.0, -1.0, 0.5, 1.0 + f32::EPSILON, -1.0 - f32::EPSILON, -1e-30, 40.0, -40.0, 2.0, f32::NAN];
 
 /// Gradients and pre-activations, special ones among them.
 fn units(count: usize) -> (Vec<f32>, Vec<f32>) {

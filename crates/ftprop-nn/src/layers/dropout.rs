@@ -33,7 +33,7 @@ impl Layer for Dropout {
 
     fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
         y.copy_from_slice(&x[..y.len()]);
-        if pass.training && self.dropout.p > 0.0 {
+        if pass.drops() && self.dropout.p > 0.0 {
             self.masked(pass, y);
         }
     }

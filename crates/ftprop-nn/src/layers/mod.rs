@@ -37,7 +37,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) cpu: &'a Cpu,
     /// Examples in this batch.
     pub(crate) n: usize,
-    pub(crate) training: bool,
+    pub(crate) statistics: Statistics,
     pub(crate) params: &'a [f32],
     /// Running statistics.
     pub(crate) stats: &'a mut [f32],
@@ -55,7 +55,23 @@ pub(crate) struct Pass<'a> {
     pub(crate) breakdown: Option<&'a mut Breakdown>,
 }
 
+/// What batch norm goes by.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Statistics {
+    /// The running statistics: the network is used, not taught.
+    Running,
+    /// The batch's own, which move the running ones: a training step.
+    Batch,
+    /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
+    Mean { before: usize },
+}
+
 impl Pass<'_> {
+    /// Whether dropout drops.
+    pub(crate) fn drops(&self) -> bool {
+        self.statistics == Statistics::Batch
+    }
+
     /// When and for whom a hard layer of so many units sets its targets.
     pub(crate) fn moment(&self, units: usize, layer: u64) -> Moment<'_> {
         let Pass { seed, step, progress, labels, .. } = *self;

@@ -67,7 +67,8 @@ pub enum ParameterClass {
 }
 
 impl ParameterClass {
-    fn of(parameter: &Parameter) -> Self {
+    /// That of a parameter.
+    pub fn of(parameter: &Parameter) -> Self {
         match parameter.kind {
             ParameterKind::Conv { .. } | ParameterKind::Fc { .. } => ParameterClass::Weights,
             ParameterKind::Bias { .. } => ParameterClass::Biases,

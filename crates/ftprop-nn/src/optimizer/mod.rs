@@ -23,7 +23,7 @@ pub use spec::{Key, OptimizerSpec, Setting};
 
 use crate::NnError;
 use crate::number::Number;
-use crate::trace::procedure;
+use crate::trace::{function, procedure};
 use ftprop_tensor::cpu::{elementwise, reduce};
 use ftprop_tensor::{Buffer, Cpu};
 use matrix::{AnyMatrixRule, Workspace};
@@ -87,6 +87,23 @@ impl<R: UpdateRule> AnyUpdate for R {
             [w, m, v]
         })
     }
+}
+
+/// A weight's moving average after a step that left it at w: `rest` is what the average gives up of itself.
+#[inline(always)]
+pub fn moving_average<N: Number>(average: N, w: N, rest: N) -> N {
+    average + rest * (w - average)
+}
+
+/// The moving average, for a GPU's compiler.
+pub fn device_average(name: &str) -> String {
+    function(name, &["average", "w", "rest"], |[average, w, rest]| moving_average(average, w, rest))
+}
+
+/// What a moving average gives up of itself at step `t`, counted from 1: less of the start while it is short.
+pub fn average_rest(decay: f64, t: u64) -> f32 {
+    let t = t as f64;
+    (1.0 - decay.min((1.0 + t) / (10.0 + t))) as f32
 }
 
 /// How a group of parameters is learned.
@@ -268,7 +285,8 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_the_setting_and_what_it_may_be() {
         let number = |key, value| (key, Setting::Number(value));
-        let cases: [(&str, &[(&str, Setting)], &str); 7] = [
+        type Settings<'a> = &'a [(&'a str, Setting)];
+        let cases: [(&str, Settings<'_>, &str); 7] = [
             ("sgd", &[number("lr", 0.1), ("nesterov", Setting::Flag(true))], "momentum above 0"),
             ("adam", &[number("lr", -1.0)], "optimizer.lr must be at least 0, not -1"),
             ("adam", &[number("lr", f64::NAN)], "finite"),
