@@ -42,29 +42,36 @@ impl MarginLoss for Hinge {
     }
 }
 
-/// The hinge truncated at m = −1, so that outliers lose their pull: the saturated straight-through estimator.
+/// The hinge truncated at m = b, so that outliers lose their pull. With the paper's b = −1 its slope is even: the
+/// saturated straight-through estimator.
 #[derive(Debug)]
-pub struct SaturatedHinge;
+pub struct SaturatedHinge {
+    /// The margin below which nothing pulls any more.
+    pub b: f32,
+}
 impl MarginLoss for SaturatedHinge {
     fn loss(&self, m: f32, _: f32) -> f32 {
-        (1.0 - m.max(-1.0)).max(0.0)
+        (1.0 - m.max(self.b)).max(0.0)
     }
     #[inline(always)]
     fn phi<N: Number>(&self, m: N, _: N) -> N {
-        N::indicator(m.abs().at_most(N::of(1.0)))
+        N::indicator(N::both(N::of(self.b).at_most(m), m.at_most(N::of(1.0))))
     }
 }
 
-/// 1 − tanh(m): the paper's own, with slope 1 at the threshold and no region without slope.
+/// 1 − tanh(a·m). With a = 1 it is the paper's own: slope 1 at the threshold and no region without slope.
 #[derive(Debug)]
-pub struct SoftHinge;
+pub struct SoftHinge {
+    /// What margins are scaled by: the larger, the narrower.
+    pub a: f32,
+}
 impl MarginLoss for SoftHinge {
     fn loss(&self, m: f32, _: f32) -> f32 {
-        1.0 - m.tanh()
+        1.0 - (self.a * m).tanh()
     }
     #[inline(always)]
     fn phi<N: Number>(&self, m: N, _: N) -> N {
-        m.sech_squared()
+        N::of(self.a) * (N::of(self.a) * m).sech_squared()
     }
 }
 

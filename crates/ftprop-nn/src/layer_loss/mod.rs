@@ -156,8 +156,8 @@ const FAMILIES: &[LossFamily] = &[
     Family::plain("linear", || Box::new(Linear)),
     Family::plain("perceptron", || Box::new(Perceptron)),
     Family::plain("hinge", || Box::new(Hinge)),
-    Family::plain("saturated_hinge", || Box::new(SaturatedHinge)),
-    Family::plain("soft_hinge", || Box::new(SoftHinge)),
+    Family::below_one("saturated_hinge", "b", -1.0, |b| Box::new(SaturatedHinge { b })),
+    Family::scaled("soft_hinge", "a", 1.0, |a| Box::new(SoftHinge { a })),
     Family::plain("squared_hinge", || Box::new(SquaredHinge)),
     Family::plain("saturated_squared_hinge", || Box::new(SaturatedSquaredHinge)),
     Family::plain("log", || Box::new(Log)),
@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn every_phi_is_the_slope_of_its_loss() {
-        let others = [named("sigmoid:1"), named("sigmoid:4")];
+        let others =
+            ["sigmoid:1", "sigmoid:4", "soft_hinge:2.5", "saturated_hinge:-0.5", "saturated_hinge:0.5"].map(named);
         for loss in LayerLoss::all().into_iter().chain(others) {
             for progress in [0.0, 0.3, 0.8] {
                 for i in -40..=40 {
@@ -295,6 +296,14 @@ mod tests {
         assert!(message.contains("soft_hinge"), "{message}");
         assert!("sigmoid:-1".parse::<LayerLoss>().is_err());
         assert_eq!(named("sigmoid:2.0").name(), "sigmoid:2");
+        // One name for one thing: the paper's own are plain.
+        assert_eq!(
+            (named("soft_hinge:1"), named("saturated_hinge:-1.0")),
+            (named("soft_hinge"), named("saturated_hinge"))
+        );
+        for wrong in ["soft_hinge:0", "soft_hinge:", "soft_hinge:inf", "saturated_hinge:1", "saturated_hinge:nan"] {
+            assert!(wrong.parse::<LayerLoss>().is_err(), "{wrong}");
+        }
     }
 
     #[test]
