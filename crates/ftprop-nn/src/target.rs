@@ -64,8 +64,24 @@ impl Rule for GradientSign {
     }
 }
 
+/// The paper's, each target kept with probability p: its other idea for putting some targets before others.
+#[derive(Debug)]
+pub struct RandomSubset {
+    /// How likely a unit has a target.
+    pub p: f32,
+}
+impl Rule for RandomSubset {
+    #[inline(always)]
+    fn target<N: Number>(&self, seen: Seen<N>) -> N {
+        seen.g.opposite_sign() * N::indicator(seen.random.less(N::of(self.p)))
+    }
+}
+
 /// Every rule that comes with the crate, the paper's first.
-const FAMILIES: &[Family<dyn AnyRule>] = &[Family::plain("gradient_sign", || Box::new(GradientSign))];
+const FAMILIES: &[Family<dyn AnyRule>] = &[
+    Family::plain("gradient_sign", || Box::new(GradientSign)),
+    Family::share("random_subset", "p", 0.5, |p| Box::new(RandomSubset { p })),
+];
 
 static REGISTRY: Registry<dyn AnyRule> = Registry::new("target rule", FAMILIES);
 
@@ -447,5 +463,28 @@ mod tests {
         // The first example is odd: its low unit should rise; the second is even: its high unit should fall.
         assert_eq!(slopes(7), [-0.5, 0.0, 0.0, 0.5]);
         assert_eq!(slopes(8), [0.0; 4]);
+    }
+
+    #[test]
+    fn a_random_subset_keeps_its_share_of_the_papers_targets_and_another_one_at_each_step() {
+        let unit = HardUnit {
+            rule: "random_subset:0.3".parse().unwrap(),
+            ..HardUnit::new(Activation::Sign, LayerLoss::soft_hinge())
+        };
+        let labels = vec![0; 200];
+        let slopes = |step: u64, layer: u64| {
+            let moment = Moment { step, layer, labels: &labels, units: 50, ..Moment::default() };
+            let mut g = vec![0.25; 10_000];
+            unit.slopes(&Cpu::new(2).unwrap(), &moment, &mut g, &vec![0.0; 10_000], &mut vec![0.0; 10_000]);
+            g
+        };
+        let (first, second, other) = (slopes(0, 0), slopes(1, 0), slopes(0, 1));
+        assert!(first.iter().all(|&s| s == 0.25 || s == 0.0));
+        let share = first.iter().filter(|&&s| s != 0.0).count();
+        assert!((2850..3150).contains(&share), "{share}");
+        assert!(first == slopes(0, 0) && first != second && first != other);
+        for wrong in ["random_subset", "random_subset:0", "random_subset:1.5", "random_subset:x"] {
+            assert!(wrong.parse::<TargetRule>().is_err(), "{wrong}");
+        }
     }
 }
