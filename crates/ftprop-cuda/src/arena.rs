@@ -8,22 +8,22 @@ use cudarc::driver::sys::CUdeviceptr;
 
 /// A place in the arena, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Region(usize);
 
 /// Hands out places.
 #[derive(Clone, Default)]
-pub(crate) struct Layout {
+pub(crate) struct ArenaLayout {
     bytes: usize,
 }
 
-impl Layout {
-    pub(crate) fn take(&mut self, bytes: usize) -> Place {
-        let place = Place(self.bytes);
+impl ArenaLayout {
+    pub(crate) fn take(&mut self, bytes: usize) -> Region {
+        let place = Region(self.bytes);
         self.bytes += bytes.next_multiple_of(256);
         place
     }
 
-    pub(crate) fn floats(&mut self, count: usize) -> Place {
+    pub(crate) fn floats(&mut self, count: usize) -> Region {
         self.take(count * 4)
     }
 
@@ -43,12 +43,12 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    pub(crate) fn at(&self, place: Place) -> CUdeviceptr {
+    pub(crate) fn at(&self, place: Region) -> CUdeviceptr {
         self.buffer.at(place.0)
     }
 
     /// The offset of a place, for copies.
-    pub(crate) fn offset(&self, place: Place) -> usize {
+    pub(crate) fn offset(&self, place: Region) -> usize {
         place.0
     }
 
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn places_are_aligned_and_do_not_overlap() {
-        let mut layout = Layout::default();
+        let mut layout = ArenaLayout::default();
         let places = [layout.take(1), layout.floats(65), layout.take(0), layout.take(256)];
-        assert_eq!(places, [Place(0), Place(256), Place(768), Place(768)]);
+        assert_eq!(places, [Region(0), Region(256), Region(768), Region(768)]);
         assert_eq!(layout.bytes, 1024);
     }
 }

@@ -1,7 +1,7 @@
 //! How long a training step takes.
 
-use crate::passes::Run;
-use crate::training::Stretch;
+use crate::passes::CompiledPass;
+use crate::training::StepSpan;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::LayerInfo;
@@ -55,15 +55,15 @@ fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, Cu
     }
     time("loss".into(), &|| network.apply_loss(n, true))?;
     for (i, run) in network.runs.iter().enumerate().rev() {
-        if matches!(run, Run::Product(_)) {
+        if matches!(run, CompiledPass::Product(_)) {
             time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &network.main))?;
         }
         time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &network.main))?;
-        if run.leaves_parts() {
-            time(format!("{i} {} gradients", run.kind()), &|| run.add_parts(&launch, &network.main))?;
+        if run.has_partial_bias() {
+            time(format!("{i} {} gradients", run.kind()), &|| run.reduce_bias_gradient(&launch, &network.main))?;
         }
     }
-    time("optimizer".into(), &|| network.step_along(false))?;
+    time("optimizer".into(), &|| network.apply_optimizer(false))?;
     Ok(times)
 }
 
@@ -89,14 +89,14 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     let start = Instant::now();
     let mut network = CudaNetwork::new(device, config)?;
     network.initialise(1)?;
-    let stretch = |epoch: u64, steps: usize| Stretch {
+    let span = |epoch: u64, steps: usize| StepSpan {
         seed: 1,
         epoch,
         first_batch: 0,
         first_step: epoch * steps as u64,
         steps: vec![(1.0, 0.5); steps],
     };
-    network.train(&data, &stretch(0, 1))?;
+    network.train(&data, &span(0, 1))?;
     network.wait()?;
     let first_step_seconds = start.elapsed().as_secs_f64();
     let mut networks = vec![network];
@@ -110,7 +110,7 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     for round in 0..=ROUNDS {
         let start = Instant::now();
         for network in &mut networks {
-            network.train(&data, &stretch(round as u64, steps))?;
+            network.train(&data, &span(round as u64, steps))?;
         }
         for network in &networks {
             network.wait()?;

@@ -18,11 +18,11 @@ const COMMON: &str = include_str!("../kernels/common.cuh");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum File {
     Gemm,
-    Patch,
+    PatchForward,
     PatchGradient,
-    PatchBack,
-    Finish,
-    FinishTogether,
+    PatchBackward,
+    Epilogue,
+    EpilogueCooperative,
     Norm,
     AveragePool,
     OutputLoss,
@@ -34,11 +34,11 @@ impl File {
     fn name(self) -> &'static str {
         match self {
             File::Gemm => "gemm.cu",
-            File::Patch => "patch.cu",
+            File::PatchForward => "patch_forward.cu",
             File::PatchGradient => "patch_gradient.cu",
-            File::PatchBack => "patch_back.cu",
-            File::Finish => "finish.cu",
-            File::FinishTogether => "finish_together.cu",
+            File::PatchBackward => "patch_backward.cu",
+            File::Epilogue => "epilogue.cu",
+            File::EpilogueCooperative => "epilogue_cooperative.cu",
             File::Norm => "norm.cu",
             File::AveragePool => "average_pool.cu",
             File::OutputLoss => "output_loss.cu",
@@ -50,16 +50,18 @@ impl File {
     fn text(self) -> &'static str {
         match self {
             File::Gemm => include_str!("../kernels/gemm.cu"),
-            File::Patch => include_str!("../kernels/patch.cu"),
+            File::PatchForward => include_str!("../kernels/patch_forward.cu"),
             File::PatchGradient => include_str!("../kernels/patch_gradient.cu"),
-            File::PatchBack => include_str!("../kernels/patch_back.cu"),
-            File::Finish => concat!(include_str!("../kernels/norm.cuh"), include_str!("../kernels/finish.cu")),
-            File::FinishTogether => concat!(
-                include_str!("../kernels/norm.cuh"),
-                include_str!("../kernels/finish.cu"),
-                include_str!("../kernels/finish_together.cu")
+            File::PatchBackward => include_str!("../kernels/patch_backward.cu"),
+            File::Epilogue => {
+                concat!(include_str!("../kernels/column_reduction.cuh"), include_str!("../kernels/epilogue.cu"))
+            }
+            File::EpilogueCooperative => concat!(
+                include_str!("../kernels/column_reduction.cuh"),
+                include_str!("../kernels/epilogue.cu"),
+                include_str!("../kernels/epilogue_cooperative.cu")
             ),
-            File::Norm => concat!(include_str!("../kernels/norm.cuh"), include_str!("../kernels/norm.cu")),
+            File::Norm => concat!(include_str!("../kernels/column_reduction.cuh"), include_str!("../kernels/norm.cu")),
             File::AveragePool => include_str!("../kernels/average_pool.cu"),
             File::OutputLoss => include_str!("../kernels/output_loss.cu"),
             File::Optimizer => include_str!("../kernels/optimizer.cu"),
@@ -70,13 +72,15 @@ impl File {
     fn entries(self) -> &'static [&'static str] {
         match self {
             File::Gemm => &["gemm"],
-            File::Patch => &["patch_forward"],
-            File::PatchGradient => &["patch_gradient", "patch_sum"],
-            File::PatchBack => &["patch_back"],
-            File::Finish => &["finish", "finish_back", "finish_back_input", "bias_gradient"],
-            File::FinishTogether => &["finish", "finish_together", "finish_back_together"],
+            File::PatchForward => &["patch_forward"],
+            File::PatchGradient => &["patch_gradient", "patch_gradient_reduce"],
+            File::PatchBackward => &["patch_backward"],
+            File::Epilogue => &["epilogue_forward", "epilogue_backward", "epilogue_backward_input", "bias_gradient"],
+            File::EpilogueCooperative => {
+                &["epilogue_forward", "epilogue_forward_cooperative", "epilogue_backward_cooperative"]
+            }
             File::Norm => &["norm_statistics", "norm_running", "column_sums"],
-            File::AveragePool => &["average", "average_back"],
+            File::AveragePool => &["average_pool_forward", "average_pool_backward"],
             File::OutputLoss => &["output_loss"],
             File::Optimizer => &["optimize"],
             File::Basic => &["gather_batch", "take_batch", "next_batch", "round_values", "clip", "widen_values"],
@@ -103,6 +107,12 @@ impl Source {
         self
     }
 
+    /// Defines a choice by its name in the kernels; they know its names and refuse any other.
+    pub(crate) fn name(mut self, name: &str, value: &str) -> Self {
+        let _ = writeln!(self.macros, "#define {name} {value}");
+        self
+    }
+
     /// Defines an f32, to the bit.
     pub(crate) fn float(mut self, name: &str, value: f32) -> Self {
         let _ = writeln!(self.macros, "#define {name} {value:e}f");
@@ -110,7 +120,14 @@ impl Source {
     }
 
     fn text(&self) -> String {
-        format!("#define PREC {}\n{COMMON}\n{}\n{}", self.precision as u32, self.macros, self.file.text())
+        {
+            let precision = match self.precision {
+                Precision::F32 => "PRECISION_F32",
+                Precision::Tf32 => "PRECISION_TF32",
+                Precision::Bf16 => "PRECISION_BF16",
+            };
+            format!("#define PRECISION {precision}\n{COMMON}\n{}\n{}", self.macros, self.file.text())
+        }
     }
 
     /// The machine code, from the folder of kept kernels or from the compiler.
@@ -262,7 +279,7 @@ mod tests {
     fn the_text_holds_the_numbers_and_the_precision_and_so_does_the_key() {
         let source = Source::new(File::Gemm, Precision::Tf32).int("BM", 64).float("EPS", 1e-8);
         let text = source.text();
-        assert!(text.starts_with("#define PREC 1\n") && text.contains("#define BM 64\n"));
+        assert!(text.starts_with("#define PRECISION PRECISION_TF32\n") && text.contains("#define BM 64\n"));
         assert!(text.contains("#define EPS 1e-8f\n"));
         assert_ne!(hash(&text, 1), hash(&text, 2));
         assert_ne!(hash(&text, 1), hash(&source.clone().int("BN", 64).text(), 1));
@@ -272,11 +289,11 @@ mod tests {
     fn every_entry_stands_in_its_file() {
         let files = [
             File::Gemm,
-            File::Patch,
+            File::PatchForward,
             File::PatchGradient,
-            File::PatchBack,
-            File::Finish,
-            File::FinishTogether,
+            File::PatchBackward,
+            File::Epilogue,
+            File::EpilogueCooperative,
             File::Norm,
             File::AveragePool,
             File::OutputLoss,

@@ -2,12 +2,12 @@
 //! or by its usual algorithm, which computes everything. Either gives the same bits every time.
 
 use crate::CudaError;
-use crate::cudnn_engines::{CudnnEngine, Engines};
+use crate::cudnn_engines::{CudnnEngine, EngineList};
 use crate::device::Device;
 use crate::gemm::{Gemm, Mode};
 use crate::library::Library;
 use crate::precision::Precision;
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 use cudarc::cudnn::sys::{self, cudnnStatus_t};
 use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
@@ -23,26 +23,26 @@ pub(crate) fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), Cu
 /// cuDNN in use; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cudnn {
-    handle: Arc<Handle>,
+    handle: Arc<CudnnHandle>,
     /// Bytes that one algorithm may have beside the operands.
     most_workspace: usize,
 }
 
-struct Handle {
+struct CudnnHandle {
     device: Device,
     raw: sys::cudnnHandle_t,
     /// The engines of products that were asked for.
-    known: Mutex<HashMap<String, Arc<Engines>>>,
+    known: Mutex<HashMap<String, Arc<EngineList>>>,
 }
 
 // SAFETY: a network owns its handle and is used by one thread at a time.
-unsafe impl Send for Handle {}
+unsafe impl Send for CudnnHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for CudnnHandle {}
 
-impl Drop for Handle {
+impl Drop for CudnnHandle {
     fn drop(&mut self) {
-        // Engines must not outlive what they were made with.
+        // EngineList must not outlive what they were made with.
         self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         if self.device.enter().is_ok() {
             // SAFETY: made in `Cudnn::new`, destroyed once.
@@ -53,14 +53,14 @@ impl Drop for Handle {
 
 impl Cudnn {
     /// For one of so many that share the GPU's memory.
-    pub(crate) fn new(device: &Device, rivals: usize) -> Result<Self, CudaError> {
+    pub(crate) fn new(device: &Device, concurrent: usize) -> Result<Self, CudaError> {
         Library::Cudnn.load()?;
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
-        let most_workspace = device.memory()?.1 / (SHARE * rivals);
-        let handle = Handle { device: device.clone(), raw, known: Mutex::default() };
+        let most_workspace = device.memory()?.1 / (SHARE * concurrent);
+        let handle = CudnnHandle { device: device.clone(), raw, known: Mutex::default() };
         Ok(Cudnn { handle: Arc::new(handle), most_workspace })
     }
 
@@ -82,21 +82,21 @@ impl Cudnn {
         Ok(Some(engine))
     }
 
-    fn engines(&self, gemm: &Gemm, n: usize) -> Result<Arc<Engines>, CudaError> {
+    fn engines(&self, gemm: &Gemm, n: usize) -> Result<Arc<EngineList>, CudaError> {
         let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = gemm.key(n);
         if let Some(engines) = known.get(&key) {
             return Ok(engines.clone());
         }
         self.handle.device.enter()?;
-        let engines = Arc::new(Engines::new(self.handle.raw, gemm, n)?);
+        let engines = Arc::new(EngineList::new(self.handle.raw, gemm, n)?);
         known.insert(key, engines.clone());
         Ok(engines)
     }
 
     /// Bytes of workspace that the usual way needs for a batch of n, or why it cannot compute a product.
     pub(crate) fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
-        let d = Descriptors::new(gemm, n)?;
+        let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
         let status = unsafe {
@@ -133,7 +133,7 @@ impl Cudnn {
         gemm: &Gemm,
         engine: Option<&CudnnEngine>,
         n: usize,
-        stream: &Stream,
+        stream: &CudaStream,
         [left, right, out]: [CUdeviceptr; 3],
         adds: bool,
         (workspace, bytes): (CUdeviceptr, usize),
@@ -154,7 +154,7 @@ impl Cudnn {
             let reason = format!("a batch of {n} needs more workspace than the full one");
             return Err(CudaError::Cudnn { doing: "run a smaller batch", reason });
         }
-        let d = Descriptors::new(gemm, n)?;
+        let d = ConvolutionDescriptors::new(gemm, n)?;
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
         let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut std::ffi::c_void);
@@ -188,20 +188,20 @@ const WEIGHTS: sys::cudnnConvolutionBwdFilterAlgo_t =
     sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 /// The shapes of one convolution; making them touches no device.
-struct Descriptors {
+struct ConvolutionDescriptors {
     x: sys::cudnnTensorDescriptor_t,
     y: sys::cudnnTensorDescriptor_t,
     w: sys::cudnnFilterDescriptor_t,
     conv: sys::cudnnConvolutionDescriptor_t,
 }
 
-impl Descriptors {
+impl ConvolutionDescriptors {
     fn new(gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
         use sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         use sys::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
         use sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
         let (x, y) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let mut d = Descriptors { x, y, w: std::ptr::null_mut(), conv: std::ptr::null_mut() };
+        let mut d = ConvolutionDescriptors { x, y, w: std::ptr::null_mut(), conv: std::ptr::null_mut() };
         let g = &gemm.geometry;
         let int = |v: usize| v as i32;
         let kind = if gemm.precision == Precision::Bf16 { CUDNN_DATA_BFLOAT16 } else { CUDNN_DATA_FLOAT };
@@ -232,7 +232,7 @@ impl Descriptors {
     }
 }
 
-impl Drop for Descriptors {
+impl Drop for ConvolutionDescriptors {
     fn drop(&mut self) {
         // SAFETY: each was made once, or is null, which cuDNN refuses without harm.
         unsafe {

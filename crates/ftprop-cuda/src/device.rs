@@ -2,7 +2,7 @@
 
 use crate::CudaError;
 use crate::compile::{Kernels, Source};
-use crate::gemm::Limits;
+use crate::gemm::DeviceLimits;
 use crate::library::Library;
 use crate::memory::check;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
@@ -190,13 +190,13 @@ impl Device {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
-    pub(crate) fn limits(&self) -> Result<Limits, CudaError> {
+    pub(crate) fn limits(&self) -> Result<DeviceLimits, CudaError> {
         let shared = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        Ok(Limits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
+        Ok(DeviceLimits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
     }
 
     /// How many blocks, one a multiprocessor, can wait for each other in one kernel; 0 where none can.
-    pub(crate) fn gang(&self) -> Result<usize, CudaError> {
+    pub(crate) fn cooperative_blocks(&self) -> Result<usize, CudaError> {
         match self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? {
             0 => Ok(0),
             _ => Ok(self.multiprocessors()? as usize),

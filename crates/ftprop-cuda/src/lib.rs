@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! # fn run(config: ftprop_cuda::NetworkConfig, data: ftprop_data::Dataset) -> Result<(), ftprop_cuda::CudaError> {
-//! use ftprop_cuda::{CudaNetwork, Device, ResidentData, Stretch};
+//! use ftprop_cuda::{CudaNetwork, Device, ResidentData, StepSpan};
 //! use ftprop_data::Augment;
 //!
 //! let device = Device::open(0)?;
@@ -26,7 +26,7 @@
 //! for epoch in 1..=10 {
 //!     let first_step = (epoch - 1) * steps as u64;
 //!     let rates = vec![(1.0, 0.0); steps];
-//!     network.train(&train, &Stretch { seed: 1, epoch, first_batch: 0, first_step, steps: rates })?;
+//!     network.train(&train, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps: rates })?;
 //!     println!("epoch {epoch}: loss {}", network.take_tally()?.loss());
 //! }
 //! # Ok(())
@@ -42,15 +42,14 @@
 //! | `compile` | kernels from text, compiled at first use and kept on disk |
 //! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
 //! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `tuning`, `choices` | how a product is cut into tiles, another way where channels are few, the libraries' ways, which is fastest, and that remembered |
+//! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `tuning`, `tuning_cache` | how a product is cut into tiles, another way where channels are few, the libraries' ways, which is fastest, and that remembered |
 //! | `passes` | each pass with its kernels |
 //! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
-//! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
+//! | `training`, `data`, `step` | [`StepSpan`]es of captured steps on [`ResidentData`] or streamed batches |
 //! | `selftest`, `product_checks`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
 
 mod arena;
 mod bench;
-mod choices;
 mod compile;
 mod cublas;
 mod cudnn;
@@ -73,6 +72,7 @@ mod step;
 mod stream;
 mod training;
 mod tuning;
+mod tuning_cache;
 
 pub use bench::{Bench, bench, profile};
 pub use data::ResidentData;
@@ -82,5 +82,5 @@ pub use library::Library;
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::{Check, selftest};
-pub use training::Stretch;
+pub use training::StepSpan;
 pub use tuning::Tuning;

@@ -3,27 +3,27 @@
 use crate::CudaError;
 use crate::device::Device;
 use crate::error::readable;
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 use cudarc::driver::sys::{self, CUdeviceptr};
 use std::ffi::c_void;
 
-/// Plain numbers that may be copied byte by byte between host and device.
+/// Pod numbers that may be copied byte by byte between host and device.
 ///
 /// # Safety
 /// Every bit pattern is a value, and there is no padding.
-pub(crate) unsafe trait Plain: Copy + Default {}
+pub(crate) unsafe trait Pod: Copy + Default {}
 // SAFETY: numbers.
-unsafe impl Plain for f32 {}
+unsafe impl Pod for f32 {}
 // SAFETY: numbers.
-unsafe impl Plain for f64 {}
+unsafe impl Pod for f64 {}
 // SAFETY: numbers.
-unsafe impl Plain for u32 {}
+unsafe impl Pod for u32 {}
 // SAFETY: numbers.
-unsafe impl Plain for u16 {}
+unsafe impl Pod for u16 {}
 // SAFETY: numbers.
-unsafe impl Plain for u8 {}
+unsafe impl Pod for u8 {}
 
-/// A stretch of device memory, zero at first, freed when dropped.
+/// A piece of device memory, zero at first, freed when dropped.
 pub(crate) struct DeviceBuffer {
     device: Device,
     start: CUdeviceptr,
@@ -49,7 +49,7 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    pub(crate) fn of<T: Plain>(device: &Device, values: &[T], what: &str) -> Result<Self, CudaError> {
+    pub(crate) fn of<T: Pod>(device: &Device, values: &[T], what: &str) -> Result<Self, CudaError> {
         let buffer = DeviceBuffer::new(device, size_of_val(values), what)?;
         // SAFETY: both sides have that many bytes.
         check(unsafe { sys::cuMemcpyHtoD_v2(buffer.start, values.as_ptr().cast(), size_of_val(values)) }, || {
@@ -66,7 +66,7 @@ impl DeviceBuffer {
     }
 
     /// Copies values to a byte offset, in order with the stream's work.
-    pub(crate) fn write<T: Plain>(&self, stream: &Stream, byte: usize, values: &[T]) -> Result<(), CudaError> {
+    pub(crate) fn write<T: Pod>(&self, stream: &CudaStream, byte: usize, values: &[T]) -> Result<(), CudaError> {
         assert!(byte + size_of_val(values) <= self.bytes, "a copy past the end of a device buffer");
         self.device.enter()?;
         // SAFETY: the buffer has room; this is pageable memory, read before the call returns.
@@ -74,7 +74,7 @@ impl DeviceBuffer {
     }
 
     /// Waits for the stream's work and copies values from a byte offset.
-    pub(crate) fn read<T: Plain>(&self, stream: &Stream, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
+    pub(crate) fn read<T: Pod>(&self, stream: &CudaStream, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::default(); len];
         assert!(byte + size_of_val(&values[..]) <= self.bytes, "a copy past the end of a device buffer");
         stream.copy_out(self.at(byte), &mut values)?;
@@ -105,16 +105,16 @@ pub(crate) fn out_of_memory(device: &Device, needed: usize, what: &str) -> CudaE
 }
 
 /// Page-locked host memory: copies from it run beside kernels.
-pub(crate) struct Pinned<T: Plain> {
+pub(crate) struct PinnedBuffer<T: Pod> {
     device: Device,
     start: *mut T,
     len: usize,
 }
 
 // SAFETY: the memory belongs to this value alone.
-unsafe impl<T: Plain + Send> Send for Pinned<T> {}
+unsafe impl<T: Pod + Send> Send for PinnedBuffer<T> {}
 
-impl<T: Plain> Pinned<T> {
+impl<T: Pod> PinnedBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
         device.enter()?;
         let mut start: *mut c_void = std::ptr::null_mut();
@@ -125,7 +125,7 @@ impl<T: Plain> Pinned<T> {
         })?;
         // SAFETY: the allocation has that many bytes; all zeros is a value of every plain type.
         unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
-        Ok(Pinned { device: device.clone(), start: start.cast(), len })
+        Ok(PinnedBuffer { device: device.clone(), start: start.cast(), len })
     }
 
     pub(crate) fn slice(&mut self) -> &mut [T] {
@@ -134,7 +134,7 @@ impl<T: Plain> Pinned<T> {
     }
 }
 
-impl<T: Plain> Drop for Pinned<T> {
+impl<T: Pod> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
             // SAFETY: allocated in `new`, freed once.

@@ -1,17 +1,17 @@
 //! A network on the GPU: the CPU's network, parameter for parameter, compiled for one batch size.
 
 use crate::CudaError;
-use crate::arena::{Arena, Layout, Place};
+use crate::arena::{Arena, ArenaLayout, Region};
 use crate::compile::{File, Kernels, Source};
 use crate::device::Device;
-use crate::gemm::{Choice, Gemm};
+use crate::gemm::{Algorithm, Gemm};
 use crate::memory::{DeviceBuffer, out_of_memory};
-use crate::passes::{self, Flat, Launch, Run, Setting, TensorPlace};
-use crate::plan::{Pass, Plan};
+use crate::passes::{self, BatchContext, CompileOptions, CompiledPass, FlatBuffers, TensorRegions};
+use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
-use crate::step::{DeviceTally, Scalars, Step};
-use crate::stream::{Args, Side, Spread, Stream};
-use crate::training::Streaming;
+use crate::step::{DeviceStep, DeviceTally, StepScalars};
+use crate::stream::{Args, CudaStream, LaunchConfig, SideStream};
+use crate::training::StagingBuffers;
 use crate::tuning::{self, Libraries, Tuning};
 use ftprop_nn::parameter::{Parameter, Statistic};
 use ftprop_nn::{Defaults, LayerInfo, LayerSpec, Network, OptimizerSpec, OutputLoss, Shape, Tally};
@@ -37,7 +37,7 @@ pub struct NetworkConfig {
     pub clip: Option<f64>,
 }
 
-/// Rows of the table of scalars: a longer stretch of steps is cut into parts.
+/// Rows of the table of scalars: a longer span of steps is cut into parts.
 pub(crate) const TABLE: usize = 1 << 16;
 
 /// The most blocks that the loss is summed by, and warps of each.
@@ -55,10 +55,10 @@ pub struct CudaNetwork {
     pub(crate) statistics: Vec<Statistic>,
     pub(crate) infos: Vec<LayerInfo>,
     pub(crate) initial: Network,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<CompiledPass>,
     /// The shape of what each pass gives.
     pub(crate) outputs: Vec<Shape>,
-    pub(crate) tensors: Vec<TensorPlace>,
+    pub(crate) tensors: Vec<TensorRegions>,
     pub(crate) input: usize,
     /// Channels that a pixel of the input is stored with.
     pub(crate) stored: usize,
@@ -73,23 +73,23 @@ pub struct CudaNetwork {
     pub(crate) loss: Kernels,
     pub(crate) optimizer: Kernels,
     pub(crate) basic: Kernels,
-    pub(crate) step: Place,
-    pub(crate) table: Place,
-    pub(crate) tally: Place,
-    pub(crate) tally_parts: Place,
-    pub(crate) tally_counter: Place,
-    pub(crate) labels: Place,
-    pub(crate) clip: [Place; 4],
-    pub(crate) counter: Place,
-    pub(crate) main: Stream,
+    pub(crate) step: Region,
+    pub(crate) table: Region,
+    pub(crate) tally: Region,
+    pub(crate) tally_parts: Region,
+    pub(crate) tally_counter: Region,
+    pub(crate) labels: Region,
+    pub(crate) clip: [Region; 4],
+    pub(crate) counter: Region,
+    pub(crate) main: CudaStream,
     /// For gradients, which the slopes on their way down do not wait for; none where other networks keep the GPU busy.
-    side: Option<Side>,
+    side: Option<SideStream>,
     /// Steps that the optimizer has taken.
     pub(crate) steps: u64,
-    pub(crate) graphs: HashMap<crate::training::Captured, crate::stream::Graph>,
+    pub(crate) graphs: HashMap<crate::training::GraphKey, crate::stream::CudaGraph>,
     /// Data that captured graphs read.
     pub(crate) kept: HashMap<u64, crate::data::ResidentData>,
-    pub(crate) streaming: Option<Streaming>,
+    pub(crate) streaming: Option<StagingBuffers>,
 }
 
 impl CudaNetwork {
@@ -107,7 +107,7 @@ impl CudaNetwork {
         let cpu = Arc::new(Cpu::new(1).map_err(|e| CudaError::Setting(e.to_string()))?);
         let initial = Network::new(cpu, &config.layers, config.defaults, input, classes, 1)?;
         let (parameters, statistics) = (initial.parameters().to_vec(), initial.statistics().to_vec());
-        let plan = Plan::new(&config.layers, config.defaults, input, classes, &parameters, &statistics);
+        let plan = FusionPlan::new(&config.layers, config.defaults, input, classes, &parameters, &statistics);
         if let Some(t) = plan.tensors.iter().find(|t| batch * t.shape.len() > i32::MAX as usize) {
             return Err(CudaError::Setting(format!(
                 "a batch of {batch} examples of {} is too large for one kernel; lower the batch size",
@@ -119,10 +119,12 @@ impl CudaNetwork {
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let limits = device.limits()?;
         let (chosen, libraries) = match config.tuning {
-            Tuning::Fixed => (all.iter().map(|g| Choice::Own(g.guess(batch, limits))).collect(), Libraries::default()),
+            Tuning::Fixed => {
+                (all.iter().map(|g| Algorithm::Tiled(g.guess(batch, limits))).collect(), Libraries::default())
+            }
             Tuning::Libraries => tuning::by_libraries(device, &all, batch)?,
             Tuning::Alone => tuning::fastest(device, &all, batch, 1)?,
-            Tuning::Shared => tuning::fastest(device, &all, batch, tuning::RIVALS)?,
+            Tuning::Shared => tuning::fastest(device, &all, batch, tuning::SHARED_NETWORKS)?,
         };
         let mut chosen = chosen.into_iter();
         let choices: Vec<_> = gemms
@@ -132,20 +134,20 @@ impl CudaNetwork {
 
         let logits_f32 = has_wide_logits(&plan, precision);
         let alone = config.tuning != Tuning::Shared;
-        let gang = if alone { device.gang()? } else { 0 };
-        let setting = Setting { precision, batch, alone, gang };
-        let mut kernels = device.kernels(&sources(&config, &plan, &choices, &setting))?;
+        let cooperative_blocks = if alone { device.cooperative_blocks()? } else { 0 };
+        let options = CompileOptions { precision, batch, alone, cooperative_blocks };
+        let mut kernels = device.kernels(&sources(&config, &plan, &choices, &options))?;
         let [loss, optimizer, basic] =
             kernels.split_off(kernels.len() - 3).try_into().unwrap_or_else(|_| unreachable!("three were split off"));
 
-        let side = alone.then(|| Side::new(device)).transpose()?;
-        let mut layout = Layout::default();
+        let side = alone.then(|| SideStream::new(device)).transpose()?;
+        let mut layout = ArenaLayout::default();
         let (input_tensor, output) = (plan.input, plan.output);
         let stored = plan.tensors[plan.input].stored;
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
-        let (runs, tensors) = passes::build(plan, &choices, kernels, &libraries, &basic, &setting, &mut layout)?;
-        let step = layout.take(size_of::<Step>());
-        let table = layout.take(TABLE * size_of::<Scalars>());
+        let (runs, tensors) = passes::build(plan, &choices, kernels, &libraries, &basic, &options, &mut layout)?;
+        let step = layout.take(size_of::<DeviceStep>());
+        let table = layout.take(TABLE * size_of::<StepScalars>());
         let tally = layout.take(size_of::<DeviceTally>());
         let tally_parts = layout.take(LOSS_BLOCKS as usize * size_of::<DeviceTally>());
         let tally_counter = layout.take(4);
@@ -199,7 +201,7 @@ impl CudaNetwork {
             labels,
             clip,
             counter,
-            main: Stream::new(device)?,
+            main: CudaStream::new(device)?,
             side,
             steps: 0,
             graphs: HashMap::new(),
@@ -221,11 +223,11 @@ impl CudaNetwork {
     /// One step of Algorithm 2 up to the optimizer, on a batch from the host.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], step: &ftprop_nn::Step) -> Result<Tally, CudaError> {
         let n = self.put(images, labels)?;
-        let at = Step::new(step.seed, 0, step.number, 0);
-        let scalars = Scalars::new(&self.config.optimizer, self.steps + 1, 1.0, step.progress);
+        let at = DeviceStep::new(step.seed, 0, step.number, 0);
+        let scalars = StepScalars::new(&self.config.optimizer, self.steps + 1, 1.0, step.progress);
         self.set_step(at, &[scalars])?;
         self.clear_tally()?;
-        self.take_staged(n)?;
+        self.load_staged(n)?;
         self.forward(n, true)?;
         self.apply_loss(n, true)?;
         self.backward(n)?;
@@ -236,9 +238,9 @@ impl CudaNetwork {
     /// back where it is clipped.
     pub fn optimize(&mut self, lr_factor: f64) -> Result<Option<f64>, CudaError> {
         self.wait()?;
-        let scalars = Scalars::new(&self.config.optimizer, self.steps + 1, lr_factor, 0.0);
-        self.set_step(Step::default(), &[scalars])?;
-        self.step_along(false)?;
+        let scalars = StepScalars::new(&self.config.optimizer, self.steps + 1, lr_factor, 0.0);
+        self.set_step(DeviceStep::default(), &[scalars])?;
+        self.apply_optimizer(false)?;
         self.steps += 1;
         self.main.wait()?;
         let norm = |_| Ok(self.arena.buffer.read::<f64>(&self.main, self.arena.offset(self.clip[3]), 1)?[0]);
@@ -255,10 +257,10 @@ impl CudaNetwork {
     /// Tallies a batch from the host without learning from it.
     pub fn evaluate(&mut self, images: &[f32], labels: &[u32]) -> Result<Tally, CudaError> {
         let n = self.put(images, labels)?;
-        self.set_step(Step::default(), &[Scalars::default()])?;
+        self.set_step(DeviceStep::default(), &[StepScalars::default()])?;
         self.clear_tally()?;
-        self.take_staged(n)?;
-        self.use_running()?;
+        self.load_staged(n)?;
+        self.load_running_statistics()?;
         self.forward(n, false)?;
         self.apply_loss(n, false)?;
         self.take_tally()
@@ -279,7 +281,7 @@ impl CudaNetwork {
         }
     }
 
-    /// Puts a host's batch where `take_staged` takes it from.
+    /// Puts a host's batch where `load_staged` takes it from.
     fn put(&mut self, images: &[f32], labels: &[u32]) -> Result<usize, CudaError> {
         let len = self.config.input.len();
         let n = labels.len();
@@ -300,7 +302,7 @@ impl CudaNetwork {
         Ok(n)
     }
 
-    pub(crate) fn set_step(&self, step: Step, scalars: &[Scalars]) -> Result<(), CudaError> {
+    pub(crate) fn set_step(&self, step: DeviceStep, scalars: &[StepScalars]) -> Result<(), CudaError> {
         self.device.enter()?;
         // SAFETY: pageable memory is read before the call returns; both places have room.
         unsafe {
@@ -329,12 +331,12 @@ impl CudaNetwork {
         Ok(Tally { examples: t.examples, loss_sum: t.loss_sum, top1: t.top1, top5: t.top5 })
     }
 
-    pub(crate) fn launch(&self, n: usize) -> Launch<'_> {
+    pub(crate) fn launch(&self, n: usize) -> BatchContext<'_> {
         let (factors, factor_bytes) = match &self.copy {
             Some(copy) => (copy.at(0), 2),
             None => (self.values.at(0), 4),
         };
-        let flat = Flat {
+        let flat = FlatBuffers {
             values: self.values.at(0),
             factors,
             factor_bytes,
@@ -343,7 +345,7 @@ impl CudaNetwork {
             step: self.arena.at(self.step),
             scalars: self.arena.at(self.table),
         };
-        Launch { arena: &self.arena, tensors: &self.tensors, flat, n }
+        BatchContext { arena: &self.arena, tensors: &self.tensors, flat, n }
     }
 
     /// The address of the network's input.
@@ -357,9 +359,9 @@ impl CudaNetwork {
         self.runs.iter().try_for_each(|run| run.forward(&launch, &self.main, training))
     }
 
-    pub(crate) fn use_running(&self) -> Result<(), CudaError> {
+    pub(crate) fn load_running_statistics(&self) -> Result<(), CudaError> {
         let launch = self.launch(1);
-        self.runs.iter().try_for_each(|run| run.use_running(&launch, &self.main))
+        self.runs.iter().try_for_each(|run| run.load_running_statistics(&launch, &self.main))
     }
 
     pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
@@ -374,9 +376,9 @@ impl CudaNetwork {
             .int(n)
             .int(usize::from(learning));
         let blocks = (n as u32).div_ceil(LOSS_WARPS).min(LOSS_BLOCKS);
-        let spread = Spread { grid: (blocks, 1, 1), threads: 32 * LOSS_WARPS, shared: 0 };
+        let launch_config = LaunchConfig { grid: (blocks, 1, 1), threads: 32 * LOSS_WARPS, shared: 0 };
         // SAFETY: the arguments are those of `output_loss` in output_loss.cu.
-        unsafe { self.main.launch(&self.loss, 0, spread, &args) }
+        unsafe { self.main.launch(&self.loss, 0, launch_config, &args) }
     }
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
@@ -384,21 +386,21 @@ impl CudaNetwork {
     pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
         let launch = self.launch(n);
         for run in self.runs.iter().rev() {
-            if run.gradients_beside() {
+            if run.uses_side_stream() {
                 run.gradients(&launch, self.beside()?)?;
             } else {
                 run.gradients(&launch, &self.main)?;
             }
             run.back(&launch, &self.main)?;
-            if run.leaves_parts() {
-                run.add_parts(&launch, self.beside()?)?;
+            if run.has_partial_bias() {
+                run.reduce_bias_gradient(&launch, self.beside()?)?;
             }
         }
         self.side.iter().try_for_each(|side| side.lead(&self.main))
     }
 
     /// The queue for what nothing further down waits for, where what has been put into the first one by now comes first.
-    fn beside(&self) -> Result<&Stream, CudaError> {
+    fn beside(&self) -> Result<&CudaStream, CudaError> {
         match &self.side {
             Some(side) => side.follow(&self.main).map(|()| &side.stream),
             None => Ok(&self.main),
@@ -406,7 +408,7 @@ impl CudaNetwork {
     }
 
     /// The optimizer's pass over the flat buffers.
-    pub(crate) fn step_along(&self, advance: bool) -> Result<(), CudaError> {
+    pub(crate) fn apply_optimizer(&self, advance: bool) -> Result<(), CudaError> {
         self.device.enter()?;
         let count = self.count();
         let mut scale = 0;
@@ -421,9 +423,9 @@ impl CudaNetwork {
                 .ptr(norm)
                 .int(count)
                 .double(most);
-            let spread = Spread { grid: (CLIP_BLOCKS, 1, 1), threads: 256, shared: 0 };
+            let launch_config = LaunchConfig { grid: (CLIP_BLOCKS, 1, 1), threads: 256, shared: 0 };
             // SAFETY: the arguments are those of `clip` in basic.cu.
-            unsafe { self.main.launch(&self.basic, 4, spread, &args)? };
+            unsafe { self.main.launch(&self.basic, 4, launch_config, &args)? };
         }
         let moment = |i: usize| self.moments.get(i).map_or(0, |m| m.at(0));
         let args = Args::default()
@@ -439,20 +441,25 @@ impl CudaNetwork {
             .int(count)
             .int(usize::from(advance));
         // SAFETY: the arguments are those of `optimize` in optimizer.cu.
-        unsafe { self.main.launch(&self.optimizer, 0, Spread::items(count.div_ceil(4)), &args) }
+        unsafe { self.main.launch(&self.optimizer, 0, LaunchConfig::for_items(count.div_ceil(4)), &args) }
     }
 }
 
 /// Whether the logits are f32 whatever the activations are.
-fn has_wide_logits(plan: &Plan, precision: Precision) -> bool {
-    let last_is_product = matches!(plan.passes.last(), Some(Pass::Product(p)) if p.y == plan.output);
+fn has_wide_logits(plan: &FusionPlan, precision: Precision) -> bool {
+    let last_is_product = matches!(plan.passes.last(), Some(FusedPass::Product(p)) if p.y == plan.output);
     precision != Precision::Bf16 || last_is_product
 }
 
 /// All that is compiled for a network: its passes' kernels, then the loss's, the optimizer's and the basic ones.
-fn sources(config: &NetworkConfig, plan: &Plan, choices: &passes::Choices, setting: &Setting) -> Vec<Source> {
+fn sources(
+    config: &NetworkConfig,
+    plan: &FusionPlan,
+    choices: &passes::Algorithms,
+    options: &CompileOptions,
+) -> Vec<Source> {
     let precision = config.precision;
-    let mut sources = passes::sources(plan, choices, setting);
+    let mut sources = passes::sources(plan, choices, options);
     sources.extend([
         loss_source(config, has_wide_logits(plan, precision)),
         optimizer_source(&config.optimizer, precision),
@@ -470,26 +477,33 @@ fn moment_count(spec: &OptimizerSpec) -> usize {
 }
 
 fn loss_source(config: &NetworkConfig, logits_f32: bool) -> Source {
-    let number = OutputLoss::ALL.iter().position(|l| *l == config.loss).expect("ALL has every loss");
+    let loss = match config.loss {
+        OutputLoss::CrossEntropy => "OUTPUT_LOSS_CROSS_ENTROPY",
+        OutputLoss::MultiHinge => "OUTPUT_LOSS_MULTI_HINGE",
+        OutputLoss::SquaredMultiHinge => "OUTPUT_LOSS_SQUARED_MULTI_HINGE",
+        OutputLoss::CrammerSinger => "OUTPUT_LOSS_CRAMMER_SINGER",
+        OutputLoss::OneVsRestHinge => "OUTPUT_LOSS_ONE_VS_REST_HINGE",
+        OutputLoss::SquaredOneVsRestHinge => "OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE",
+    };
     Source::new(File::OutputLoss, config.precision)
         .int("CLASSES", config.classes)
-        .int("OUTPUT_LOSS", number)
+        .name("OUTPUT_LOSS", loss)
         .float("SMOOTHING", config.label_smoothing)
         .int("LOGITS_F32", usize::from(logits_f32))
 }
 
 fn optimizer_source(spec: &OptimizerSpec, precision: Precision) -> Source {
-    let source = Source::new(File::Optimizer, precision);
+    let source = Source::new(File::Optimizer, precision).int("MOMENTS", moment_count(spec));
     match *spec {
         OptimizerSpec::Sgd { momentum, nesterov, weight_decay, .. } => source
-            .int("OPTIMIZER", usize::from(momentum != 0.0))
+            .name("OPTIMIZER", if momentum == 0.0 { "OPTIMIZER_SGD" } else { "OPTIMIZER_SGD_MOMENTUM" })
             .float("DECAY", weight_decay as f32)
             .float("MOMENTUM", momentum as f32)
             .int("NESTEROV", usize::from(nesterov)),
         OptimizerSpec::Adam { beta1, beta2, eps, .. } | OptimizerSpec::Adamw { beta1, beta2, eps, .. } => {
             let decay = if let OptimizerSpec::Adam { weight_decay, .. } = *spec { weight_decay } else { 0.0 };
             source
-                .int("OPTIMIZER", 2)
+                .name("OPTIMIZER", "OPTIMIZER_ADAM")
                 .float("DECAY", decay as f32)
                 .float("BETA1", beta1 as f32)
                 .float("BETA2", beta2 as f32)
@@ -498,7 +512,7 @@ fn optimizer_source(spec: &OptimizerSpec, precision: Precision) -> Source {
                 .float("EPS", eps as f32)
         }
         OptimizerSpec::Rmsprop { alpha, momentum, eps, weight_decay, .. } => source
-            .int("OPTIMIZER", if momentum == 0.0 { 3 } else { 4 })
+            .name("OPTIMIZER", if momentum == 0.0 { "OPTIMIZER_RMSPROP" } else { "OPTIMIZER_RMSPROP_MOMENTUM" })
             .float("DECAY", weight_decay as f32)
             .float("ALPHA", alpha as f32)
             .float("REST1", (1.0 - alpha) as f32)
@@ -510,28 +524,28 @@ fn optimizer_source(spec: &OptimizerSpec, precision: Precision) -> Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::Limits;
+    use crate::gemm::DeviceLimits;
     use crate::library::Library;
     use crate::patch::Patch;
     use crate::selftest::Case;
     use std::collections::BTreeSet;
 
     /// What would be compiled for a network on such a GPU, had it no libraries.
-    fn sources_of(config: &NetworkConfig, limits: Limits) -> Vec<Source> {
+    fn sources_of(config: &NetworkConfig, limits: DeviceLimits) -> Vec<Source> {
         let cpu = Arc::new(Cpu::new(1).unwrap());
         let (input, classes) = (config.input, config.classes);
         let cpu_network = Network::new(cpu, &config.layers, config.defaults, input, classes, 1).unwrap();
         let (parameters, statistics) = (cpu_network.parameters(), cpu_network.statistics());
-        let plan = Plan::new(&config.layers, config.defaults, input, classes, parameters, statistics);
+        let plan = FusionPlan::new(&config.layers, config.defaults, input, classes, parameters, statistics);
         let own = |gemm: Gemm| match Patch::suits(&gemm, limits) {
-            true => (gemm, Choice::Patch),
-            false => (gemm, Choice::Own(gemm.guess(config.batch, limits))),
+            true => (gemm, Algorithm::Patch),
+            false => (gemm, Algorithm::Tiled(gemm.guess(config.batch, limits))),
         };
         let gemms = passes::gemms(&plan, config.precision);
         let choices: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
         let (precision, batch) = (config.precision, config.batch);
-        let setting = Setting { precision, batch, alone: true, gang: limits.multiprocessors };
-        sources(config, &plan, &choices, &setting)
+        let options = CompileOptions { precision, batch, alone: true, cooperative_blocks: limits.multiprocessors };
+        sources(config, &plan, &choices, &options)
     }
 
     #[test]
@@ -540,7 +554,7 @@ mod tests {
             println!("skipped: {why}");
             return;
         }
-        let limits = Limits { multiprocessors: 108, shared: 163 << 10 };
+        let limits = DeviceLimits { multiprocessors: 108, shared: 163 << 10 };
         // Half of the self test's cases, each in one precision; all of its networks are among them.
         let mut all = BTreeSet::new();
         for (i, Case { config, .. }) in crate::selftest::cases().into_iter().enumerate().filter(|(i, _)| i % 4 < 2) {

@@ -1,13 +1,13 @@
 //! Does it matter who computes a product? Each way that timing may choose, beside the general kernel on the same numbers.
 
-use crate::arena::{Layout, Place};
+use crate::arena::{ArenaLayout, Region};
 use crate::compile::{File, Source};
 use crate::cudnn::Cudnn;
 use crate::gemm::{Gemm, Mode};
-use crate::passes::GemmRun;
+use crate::passes::CompiledGemm;
 use crate::patch::Patch;
 use crate::selftest::{Check, distance};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 use crate::{CudaError, Device, Precision};
 use ftprop_tensor::geometry::ConvGeometry;
 
@@ -15,20 +15,20 @@ const MODES: [Mode; 3] = [Mode::Forward, Mode::Input, Mode::Weights];
 
 /// A convolution: height, width and channels of what it reads, channels of what it writes, height, width, stride and
 /// padding of its windows.
-type Shape = ((usize, usize, usize), usize, (usize, usize, usize, usize));
+type ConvCase = ((usize, usize, usize), usize, (usize, usize, usize, usize));
 
-fn gemm(mode: Mode, shape: Shape, precision: Precision, weight_offset: usize) -> Gemm {
+fn gemm(mode: Mode, shape: ConvCase, precision: Precision, weight_offset: usize) -> Gemm {
     let ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad)) = shape;
     let groups = 1;
     let geometry = ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
     let stored = if in_channels <= 4 { 4 } else { in_channels };
-    Gemm { mode, geometry, precision, weight_offset, stored, wide_output: false, bias_offset: None }
+    Gemm { mode, geometry, precision, weight_offset, stored, f32_output: false, bias_offset: None }
 }
 
 /// Products that read windows from a patch.
 pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
-    let shapes: [Shape; 10] = [
+    let shapes: [ConvCase; 10] = [
         ((13, 11, 3), 32, (5, 5, 1, 3)),
         ((9, 12, 4), 16, (3, 2, 2, 1)),
         ((45, 61, 3), 64, (7, 7, 2, 3)),
@@ -55,7 +55,7 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
             let n = 3 + 70 * i;
             let bytes = 4 * patch.workspace(n);
             let adds = mode == Mode::Input && !i.is_multiple_of(2);
-            let make = |workspace: Place, _: &mut Layout| GemmRun::patch(gemm, kernels, workspace);
+            let make = |workspace: Region, _: &mut ArenaLayout| CompiledGemm::patch(gemm, kernels, workspace);
             errors.push(apart(device, &gemm, n, adds, bytes, make)?);
         }
     }
@@ -78,9 +78,9 @@ pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, Cu
             let gemm = gemm(mode, shape, precision, 0);
             for number in 0..cudnn.ways(&gemm, n) {
                 // Not all that it proposes can it do.
-                let Ok(bytes) = GemmRun::cudnn_bytes(&gemm, &cudnn, number, n) else { continue };
-                let make = |workspace: Place, layout: &mut Layout| {
-                    GemmRun::cudnn(gemm, &cudnn, number, &basic, workspace, n, layout)
+                let Ok(bytes) = CompiledGemm::cudnn_bytes(&gemm, &cudnn, number, n) else { continue };
+                let make = |workspace: Region, layout: &mut ArenaLayout| {
+                    CompiledGemm::cudnn(gemm, &cudnn, number, &basic, workspace, n, layout)
                 };
                 let adds = mode == Mode::Input && number == 0;
                 error = error.max(apart(device, &gemm, n, adds, bytes, make)?);
@@ -100,16 +100,16 @@ fn apart(
     n: usize,
     adds: bool,
     bytes: usize,
-    make: impl FnOnce(Place, &mut Layout) -> Result<GemmRun, CudaError>,
+    make: impl FnOnce(Region, &mut ArenaLayout) -> Result<CompiledGemm, CudaError>,
 ) -> Result<f64, CudaError> {
-    let stream = Stream::new(device)?;
-    let (cut, g) = (gemm.guess(n, device.limits()?), &gemm.geometry);
-    let mut layout = Layout::default();
+    let stream = CudaStream::new(device)?;
+    let (tiling, g) = (gemm.guess(n, device.limits()?), &gemm.geometry);
+    let mut layout = ArenaLayout::default();
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len()];
     let operands = lengths.map(|len| layout.floats(len));
-    let workspace = layout.take(bytes.max(4 * gemm.workspace(n, cut)));
-    let own = device.kernel(gemm.source(cut.tile))?;
-    let runs = [GemmRun::own(*gemm, cut, own, workspace, n, &mut layout)?, make(workspace, &mut layout)?];
+    let workspace = layout.take(bytes.max(4 * gemm.workspace(n, tiling)));
+    let own = device.kernel(gemm.source(tiling.tile))?;
+    let runs = [CompiledGemm::own(*gemm, tiling, own, workspace, n, &mut layout)?, make(workspace, &mut layout)?];
     let arena = layout.build(device, "a test")?;
     let narrow = gemm.precision == Precision::Bf16;
     let mut results = Vec::new();

@@ -5,7 +5,7 @@
 
 use crate::memory::DeviceBuffer;
 use crate::product_checks::{engines, patches};
-use crate::training::Stretch;
+use crate::training::StepSpan;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
 use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
@@ -328,7 +328,7 @@ fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<Res
 }
 
 /// How far results are from the first, 0 where all have its bits.
-fn spread(results: &[Vec<f32>]) -> f64 {
+fn largest_difference(results: &[Vec<f32>]) -> f64 {
     let bits = |r: &[f32]| r.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     let same = results.iter().all(|r| bits(r) == bits(&results[0]));
     let apart = results.iter().map(|r| distance(r, &results[0])).fold(0.0, f64::max);
@@ -347,7 +347,7 @@ fn side_by_side(device: &Device) -> Result<Check, CudaError> {
         for epoch in 0..20 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            network.train(&data, &Stretch { seed: 1, epoch, first_batch: 0, first_step, steps })?;
+            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps })?;
             for tally in [network.take_tally()?, network.evaluate_data(&data)?] {
                 counted.extend([tally.examples as f32, tally.top1 as f32, tally.loss_sum as f32]);
             }
@@ -363,7 +363,7 @@ fn side_by_side(device: &Device) -> Result<Check, CudaError> {
     for result in together {
         results.push(result?);
     }
-    Ok(Check { name: "tf32: sixteen networks at once".into(), error: spread(&results), allowed: 0.0 })
+    Ok(Check { name: "tf32: sixteen networks at once".into(), error: largest_difference(&results), allowed: 0.0 })
 }
 
 /// Products that were chosen by timing, or are libraries', against those that were not.
@@ -403,7 +403,7 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
         network.initialise(1)?;
         network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
         let before = network.values()?;
-        network.train(&data, &Stretch { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
+        network.train(&data, &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
         let after = network.values()?;
         Ok::<_, CudaError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
     };
@@ -428,13 +428,13 @@ fn whole_steps(device: &Device) -> Result<Check, CudaError> {
             Ok::<_, CudaError>(network)
         };
         let (mut whole, mut parts) = (new()?, new()?);
-        whole.begin_streaming(&Stretch { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps })?;
+        whole.begin_streaming(&StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps })?;
         for number in 0..5 {
             whole.stream_batch(&images, &labels)?;
             parts.learn(&images, &labels, &Step { seed: 1, number, progress: 0.5 })?;
             parts.optimize(1.0)?;
         }
-        error = error.max(spread(&[whole.values()?, parts.values()?]));
+        error = error.max(largest_difference(&[whole.values()?, parts.values()?]));
     }
     Ok(Check { name: "f32: whole steps of every network".into(), error, allowed: 0.0 })
 }
@@ -457,8 +457,8 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
     let loader = Loader::new(&split, loader_config).map_err(wrong)?;
     let steps = loader.batches_per_epoch();
     let factors: Vec<f64> = (0..steps).map(|i| 1.0 - 0.05 * i as f64).collect();
-    let stretch =
-        Stretch { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
+    let span =
+        StepSpan { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
 
     let mut results = Vec::new();
     for way in 0..3 {
@@ -466,11 +466,11 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         network.initialise(2)?;
         if way == 0 {
             network.load(&[batch, data.examples() % batch], &[batch])?;
-            network.train(&data, &stretch)?;
+            network.train(&data, &span)?;
         } else {
             let mut batches = loader.epoch(epoch, 0);
             if way == 1 {
-                network.begin_streaming(&stretch)?;
+                network.begin_streaming(&span)?;
             }
             let mut number = 0;
             while let Some(b) = batches.next_batch().map_err(wrong)? {
@@ -486,5 +486,5 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         results.push(network.values()?);
     }
     let name = format!("{precision}: resident, streamed and loaded batches");
-    Ok(Check { name, error: spread(&results), allowed: 0.0 })
+    Ok(Check { name, error: largest_difference(&results), allowed: 0.0 })
 }

@@ -2,7 +2,7 @@
 
 use crate::error::readable;
 use crate::precision::Precision;
-use crate::stream::{Args, Spread};
+use crate::stream::{Args, LaunchConfig};
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig};
 use ftprop_nn::LayerInfo;
 use ftprop_nn::parameter::{Parameter, Statistic};
@@ -50,7 +50,7 @@ impl CudaNetwork {
         if let Some(copy) = &self.copy {
             let args = Args::default().ptr(self.values.at(0)).ptr(copy.at(0)).int(values.len());
             // SAFETY: the arguments are those of `round_values` in basic.cu.
-            unsafe { self.main.launch(&self.basic, 3, Spread::items(values.len()), &args)? };
+            unsafe { self.main.launch(&self.basic, 3, LaunchConfig::for_items(values.len()), &args)? };
             self.main.wait()?;
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use crate::CudaError;
 use crate::data::ResidentData;
-use crate::memory::{DeviceBuffer, Pinned};
+use crate::memory::{DeviceBuffer, PinnedBuffer};
 use crate::network::{CudaNetwork, TABLE};
-use crate::step::{Scalars, Step};
-use crate::stream::{Args, Event, Graph, Spread, Stream};
+use crate::step::{DeviceStep, StepScalars};
+use crate::stream::{Args, CudaEvent, CudaGraph, CudaStream, LaunchConfig};
 use ftprop_nn::Tally;
 
 /// Full batches that are trained on by one graph: between graphs the device idles for a moment.
@@ -13,7 +13,7 @@ const UNROLLED: usize = 4;
 
 /// Consecutive training steps of one epoch.
 #[derive(Clone, Debug)]
-pub struct Stretch {
+pub struct StepSpan {
     pub seed: u64,
     /// Which epoch's order and augmentation, as a [`Loader`](ftprop_data::Loader) counts it.
     pub epoch: u64,
@@ -27,30 +27,30 @@ pub struct Stretch {
 
 /// What a captured graph does, and for how many examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Captured {
+pub(crate) enum GraphKey {
     Train { data: u64, n: usize, steps: usize },
     Evaluate { data: u64, n: usize },
     Streamed { n: usize },
 }
 
-impl Captured {
+impl GraphKey {
     fn examples(&self) -> usize {
         match *self {
-            Captured::Train { n, .. } | Captured::Evaluate { n, .. } | Captured::Streamed { n } => n,
+            GraphKey::Train { n, .. } | GraphKey::Evaluate { n, .. } | GraphKey::Streamed { n } => n,
         }
     }
 }
 
 /// Two places for batches from the host: one is filled while the other is used.
-pub(crate) struct Streaming {
+pub(crate) struct StagingBuffers {
     pub(crate) images: DeviceBuffer,
     pub(crate) labels: DeviceBuffer,
-    pinned: [(Pinned<f32>, Pinned<u32>); 2],
-    copies: Stream,
+    pinned: [(PinnedBuffer<f32>, PinnedBuffer<u32>); 2],
+    copies: CudaStream,
     /// The copy into a place is done, and the step that used it is.
-    copied: [Event; 2],
-    used: [Event; 2],
-    /// Batches streamed since the stretch began, and how many it has.
+    copied: [CudaEvent; 2],
+    used: [CudaEvent; 2],
+    /// Batches streamed since the span began, and how many it has.
     done: usize,
     planned: usize,
     first: usize,
@@ -59,26 +59,26 @@ pub(crate) struct Streaming {
 impl CudaNetwork {
     /// Asks for training steps on resident data and returns without waiting for them. The last batch of an
     /// epoch may be smaller. What they tally is added to what [`take_tally`](Self::take_tally) gives.
-    pub fn train(&mut self, data: &ResidentData, stretch: &Stretch) -> Result<(), CudaError> {
+    pub fn train(&mut self, data: &ResidentData, span: &StepSpan) -> Result<(), CudaError> {
         self.check(data)?;
         let (batch, examples) = (self.config.batch, data.examples());
         let batches = examples.div_ceil(batch);
-        if stretch.first_batch + stretch.steps.len() > batches {
+        if span.first_batch + span.steps.len() > batches {
             return Err(CudaError::Setting(format!(
                 "batches {} to {} of an epoch that has {batches}",
-                stretch.first_batch,
-                stretch.first_batch + stretch.steps.len()
+                span.first_batch,
+                span.first_batch + span.steps.len()
             )));
         }
-        for (part, steps) in stretch.steps.chunks(TABLE).enumerate() {
-            let (first, number) = (stretch.first_batch + part * TABLE, stretch.first_step + (part * TABLE) as u64);
-            self.begin(Step::new(stretch.seed, stretch.epoch, number, first), steps)?;
+        for (part, steps) in span.steps.chunks(TABLE).enumerate() {
+            let (first, number) = (span.first_batch + part * TABLE, span.first_step + (part * TABLE) as u64);
+            self.begin(DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
             let mut i = 0;
             while i < steps.len() {
                 let left = examples - (first + i) * batch;
                 let unrolled = steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
                 let (n, together) = (left.min(batch), if unrolled { UNROLLED } else { 1 });
-                let captured = Captured::Train { data: data.inner.id, n, steps: together };
+                let captured = GraphKey::Train { data: data.inner.id, n, steps: together };
                 self.replay(captured, |network| {
                     (0..together).try_for_each(|_| {
                         network.gather(data, n)?;
@@ -98,17 +98,17 @@ impl CudaNetwork {
         self.check(data)?;
         let training = self.read_tally()?;
         self.clear_tally()?;
-        self.set_step(Step::new(0, 0, 0, 0), &[Scalars::default()])?;
-        self.use_running()?;
+        self.set_step(DeviceStep::new(0, 0, 0, 0), &[StepScalars::default()])?;
+        self.load_running_statistics()?;
         let (batch, examples) = (self.config.batch, data.examples());
         for first in (0..examples).step_by(batch) {
             let n = batch.min(examples - first);
-            self.replay(Captured::Evaluate { data: data.inner.id, n }, |network| {
+            self.replay(GraphKey::Evaluate { data: data.inner.id, n }, |network| {
                 network.gather(data, n)?;
                 network.forward(n, false)?;
                 network.apply_loss(n, false)?;
                 let args = Args::default().ptr(network.arena.at(network.step));
-                let one = Spread { grid: (1, 1, 1), threads: 1, shared: 0 };
+                let one = LaunchConfig { grid: (1, 1, 1), threads: 1, shared: 0 };
                 // SAFETY: the argument is that of `next_batch` in basic.cu.
                 unsafe { network.main.launch(&network.basic, 2, one, &args) }
             })?;
@@ -132,7 +132,7 @@ impl CudaNetwork {
                 if learning {
                     return network.learn_batch(n);
                 }
-                network.use_running()?;
+                network.load_running_statistics()?;
                 network.forward(n, false)?;
                 network.apply_loss(n, false)
             })?;
@@ -148,15 +148,15 @@ impl CudaNetwork {
     }
 
     /// Announces steps whose batches the host brings, one [`stream_batch`](Self::stream_batch) each.
-    pub fn begin_streaming(&mut self, stretch: &Stretch) -> Result<(), CudaError> {
-        if stretch.steps.len() > TABLE {
+    pub fn begin_streaming(&mut self, span: &StepSpan) -> Result<(), CudaError> {
+        if span.steps.len() > TABLE {
             return Err(CudaError::Setting(format!("stream at most {TABLE} steps at a time")));
         }
         self.staging()?;
         self.wait()?;
-        self.begin(Step::new(stretch.seed, stretch.epoch, stretch.first_step, stretch.first_batch), &stretch.steps)?;
+        self.begin(DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch), &span.steps)?;
         let streaming = self.staging()?;
-        (streaming.done, streaming.planned, streaming.first) = (0, stretch.steps.len(), stretch.first_batch);
+        (streaming.done, streaming.planned, streaming.first) = (0, span.steps.len(), span.first_batch);
         Ok(())
     }
 
@@ -193,8 +193,8 @@ impl CudaNetwork {
         streaming.copies.record(&streaming.copied[slot])?;
         streaming.done += 1;
         self.main.wait_for(&self.streaming.as_ref().expect("made above").copied[slot])?;
-        self.replay(Captured::Streamed { n }, |network| {
-            network.take_staged(n)?;
+        self.replay(GraphKey::Streamed { n }, |network| {
+            network.load_staged(n)?;
             network.learn_batch(n)
         })?;
         self.steps += 1;
@@ -206,15 +206,15 @@ impl CudaNetwork {
         self.forward(n, true)?;
         self.apply_loss(n, true)?;
         self.backward(n)?;
-        self.step_along(true)
+        self.apply_optimizer(true)
     }
 
     /// The numbers of the next steps, in order with what was asked for before.
-    fn begin(&mut self, step: Step, steps: &[(f64, f32)]) -> Result<(), CudaError> {
+    fn begin(&mut self, step: DeviceStep, steps: &[(f64, f32)]) -> Result<(), CudaError> {
         let optimizer = self.config.optimizer;
         let number = |i: usize| self.steps + 1 + i as u64;
-        let scalars: Vec<Scalars> = (steps.iter().enumerate())
-            .map(|(i, &(factor, progress))| Scalars::new(&optimizer, number(i), factor, progress))
+        let scalars: Vec<StepScalars> = (steps.iter().enumerate())
+            .map(|(i, &(factor, progress))| StepScalars::new(&optimizer, number(i), factor, progress))
             .collect();
         self.set_step(step, &scalars)
     }
@@ -232,7 +232,7 @@ impl CudaNetwork {
     /// Launches what was captured under a name, after capturing it the first time.
     fn replay(
         &mut self,
-        captured: Captured,
+        captured: GraphKey,
         work: impl FnOnce(&CudaNetwork) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         if !self.graphs.contains_key(&captured) {
@@ -243,7 +243,11 @@ impl CudaNetwork {
     }
 
     /// Captures work on batches of n; libraries are asked how they do it before, which they must not be meanwhile.
-    fn capture(&self, n: usize, work: impl FnOnce(&CudaNetwork) -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+    fn capture(
+        &self,
+        n: usize,
+        work: impl FnOnce(&CudaNetwork) -> Result<(), CudaError>,
+    ) -> Result<CudaGraph, CudaError> {
         self.runs.iter().try_for_each(|run| run.prepare(n))?;
         self.main.capture(|| work(self))
     }
@@ -273,13 +277,13 @@ impl CudaNetwork {
             .int(flag(d.augment.crop))
             .int(flag(d.augment.flip));
         let per_example = d.window.len().div_ceil(4096).clamp(1, 64) as u32;
-        let spread = Spread { grid: (n as u32, per_example, 1), threads: 256, shared: 0 };
+        let launch_config = LaunchConfig { grid: (n as u32, per_example, 1), threads: 256, shared: 0 };
         // SAFETY: the arguments are those of `gather_batch` in basic.cu.
-        unsafe { self.main.launch(&self.basic, 0, spread, &args) }
+        unsafe { self.main.launch(&self.basic, 0, launch_config, &args) }
     }
 
     /// Takes the batch that the host put into the step's place.
-    pub(crate) fn take_staged(&self, n: usize) -> Result<(), CudaError> {
+    pub(crate) fn load_staged(&self, n: usize) -> Result<(), CudaError> {
         let streaming = self.streaming.as_ref().expect("something was put there before it is taken");
         let len = self.config.input.len();
         let args = Args::default()
@@ -295,22 +299,23 @@ impl CudaNetwork {
             .int(self.config.input.channels)
             .int(self.stored);
         // SAFETY: the arguments are those of `take_batch` in basic.cu.
-        unsafe { self.main.launch(&self.basic, 1, Spread::items(n * len), &args) }
+        unsafe { self.main.launch(&self.basic, 1, LaunchConfig::for_items(n * len), &args) }
     }
 
     /// The two places, made at first use.
-    pub(crate) fn staging(&mut self) -> Result<&mut Streaming, CudaError> {
+    pub(crate) fn staging(&mut self) -> Result<&mut StagingBuffers, CudaError> {
         if self.streaming.is_none() {
             let (device, batch, len) = (&self.device, self.config.batch, self.config.input.len());
             let what = "batches from the host";
-            let pinned = || Ok::<_, CudaError>((Pinned::new(device, batch * len)?, Pinned::new(device, batch)?));
-            self.streaming = Some(Streaming {
+            let pinned =
+                || Ok::<_, CudaError>((PinnedBuffer::new(device, batch * len)?, PinnedBuffer::new(device, batch)?));
+            self.streaming = Some(StagingBuffers {
                 images: DeviceBuffer::new(device, 2 * 4 * batch * len, what)?,
                 labels: DeviceBuffer::new(device, 2 * 4 * batch, what)?,
                 pinned: [pinned()?, pinned()?],
-                copies: Stream::new(device)?,
-                copied: [Event::new(device)?, Event::new(device)?],
-                used: [Event::new(device)?, Event::new(device)?],
+                copies: CudaStream::new(device)?,
+                copied: [CudaEvent::new(device)?, CudaEvent::new(device)?],
+                used: [CudaEvent::new(device)?, CudaEvent::new(device)?],
                 done: 0,
                 planned: 0,
                 first: 0,

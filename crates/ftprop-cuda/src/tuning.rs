@@ -2,16 +2,16 @@
 //! disk.
 
 use crate::CudaError;
-use crate::arena::{Arena, Layout};
-use crate::choices::{Known, Remembered};
+use crate::arena::{Arena, ArenaLayout};
 use crate::compile::{File, Source};
 use crate::cublas::{self, Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
 use crate::device::Device;
-use crate::gemm::{Choice, Cut, Gemm, Mode};
-use crate::passes::GemmRun;
+use crate::gemm::{Algorithm, Gemm, Mode, Tiling};
+use crate::passes::CompiledGemm;
 use crate::patch::Patch;
-use crate::stream::{Event, Stream};
+use crate::stream::{CudaEvent, CudaStream};
+use crate::tuning_cache::{CachedAlgorithm, TuningCache};
 use std::fmt;
 use std::str::FromStr;
 
@@ -51,7 +51,7 @@ impl FromStr for Tuning {
 }
 
 /// The same product at once, where a share of the GPU counts.
-pub(crate) const RIVALS: usize = 8;
+pub(crate) const SHARED_NETWORKS: usize = 8;
 /// Launches of one timing, one after another.
 const TIMED: usize = 5;
 /// Milliseconds that a launch outside of a graph may take on top.
@@ -59,12 +59,12 @@ const STARTING: f32 = 0.05;
 /// What a library must save to be chosen: starting it costs something too.
 const WORTH: f32 = 0.95;
 
-fn by_cudnn(choice: &Choice) -> bool {
-    matches!(choice, Choice::Cudnn(_))
+fn by_cudnn(choice: &Algorithm) -> bool {
+    matches!(choice, Algorithm::Cudnn(_))
 }
 
-fn by_cublas(choice: &Choice) -> bool {
-    matches!(choice, Choice::Cublas(_))
+fn by_cublas(choice: &Algorithm) -> bool {
+    matches!(choice, Algorithm::Cublas(_))
 }
 
 /// NVIDIA's libraries, those that a network's products use.
@@ -84,30 +84,31 @@ impl Libraries {
     }
 
     /// The ways in which they can compute a product.
-    fn ways(&self, gemm: &Gemm, n: usize) -> Vec<Choice> {
+    fn ways(&self, gemm: &Gemm, n: usize) -> Vec<Algorithm> {
         let cudnn = self.cudnn.as_ref().filter(|_| gemm.suits_cudnn(n)).map_or(0, |cudnn| cudnn.ways(gemm, n));
-        let cudnn = (0..cudnn).map(Choice::Cudnn);
-        let cublas = (0..cublas::PROPOSALS).map(Choice::Cublas);
+        let cudnn = (0..cudnn).map(Algorithm::Cudnn);
+        let cublas = (0..cublas::PROPOSALS).map(Algorithm::Cublas);
         cublas.chain(cudnn).filter(|&choice| self.can(choice, gemm, n)).collect()
     }
 
     /// Of the library that computes a product this way, 0 where it is not installed or none does.
-    fn version(&self, choice: Choice) -> usize {
+    fn version(&self, choice: Algorithm) -> usize {
         match choice {
-            Choice::Own(_) | Choice::Patch => 0,
-            Choice::Cudnn(_) => self.cudnn.as_ref().map_or(0, Cudnn::version),
-            Choice::Cublas(_) => self.cublas.as_ref().map_or(0, Cublas::version),
+            Algorithm::Tiled(_) | Algorithm::Patch => 0,
+            Algorithm::Cudnn(_) => self.cudnn.as_ref().map_or(0, Cudnn::version),
+            Algorithm::Cublas(_) => self.cublas.as_ref().map_or(0, Cublas::version),
         }
     }
 
     /// Whether they can compute a product that way, where it is left to them.
-    fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
+    fn can(&self, choice: Algorithm, gemm: &Gemm, n: usize) -> bool {
         match choice {
-            Choice::Own(_) | Choice::Patch => true,
-            Choice::Cudnn(a) => {
-                gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, a, n).is_ok())
+            Algorithm::Tiled(_) | Algorithm::Patch => true,
+            Algorithm::Cudnn(a) => {
+                gemm.suits_cudnn(n)
+                    && self.cudnn.as_ref().is_some_and(|c| CompiledGemm::cudnn_bytes(gemm, c, a, n).is_ok())
             }
-            Choice::Cublas(a) => {
+            Algorithm::Cublas(a) => {
                 let known = |c: &Cublas| c.prepare(gemm, n).is_ok_and(|count| a < count);
                 gemm.suits_cublas() && self.cublas.as_ref().is_some_and(known)
             }
@@ -121,17 +122,17 @@ pub(crate) fn fastest(
     device: &Device,
     gemms: &[Gemm],
     n: usize,
-    rivals: usize,
-) -> Result<(Vec<Choice>, Libraries), CudaError> {
-    let mut remembered = Remembered::open(&device.info()?.name);
+    concurrent: usize,
+) -> Result<(Vec<Algorithm>, Libraries), CudaError> {
+    let mut remembered = TuningCache::open(&device.info()?.name);
     let limits = device.limits()?;
-    let candidates = |gemm: &Gemm| gemm.candidates(n, limits, rivals > 1);
-    let key = |gemm: &Gemm| match rivals {
+    let candidates = |gemm: &Gemm| gemm.candidates(n, limits, concurrent > 1);
+    let key = |gemm: &Gemm| match concurrent {
         1 => gemm.key(n),
         _ => format!("{} shared", gemm.key(n)),
     };
     let several = |gemm: &Gemm| candidates(gemm).len() > 1;
-    let wanted = |by: fn(&Choice) -> bool, suits: &dyn Fn(&Gemm) -> bool| {
+    let wanted = |by: fn(&Algorithm) -> bool, suits: &dyn Fn(&Gemm) -> bool| {
         let one = |gemm: &Gemm| match remembered.get(&key(gemm)) {
             Some(known) => by(&known.choice),
             None => several(gemm) && suits(gemm),
@@ -141,13 +142,13 @@ pub(crate) fn fastest(
     // Without a library our own kernels do everything.
     let mut libraries = Libraries::default();
     if wanted(by_cudnn, &|gemm| gemm.suits_cudnn(n)) {
-        libraries.cudnn = Cudnn::new(device, rivals).ok();
+        libraries.cudnn = Cudnn::new(device, concurrent).ok();
     }
     if wanted(by_cublas, &|gemm| gemm.suits_cublas()) {
         libraries.cublas = Cublas::new(device).ok();
     }
-    let holds = |known: Known, gemm: &Gemm| match known.choice {
-        Choice::Patch => Patch::suits(gemm, limits),
+    let holds = |known: CachedAlgorithm, gemm: &Gemm| match known.choice {
+        Algorithm::Patch => Patch::suits(gemm, limits),
         choice => libraries.version(choice) == known.version && libraries.can(choice, gemm, n),
     };
     let mut unknown: Vec<&Gemm> = Vec::new();
@@ -164,29 +165,33 @@ pub(crate) fn fastest(
         sources.extend(unknown.iter().filter(|g| Patch::suits(g, limits)).map(|g| Patch::of(g).source()));
         device.kernels(&sources)?;
         for gemm in unknown {
-            if let Some(choice) = time(device, gemm, &candidates(gemm), &libraries, n, rivals)? {
-                remembered.insert(key(gemm), Known { choice, version: libraries.version(choice) });
+            if let Some(choice) = time(device, gemm, &candidates(gemm), &libraries, n, concurrent)? {
+                remembered.insert(key(gemm), CachedAlgorithm { choice, version: libraries.version(choice) });
             }
         }
         remembered.save();
     }
     let choice = |gemm: &Gemm| {
         let known = remembered.get(&key(gemm)).filter(|&known| holds(known, gemm));
-        known.map_or_else(|| Choice::Own(gemm.guess(n, limits)), |known| known.choice)
+        known.map_or_else(|| Algorithm::Tiled(gemm.guess(n, limits)), |known| known.choice)
     };
-    let choices: Vec<Choice> = gemms.iter().map(choice).collect();
+    let choices: Vec<Algorithm> = gemms.iter().map(choice).collect();
     libraries.cudnn = libraries.cudnn.filter(|_| choices.iter().any(by_cudnn));
     libraries.cublas = libraries.cublas.filter(|_| choices.iter().any(by_cublas));
     Ok((choices, libraries))
 }
 
 /// Leaves to the libraries what they can compute.
-pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Libraries), CudaError> {
+pub(crate) fn by_libraries(
+    device: &Device,
+    gemms: &[Gemm],
+    n: usize,
+) -> Result<(Vec<Algorithm>, Libraries), CudaError> {
     let limits = device.limits()?;
     let libraries = Libraries { cudnn: Cudnn::new(device, 1).ok(), cublas: Cublas::new(device).ok() };
     let choice = |gemm: &Gemm| {
         let first = libraries.ways(gemm, n).first().copied();
-        first.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
+        first.unwrap_or_else(|| Algorithm::Tiled(gemm.guess(n, limits)))
     };
     let choices = gemms.iter().map(choice).collect();
     Ok((choices, libraries))
@@ -196,51 +201,53 @@ pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<
 fn time(
     device: &Device,
     gemm: &Gemm,
-    cuts: &[Cut],
+    tilings: &[Tiling],
     libraries: &Libraries,
     n: usize,
-    rivals: usize,
-) -> Result<Option<Choice>, CudaError> {
-    let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
+    concurrent: usize,
+) -> Result<Option<Algorithm>, CudaError> {
+    let sources: Vec<_> = tilings.iter().map(|c| gemm.source(c.tile)).collect();
     let kernels = device.kernels(&sources)?;
     let limits = device.limits()?;
     let basic = device.kernel(Source::new(File::Basic, gemm.precision))?;
     let g = &gemm.geometry;
-    let mut layout = Layout::default();
+    let mut layout = ArenaLayout::default();
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
     let places = lengths.map(|len| layout.floats(len));
     let patch = Patch::suits(gemm, limits).then(|| Patch::of(gemm));
-    let cut_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
-    let own_bytes = cut_bytes.max(patch.map_or(0, |p| 4 * p.workspace(n)));
+    let tiled_bytes = tilings.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
+    let own_bytes = tiled_bytes.max(patch.map_or(0, |p| 4 * p.workspace(n)));
     let bias = layout.floats(g.out_channels + 4);
     let ways = libraries.ways(gemm, n);
     let mut bytes = own_bytes;
     for way in &ways {
         bytes = bytes.max(match way {
-            Choice::Cudnn(a) => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, *a, n)?,
+            Algorithm::Cudnn(a) => CompiledGemm::cudnn_bytes(gemm, libraries.cudnn()?, *a, n)?,
             _ => WORKSPACE,
         });
     }
     let workspace = layout.take(bytes);
     let mut runs = Vec::new();
-    for (cut, kernels) in cuts.iter().zip(kernels) {
-        runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
+    for (tiling, kernels) in tilings.iter().zip(kernels) {
+        runs.push((Algorithm::Tiled(*tiling), CompiledGemm::own(*gemm, *tiling, kernels, workspace, n, &mut layout)?));
     }
     if let Some(patch) = patch {
         let kernels = device.kernel(patch.source())?;
-        runs.push((Choice::Patch, GemmRun::patch(*gemm, kernels, workspace)?));
+        runs.push((Algorithm::Patch, CompiledGemm::patch(*gemm, kernels, workspace)?));
     }
     for way in ways {
         let run = match way {
-            Choice::Cudnn(a) => GemmRun::cudnn(*gemm, libraries.cudnn()?, a, &basic, workspace, n, &mut layout)?,
-            Choice::Cublas(a) => GemmRun::cublas(*gemm, libraries.cublas()?, a, workspace),
-            Choice::Own(_) | Choice::Patch => continue,
+            Algorithm::Cudnn(a) => {
+                CompiledGemm::cudnn(*gemm, libraries.cudnn()?, a, &basic, workspace, n, &mut layout)?
+            }
+            Algorithm::Cublas(a) => CompiledGemm::cublas(*gemm, libraries.cublas()?, a, workspace),
+            Algorithm::Tiled(_) | Algorithm::Patch => continue,
         };
         runs.push((way, run));
     }
     let mut lanes = Vec::new();
-    for _ in 0..rivals {
-        match Lane::new(device, layout.clone()) {
+    for _ in 0..concurrent {
+        match TimingStream::new(device, layout.clone()) {
             Ok(lane) => lanes.push(lane),
             // Fewer tell nearly as much.
             Err(error) if error.is_memory() => break,
@@ -257,7 +264,7 @@ fn time(
             lane.arena.buffer.write(&lane.stream, lane.arena.offset(*place), &values)?;
         }
     }
-    let once = |run: &GemmRun, lane: &Lane| {
+    let once = |run: &CompiledGemm, lane: &TimingStream| {
         let [x, y, w] = places.map(|p| lane.arena.at(p));
         // As far from a round address as in the flat buffer; gradients are f32 whatever the factors are.
         let bytes = if gemm.mode == Mode::Weights { 4 } else { gemm.precision.activation_bytes() };
@@ -270,8 +277,8 @@ fn time(
         };
         run.run(&lane.stream, &lane.arena, n, operands, bias, 0)
     };
-    let own = |choice: &Choice| matches!(choice, Choice::Own(_) | Choice::Patch);
-    let mut best: Option<(f32, Choice)> = None;
+    let own = |choice: &Algorithm| matches!(choice, Algorithm::Tiled(_) | Algorithm::Patch);
+    let mut best: Option<(f32, Algorithm)> = None;
     for (choice, run) in &runs {
         let so_far = best.map_or(f32::INFINITY, |(ms, _)| ms);
         let ms = match least(device, &lanes, so_far, |lane| once(run, lane)) {
@@ -289,17 +296,17 @@ fn time(
     Ok(best.map(|(_, choice)| choice))
 }
 
-/// One of the rivals: a stream with memory of its own.
-struct Lane {
-    stream: Stream,
+/// One of those that run at once: a stream with memory of its own.
+struct TimingStream {
+    stream: CudaStream,
     arena: Arena,
-    done: Event,
+    done: CudaEvent,
 }
 
-impl Lane {
-    fn new(device: &Device, layout: Layout) -> Result<Self, CudaError> {
+impl TimingStream {
+    fn new(device: &Device, layout: ArenaLayout) -> Result<Self, CudaError> {
         let arena = layout.build(device, "timing a product")?;
-        Ok(Lane { stream: Stream::new(device)?, arena, done: Event::new(device)? })
+        Ok(TimingStream { stream: CudaStream::new(device)?, arena, done: CudaEvent::new(device)? })
     }
 }
 
@@ -307,11 +314,11 @@ impl Lane {
 /// one, small products would wait for the host. What is hopelessly slower than the best so far is not measured closely.
 fn least(
     device: &Device,
-    lanes: &[Lane],
+    lanes: &[TimingStream],
     so_far: f32,
-    work: impl Fn(&Lane) -> Result<(), CudaError>,
+    work: impl Fn(&TimingStream) -> Result<(), CudaError>,
 ) -> Result<f32, CudaError> {
-    let fork = Event::new(device)?;
+    let fork = CudaEvent::new(device)?;
     let (first, others) = lanes.split_first().expect("at least one runs");
     // Twice outside of the graph, the first time for what is loaded or set up then.
     work(first)?;

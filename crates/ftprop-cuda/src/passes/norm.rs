@@ -1,38 +1,38 @@
 //! Batch norm's statistics and coefficients.
 
-use super::{Columns, Launch, vector};
+use super::{BatchContext, ColumnReduction, vector};
 use crate::CudaError;
-use crate::arena::{Layout, Place};
+use crate::arena::{ArenaLayout, Region};
 use crate::compile::{File, Kernels, Source};
 use crate::plan::Norm;
 use crate::precision::Precision;
-use crate::stream::{Args, Spread, Stream};
+use crate::stream::{Args, CudaStream, LaunchConfig};
 use cudarc::driver::sys::CUdeviceptr;
 use ftprop_nn::Shape;
 
 /// A norm's numbers on the device.
-pub(crate) struct NormState {
+pub(crate) struct CompiledNorm {
     pub(super) norm: Norm,
     pub(super) tensor: usize,
     pub(super) kernels: Kernels,
-    pub(super) columns: Columns,
+    pub(super) columns: ColumnReduction,
     pub(super) channels: usize,
     pub(super) rows_per_image: usize,
-    pub(super) mean: Place,
-    pub(super) inverse: Place,
-    pub(super) scale: Place,
-    pub(super) shift: Place,
-    pub(super) coefficients: Place,
-    pub(super) partial: Place,
-    pub(super) counter: Place,
+    pub(super) mean: Region,
+    pub(super) inverse: Region,
+    pub(super) scale: Region,
+    pub(super) shift: Region,
+    pub(super) coefficients: Region,
+    pub(super) partial: Region,
+    pub(super) counter: Region,
 }
 
-impl NormState {
+impl CompiledNorm {
     /// For sums over so many rows of a full batch.
     pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
         let vector = vector(&[channels]);
-        let across = Columns::new(channels, vector, rows).across;
-        Source::new(File::Norm, precision).int("C", channels).int("VEC", vector).int("ACROSS", across)
+        let across = ColumnReduction::new(channels, vector, rows).across;
+        Source::new(File::Norm, precision).int("C", channels).int("VEC", vector).int("THREADS_X", across)
     }
 
     pub(super) fn new(
@@ -41,14 +41,14 @@ impl NormState {
         shape: Shape,
         batch: usize,
         kernels: Kernels,
-        layout: &mut Layout,
+        layout: &mut ArenaLayout,
     ) -> Self {
         let channels = shape.channels;
-        let columns = Columns::new(channels, vector(&[channels]), batch * shape.height * shape.width);
+        let columns = ColumnReduction::new(channels, vector(&[channels]), batch * shape.height * shape.width);
         // Eight bytes are enough for what the kernels call sum_t.
         let mut sums = |times: usize| layout.take(8 * times * channels);
         let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);
-        NormState {
+        CompiledNorm {
             norm,
             tensor,
             kernels,
@@ -60,12 +60,12 @@ impl NormState {
             scale,
             shift,
             coefficients,
-            partial: layout.take(8 * Columns::partial_len(channels, 2)),
+            partial: layout.take(8 * ColumnReduction::partial_len(channels, 2)),
             counter: layout.take(4 * columns.chunks),
         }
     }
 
-    pub(super) fn statistics(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn statistics(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let rows = l.n * self.rows_per_image;
         let args = Args::default()
             .ptr(l.values(self.tensor))
@@ -75,17 +75,17 @@ impl NormState {
             .ptr(l.arena.at(self.counter))
             .int(rows);
         // SAFETY: the arguments are those of `norm_statistics` in norm.cu.
-        unsafe { stream.launch(&self.kernels, 0, self.columns.spread(rows), &args) }
+        unsafe { stream.launch(&self.kernels, 0, self.columns.launch_config(rows), &args) }
     }
 
-    pub(super) fn running(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn running(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let args = Args::default().ptrs(&self.forward(l)).ptrs(&self.numbers(l));
         // SAFETY: the arguments are those of `norm_running` in norm.cu.
-        unsafe { stream.launch(&self.kernels, 1, Spread::items(self.channels), &args) }
+        unsafe { stream.launch(&self.kernels, 1, LaunchConfig::for_items(self.channels), &args) }
     }
 
     /// The `NormForward` of norm.cuh.
-    pub(super) fn forward(&self, l: &Launch<'_>) -> [u64; 5] {
+    pub(super) fn forward(&self, l: &BatchContext<'_>) -> [u64; 5] {
         let (eps, momentum) = (u64::from(self.norm.eps.to_bits()), u64::from(self.norm.momentum.to_bits()));
         [
             l.flat.value(self.norm.gamma.start),
@@ -97,12 +97,12 @@ impl NormState {
     }
 
     /// The `NormNumbers` of norm.cuh.
-    pub(super) fn numbers(&self, l: &Launch<'_>) -> [CUdeviceptr; 4] {
+    pub(super) fn numbers(&self, l: &BatchContext<'_>) -> [CUdeviceptr; 4] {
         [self.mean, self.inverse, self.scale, self.shift].map(|place| l.arena.at(place))
     }
 
     /// The `NormBack` of finish.cu.
-    pub(super) fn back(&self, l: &Launch<'_>) -> [CUdeviceptr; 6] {
+    pub(super) fn back(&self, l: &BatchContext<'_>) -> [CUdeviceptr; 6] {
         [
             l.arena.at(self.mean),
             l.arena.at(self.inverse),

@@ -1,75 +1,75 @@
 //! Products: a convolution or a fully connected layer, computed by our own kernel, by cuDNN or by cuBLASLt.
 
-use super::{Columns, Launch};
+use super::{BatchContext, ColumnReduction};
 use crate::CudaError;
-use crate::arena::{Arena, Layout, Place};
+use crate::arena::{Arena, ArenaLayout, Region};
 use crate::compile::Kernels;
 use crate::cublas::Cublas;
 use crate::cudnn::Cudnn;
 use crate::cudnn_engines::CudnnEngine;
-use crate::gemm::{Cut, Gemm, Mode};
+use crate::gemm::{Gemm, Mode, Tiling};
 use crate::patch::Patch;
 use crate::plan::Product;
 use crate::precision::Precision;
-use crate::stream::{Args, Spread, Stream};
+use crate::stream::{Args, CudaStream, LaunchConfig};
 use cudarc::driver::sys::CUdeviceptr;
 use std::sync::Arc;
 
 /// A product with who computes it.
-pub(crate) struct GemmRun {
+pub(crate) struct CompiledGemm {
     gemm: Gemm,
-    engine: Engine,
+    backend: Backend,
 }
 
-enum Engine {
+enum Backend {
     Own {
-        cut: Cut,
+        tiling: Tiling,
         kernels: Kernels,
-        workspace: Place,
-        counters: Place,
+        workspace: Region,
+        counters: Region,
     },
     Patch {
         kernels: Kernels,
-        workspace: Place,
+        workspace: Region,
     },
     Cudnn {
         number: usize,
         /// Before cuDNN itself, which it must not outlive.
         engine: Option<Arc<CudnnEngine>>,
         cudnn: Cudnn,
-        workspace: Place,
+        workspace: Region,
         bytes: usize,
         /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
-        narrow: Option<(Place, Kernels)>,
+        narrow: Option<(Region, Kernels)>,
     },
     Cublas {
         cublas: Cublas,
         number: usize,
-        workspace: Place,
+        workspace: Region,
     },
 }
 
 /// What cuDNN may use beyond what a full batch needs, for smaller ones.
 const SLACK: usize = 32 << 20;
 
-impl GemmRun {
+impl CompiledGemm {
     pub(crate) fn own(
         gemm: Gemm,
-        cut: Cut,
+        tiling: Tiling,
         kernels: Kernels,
-        workspace: Place,
+        workspace: Region,
         batch: usize,
-        layout: &mut Layout,
+        layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
-        kernels.allow_shared(0, gemm.shared_bytes(cut.tile))?;
-        let (down, across) = gemm.tiles(batch, cut.tile);
+        kernels.allow_shared(0, gemm.shared_bytes(tiling.tile))?;
+        let (down, across) = gemm.tiles(batch, tiling.tile);
         let counters = layout.take(4 * down * across * gemm.geometry.groups);
-        Ok(GemmRun { gemm, engine: Engine::Own { cut, kernels, workspace, counters } })
+        Ok(CompiledGemm { gemm, backend: Backend::Own { tiling, kernels, workspace, counters } })
     }
 
-    pub(crate) fn patch(gemm: Gemm, kernels: Kernels, workspace: Place) -> Result<Self, CudaError> {
+    pub(crate) fn patch(gemm: Gemm, kernels: Kernels, workspace: Region) -> Result<Self, CudaError> {
         kernels.allow_shared(0, Patch::of(&gemm).shared_bytes())?;
-        Ok(GemmRun { gemm, engine: Engine::Patch { kernels, workspace } })
+        Ok(CompiledGemm { gemm, backend: Backend::Patch { kernels, workspace } })
     }
 
     /// `basic` are the kernels of basic.cu.
@@ -78,26 +78,26 @@ impl GemmRun {
         cudnn: &Cudnn,
         number: usize,
         basic: &Kernels,
-        workspace: Place,
+        workspace: Region,
         batch: usize,
-        layout: &mut Layout,
+        layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
         let engine = cudnn.engine(&gemm, batch, number)?;
-        let bytes = GemmRun::bytes_of(&gemm, cudnn, engine.as_deref(), batch)?;
+        let bytes = CompiledGemm::bytes_of(&gemm, cudnn, engine.as_deref(), batch)?;
         let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
             .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
         let cudnn = cudnn.clone();
-        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn, number, engine, workspace, bytes, narrow } })
+        Ok(CompiledGemm { gemm, backend: Backend::Cudnn { cudnn, number, engine, workspace, bytes, narrow } })
     }
 
     /// The workspace has [`WORKSPACE`](crate::cublas::WORKSPACE) bytes.
-    pub(crate) fn cublas(gemm: Gemm, cublas: &Cublas, number: usize, workspace: Place) -> Self {
-        GemmRun { gemm, engine: Engine::Cublas { cublas: cublas.clone(), number, workspace } }
+    pub(crate) fn cublas(gemm: Gemm, cublas: &Cublas, number: usize, workspace: Region) -> Self {
+        CompiledGemm { gemm, backend: Backend::Cublas { cublas: cublas.clone(), number, workspace } }
     }
 
     /// Bytes of workspace to set aside for one of cuDNN's ways.
     pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, number: usize, batch: usize) -> Result<usize, CudaError> {
-        GemmRun::bytes_of(gemm, cudnn, cudnn.engine(gemm, batch, number)?.as_deref(), batch)
+        CompiledGemm::bytes_of(gemm, cudnn, cudnn.engine(gemm, batch, number)?.as_deref(), batch)
     }
 
     /// What the engine is not made for is computed in the usual way, so there is room for that too.
@@ -109,20 +109,20 @@ impl GemmRun {
     /// slopes of an input are those that are there already.
     pub(crate) fn run(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         arena: &Arena,
         n: usize,
         [left, right, out]: [CUdeviceptr; 3],
         bias: CUdeviceptr,
         addend: CUdeviceptr,
     ) -> Result<(), CudaError> {
-        match &self.engine {
-            Engine::Own { cut, kernels, workspace, counters } => {
-                let (down, across) = self.gemm.tiles(n, cut.tile);
-                let spread = Spread {
-                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * cut.splits) as u32),
-                    threads: cut.tile.threads(),
-                    shared: self.gemm.shared_bytes(cut.tile) as u32,
+        match &self.backend {
+            Backend::Own { tiling, kernels, workspace, counters } => {
+                let (down, across) = self.gemm.tiles(n, tiling.tile);
+                let launch_config = LaunchConfig {
+                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * tiling.split_k) as u32),
+                    threads: tiling.tile.threads(),
+                    shared: self.gemm.shared_bytes(tiling.tile) as u32,
                 };
                 let args = Args::default()
                     .ptr(left)
@@ -133,37 +133,38 @@ impl GemmRun {
                     .ptr(arena.at(*workspace))
                     .ptr(arena.at(*counters))
                     .int(n)
-                    .int(cut.splits);
+                    .int(tiling.split_k);
                 // SAFETY: the arguments are those of `gemm` in gemm.cu, sized for this geometry and n examples.
-                unsafe { stream.launch(kernels, 0, spread, &args) }
+                unsafe { stream.launch(kernels, 0, launch_config, &args) }
             }
-            Engine::Patch { kernels, workspace } => {
-                let (spread, args) = (Patch::of(&self.gemm).spread(n), Args::default().ptr(left).ptr(right));
+            Backend::Patch { kernels, workspace } => {
+                let (launch_config, args) =
+                    (Patch::of(&self.gemm).launch_config(n), Args::default().ptr(left).ptr(right));
                 match self.gemm.mode {
                     Mode::Forward => {
                         let args = args.ptr(out).int(n);
                         // SAFETY: the arguments are those of `patch_forward` in patch.cu, sized for n examples.
-                        unsafe { stream.launch(kernels, 0, spread, &args) }
+                        unsafe { stream.launch(kernels, 0, launch_config, &args) }
                     }
                     Mode::Input => {
                         let args = args.ptr(out).int(usize::from(addend != 0));
                         // SAFETY: the arguments are those of `patch_back` in patch_back.cu, sized for n examples.
-                        unsafe { stream.launch(kernels, 0, spread, &args) }
+                        unsafe { stream.launch(kernels, 0, launch_config, &args) }
                     }
                     Mode::Weights => {
                         let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
                         let args = args.ptr(sums).int(n);
                         // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room
                         // for every block's sums.
-                        unsafe { stream.launch(kernels, 0, spread, &args)? };
-                        let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
-                        let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
+                        unsafe { stream.launch(kernels, 0, launch_config, &args)? };
+                        let args = Args::default().ptr(sums).ptr(out).int(launch_config.grid.0 as usize);
+                        let add = LaunchConfig { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
                         // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
                         unsafe { stream.launch(kernels, 1, add, &args) }
                     }
                 }
             }
-            Engine::Cudnn { cudnn, engine, workspace, bytes, narrow, .. } => {
+            Backend::Cudnn { cudnn, engine, workspace, bytes, narrow, .. } => {
                 let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
                 let workspace = (arena.at(*workspace), *bytes);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
@@ -174,9 +175,9 @@ impl GemmRun {
                 let len = self.gemm.geometry.weight_len();
                 let args = Args::default().ptr(to).ptr(out).int(len);
                 // SAFETY: the arguments are those of `widen_values` in basic.cu.
-                unsafe { stream.launch(basic, 5, Spread::items(len), &args) }
+                unsafe { stream.launch(basic, 5, LaunchConfig::for_items(len), &args) }
             }
-            Engine::Cublas { cublas, number, workspace } => {
+            Backend::Cublas { cublas, number, workspace } => {
                 let workspace = arena.at(*workspace);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
                 unsafe { cublas.run(&self.gemm, *number, n, stream, [left, right, out], bias, addend != 0, workspace) }
@@ -186,35 +187,35 @@ impl GemmRun {
 
     /// Has a library find its way before a stream is captured.
     fn prepare(&self, n: usize) -> Result<(), CudaError> {
-        match &self.engine {
-            Engine::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n).map(|_| ()),
+        match &self.backend {
+            Backend::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n).map(|_| ()),
             _ => Ok(()),
         }
     }
 
     /// Who computes it, in short.
     pub(super) fn describe(&self) -> String {
-        match &self.engine {
-            Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
-            Engine::Patch { .. } => "patch".into(),
-            Engine::Cudnn { number, .. } => format!("cudnn/{number}"),
-            Engine::Cublas { number, .. } => format!("cublas/{number}"),
+        match &self.backend {
+            Backend::Own { tiling, .. } => format!("{}x{}/{}", tiling.tile.rows, tiling.tile.cols, tiling.split_k),
+            Backend::Patch { .. } => "patch".into(),
+            Backend::Cudnn { number, .. } => format!("cudnn/{number}"),
+            Backend::Cublas { number, .. } => format!("cublas/{number}"),
         }
     }
 }
 
 /// A product with its three parts.
-pub(crate) struct ProductRun {
+pub(crate) struct CompiledProduct {
     pub(super) product: Product,
-    pub(super) forward: GemmRun,
-    pub(super) input: Option<GemmRun>,
-    pub(super) weights: GemmRun,
+    pub(super) forward: CompiledGemm,
+    pub(super) input: Option<CompiledGemm>,
+    pub(super) weights: CompiledGemm,
     /// Whether the gradients are computed in a queue of their own.
-    pub(super) beside: bool,
-    pub(super) bias_sums: Option<(Kernels, Columns, Place, Place)>,
+    pub(super) on_side_stream: bool,
+    pub(super) bias_sums: Option<(Kernels, ColumnReduction, Region, Region)>,
 }
 
-impl ProductRun {
+impl CompiledProduct {
     pub(super) fn prepare(&self, n: usize) -> Result<(), CudaError> {
         [Some(&self.forward), self.input.as_ref(), Some(&self.weights)]
             .iter()
@@ -222,7 +223,7 @@ impl ProductRun {
             .try_for_each(|run| run.prepare(n))
     }
 
-    pub(super) fn forward(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn forward(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let p = &self.product;
         let operands = [l.values(p.x), l.flat.factor(p.weight.start), l.values(p.y)];
         let bias = p.bias.as_ref().map_or(0, |b| l.flat.value(b.start));
@@ -230,7 +231,7 @@ impl ProductRun {
     }
 
     /// The slopes by x.
-    pub(super) fn back(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn back(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(input) = &self.input else { return Ok(()) };
         let p = &self.product;
         let dx = l.slopes(p.x);
@@ -239,7 +240,7 @@ impl ProductRun {
     }
 
     /// The gradients of the parameters.
-    pub(super) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn gradients(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let p = &self.product;
         let dy = l.slopes(p.y);
         let operands = [dy, l.values(p.x), l.flat.grad(p.weight.start)];
@@ -255,6 +256,6 @@ impl ProductRun {
             .ptr(l.arena.at(*counter))
             .int(rows);
         // SAFETY: the arguments are those of `column_sums` in norm.cu.
-        unsafe { stream.launch(kernels, 2, columns.spread(rows), &args) }
+        unsafe { stream.launch(kernels, 2, columns.launch_config(rows), &args) }
     }
 }

@@ -1,46 +1,46 @@
 //! Which way to compute a product was the fastest, kept on disk for each kind of GPU.
 
 use crate::compile::{cache_folder, hash, keep};
-use crate::gemm::{Choice, Cut, MOST_SPLITS, TILES};
+use crate::gemm::{Algorithm, MAX_SPLIT_K, TILES, Tiling};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A choice that was made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Known {
-    pub(crate) choice: Choice,
+pub(crate) struct CachedAlgorithm {
+    pub(crate) choice: Algorithm,
     /// Of the library, whose numbers mean something else in another version; 0 where the choice is ours.
     pub(crate) version: usize,
 }
 
-/// Choices by the product's key.
-pub(crate) struct Remembered {
+/// Algorithms by the product's key.
+pub(crate) struct TuningCache {
     path: Option<PathBuf>,
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, CachedAlgorithm>,
 }
 
-impl Remembered {
+impl TuningCache {
     /// For a GPU of that name.
     pub(crate) fn open(name: &str) -> Self {
         // Another kernel text may make another choice the best; the number counts how choices were made.
         let kernels = concat!(
             include_str!("../kernels/gemm.cu"),
-            include_str!("../kernels/patch.cu"),
+            include_str!("../kernels/patch_forward.cu"),
             include_str!("../kernels/patch_gradient.cu"),
-            include_str!("../kernels/patch_back.cu")
+            include_str!("../kernels/patch_backward.cu")
         );
         let version = hash(kernels, 8);
         let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
-        Remembered { path, known: parse(&text) }
+        TuningCache { path, known: parse(&text) }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Known> {
+    pub(crate) fn get(&self, key: &str) -> Option<CachedAlgorithm> {
         self.known.get(key).copied()
     }
 
-    pub(crate) fn insert(&mut self, key: String, known: Known) {
+    pub(crate) fn insert(&mut self, key: String, known: CachedAlgorithm) {
         self.known.insert(key, known);
     }
 
@@ -51,38 +51,38 @@ impl Remembered {
     }
 }
 
-/// A line each: a tile's number and splits, or a library's name, the number of its way and its version.
-fn write(known: &BTreeMap<String, Known>) -> String {
-    let line = |(key, known): (&String, &Known)| match known.choice {
-        Choice::Patch => format!("{key} = patch\n"),
-        Choice::Cudnn(number) => format!("{key} = cudnn {number} {}\n", known.version),
-        Choice::Cublas(number) => format!("{key} = cublas {number} {}\n", known.version),
-        Choice::Own(cut) => {
-            let tile = TILES.iter().position(|t| *t == cut.tile).unwrap_or_default();
-            format!("{key} = {tile} {}\n", cut.splits)
+/// A line each: a tile's number and the split of its depth, or a library's name, the number of its way and its version.
+fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
+    let line = |(key, known): (&String, &CachedAlgorithm)| match known.choice {
+        Algorithm::Patch => format!("{key} = patch\n"),
+        Algorithm::Cudnn(number) => format!("{key} = cudnn {number} {}\n", known.version),
+        Algorithm::Cublas(number) => format!("{key} = cublas {number} {}\n", known.version),
+        Algorithm::Tiled(tiling) => {
+            let tile = TILES.iter().position(|t| *t == tiling.tile).unwrap_or_default();
+            format!("{key} = {tile} {}\n", tiling.split_k)
         }
     };
     known.iter().map(line).collect()
 }
 
-fn parse(text: &str) -> BTreeMap<String, Known> {
+fn parse(text: &str) -> BTreeMap<String, CachedAlgorithm> {
     let line = |line: &str| {
         let (key, choice) = line.split_once(" = ")?;
         let number = |word: &str| word.parse::<usize>().ok();
         let (choice, version) = match *choice.split(' ').collect::<Vec<_>>() {
-            ["patch"] => (Choice::Patch, 0),
-            ["cudnn", way, version] => (Choice::Cudnn(number(way)?), number(version)?),
-            ["cublas", way, version] => (Choice::Cublas(number(way)?), number(version)?),
-            [tile, splits] => {
-                let (tile, splits) = (*TILES.get(number(tile)?)?, number(splits)?);
-                if !(1..=MOST_SPLITS).contains(&splits) {
+            ["patch"] => (Algorithm::Patch, 0),
+            ["cudnn", way, version] => (Algorithm::Cudnn(number(way)?), number(version)?),
+            ["cublas", way, version] => (Algorithm::Cublas(number(way)?), number(version)?),
+            [tile, split_k] => {
+                let (tile, split_k) = (*TILES.get(number(tile)?)?, number(split_k)?);
+                if !(1..=MAX_SPLIT_K).contains(&split_k) {
                     return None;
                 }
-                (Choice::Own(Cut { tile, splits }), 0)
+                (Algorithm::Tiled(Tiling { tile, split_k }), 0)
             }
             _ => return None,
         };
-        Some((key.to_string(), Known { choice, version }))
+        Some((key.to_string(), CachedAlgorithm { choice, version }))
     };
     text.lines().filter_map(line).collect()
 }
@@ -91,15 +91,15 @@ fn parse(text: &str) -> BTreeMap<String, Known> {
 mod tests {
     use super::*;
 
-    fn some() -> BTreeMap<String, Known> {
-        let own = Choice::Own(Cut { tile: TILES[3], splits: 4 });
+    fn some() -> BTreeMap<String, CachedAlgorithm> {
+        let own = Algorithm::Tiled(Tiling { tile: TILES[3], split_k: 4 });
         let all = [
             ("a b", own, 0),
-            ("e", Choice::Cudnn(1), 91400),
-            ("f", Choice::Cublas(7), 130100),
-            ("g", Choice::Patch, 0),
+            ("e", Algorithm::Cudnn(1), 91400),
+            ("f", Algorithm::Cublas(7), 130100),
+            ("g", Algorithm::Patch, 0),
         ];
-        all.into_iter().map(|(key, choice, version)| (key.to_string(), Known { choice, version })).collect()
+        all.into_iter().map(|(key, choice, version)| (key.to_string(), CachedAlgorithm { choice, version })).collect()
     }
 
     #[test]
