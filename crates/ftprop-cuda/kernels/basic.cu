@@ -52,7 +52,7 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
 
 // A batch that the host brought, from whichever of the two places it was put in.
 extern "C" __global__ void __launch_bounds__(256)
-take_batch(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
+load_staged(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
            const DeviceStep* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n, u32 channels, u32 stored) {
     const u32 slot = step->batch & 1;
     const float* from = staged + (size_t)slot * slot_len;
@@ -67,8 +67,8 @@ take_batch(const float* __restrict__ staged, const u32* __restrict__ staged_labe
 // Moves an evaluation on to its next batch; training's optimizer does this itself.
 extern "C" __global__ void next_batch(DeviceStep* step) { step->batch += 1; }
 
-extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ copy, u32 count) {
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) copy[i] = to_bf16(values[i]);
+extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ bf16_values, u32 count) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) bf16_values[i] = to_bf16(values[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __restrict__ from, float* __restrict__ to, u32 count) {

@@ -62,6 +62,8 @@ struct NormSaved {
     sum_t* shift;
 };
 
+static_assert(sizeof(NormParameters) == NORM_PARAMETERS_BYTES && sizeof(NormSaved) == NORM_SAVED_BYTES, "the host's structs have another size");
+
 // A channel's numbers from the sums of its values and of their squares, both taken about the channel's first value, so that
 // a mean far from zero costs no digits.
 struct Moments {

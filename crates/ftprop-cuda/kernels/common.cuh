@@ -56,6 +56,10 @@ struct DeviceTally {
     u64 top5;
 };
 
+// The host has the same structs, and says how large they are there.
+static_assert(sizeof(DeviceStep) == DEVICE_STEP_BYTES && sizeof(StepScalars) == STEP_SCALARS_BYTES && sizeof(DeviceTally) == DEVICE_TALLY_BYTES,
+              "the host's structs have another size");
+
 __device__ __forceinline__ u64 mix(u64 x) {
     u64 z = x + 0x9E3779B97F4A7C15ull;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

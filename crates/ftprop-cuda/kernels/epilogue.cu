@@ -288,6 +288,7 @@ struct NormBackward {
     float* d_beta;
     sum_t* coefficients;
 };
+static_assert(sizeof(NormBackward) == NORM_BACKWARD_BYTES, "the host's struct has another size");
 
 #define NORMS ((AFFINE == AFFINE_NORM) + (RESIDUAL == RESIDUAL_NORM))
 #define SUMS (1 + NORMS)

@@ -9,7 +9,7 @@
 
 extern "C" __global__ void __launch_bounds__(256)
 optimize(float* __restrict__ values, const float* __restrict__ grads, float* __restrict__ moment1, float* __restrict__ moment2,
-         u16* __restrict__ copy, const float* __restrict__ clip_scale, DeviceStep* __restrict__ step, const StepScalars* __restrict__ scalars,
+         u16* __restrict__ bf16_values, const float* __restrict__ clip_scale, DeviceStep* __restrict__ step, const StepScalars* __restrict__ scalars,
          u32* __restrict__ counter, u32 count, int advance) {
     const StepScalars at = scalars[step->index];
     const float scale = clip_scale ? *clip_scale : 1.0f;
@@ -55,7 +55,7 @@ optimize(float* __restrict__ values, const float* __restrict__ grads, float* __r
         store<4>(moment2 + i, v);
 #endif
 #if PRECISION == PRECISION_BF16
-        store<4>(copy + i, w);
+        store<4>(bf16_values + i, w);
 #endif
     }
     for (u32 i = quads * 4 + thread; i < count; i += stride) {
@@ -75,7 +75,7 @@ optimize(float* __restrict__ values, const float* __restrict__ grads, float* __r
         moment2[i] = v;
 #endif
 #if PRECISION == PRECISION_BF16
-        copy[i] = to_bf16(w);
+        bf16_values[i] = to_bf16(w);
 #endif
     }
     // Every block has read the step by now when the last one moves it on.

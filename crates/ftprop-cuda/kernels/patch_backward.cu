@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_row(float (&to)[NI], const u16* from) {
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
-patch_backward(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t* dx, int adds) {
+patch_backward(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t* dx, int accumulate) {
     extern __shared__ __align__(16) unsigned char memory[];
     float* patch = reinterpret_cast<float*>(memory);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -136,7 +136,7 @@ patch_backward(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t*
 #pragma unroll
             for (int e = 0; e < 4; e++) sum.v[e] += more.v[e];
         }
-        if (adds) {
+        if (accumulate) {
             FloatVec<4> old = load<4>(to + i);
 #pragma unroll
             for (int e = 0; e < 4; e++) sum.v[e] += old.v[e];

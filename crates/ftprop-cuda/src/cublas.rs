@@ -4,8 +4,9 @@
 //! asked for the transposed result.
 
 use crate::CudaError;
+use crate::abi::DevicePtr;
 use crate::device::Device;
-use crate::gemm::{Gemm, Mode};
+use crate::gemm::{Gemm, Mode, Operands};
 use crate::library::Library;
 use crate::precision::Precision;
 use crate::stream::CudaStream;
@@ -15,7 +16,6 @@ use cudarc::cublaslt::sys::{
 };
 use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What it may use beside the operands; more than this much is of no use to it on today's GPUs.
@@ -110,7 +110,7 @@ impl Cublas {
         unsafe { sys::cublasLtGetVersion() }
     }
 
-    /// Finds out in how many ways batches of n can be computed.
+    /// Finds out how many algorithms there are for batches of n.
     pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
         // Where the bias will be does not matter yet, only that there is one.
         let bias = if gemm.bias_offset.is_some() { 256 } else { 0 };
@@ -157,7 +157,7 @@ impl Cublas {
         Ok(algorithms)
     }
 
-    /// out = left · right, plus the bias where the product has one, added to what is there if `adds`; in the way of that
+    /// out = left · right, plus the bias where the product has one, added to what is there where there is an addend; by the algorithm of that
     /// number, or in the first where there are fewer for this n.
     ///
     /// # Safety
@@ -168,17 +168,16 @@ impl Cublas {
         number: usize,
         n: usize,
         stream: &CudaStream,
-        [left, right, out]: [CUdeviceptr; 3],
-        bias: CUdeviceptr,
-        adds: bool,
-        workspace: CUdeviceptr,
+        operands: Operands,
+        workspace: DevicePtr,
     ) -> Result<(), CudaError> {
-        let d = MatmulDescriptors::new(gemm, n, bias)?;
+        let d = MatmulDescriptors::new(gemm, n, operands.bias.raw())?;
         let algorithms = self.algorithms(gemm, n, &d)?;
         let algorithm = algorithms.get(number).unwrap_or(&algorithms[0]);
-        let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
+        let (one, old) = (1.0f32, if operands.addend.is_null() { 0.0f32 } else { 1.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
-        let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut c_void);
+        let [left, right, out, workspace] =
+            [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
             sys::cublasLtMatmul(

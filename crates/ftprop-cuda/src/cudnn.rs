@@ -2,23 +2,16 @@
 //! or by its usual algorithm, which computes everything. Either gives the same bits every time.
 
 use crate::CudaError;
-use crate::cudnn_engines::{CudnnEngine, EngineList};
+use crate::abi::DevicePtr;
+use crate::cudnn_engines::{CudnnEngine, EngineList, check};
 use crate::device::Device;
-use crate::gemm::{Gemm, Mode};
+use crate::gemm::{Gemm, Mode, Operands};
 use crate::library::Library;
 use crate::precision::Precision;
 use crate::stream::CudaStream;
-use cudarc::cudnn::sys::{self, cudnnStatus_t};
-use cudarc::driver::sys::CUdeviceptr;
+use cudarc::cudnn::sys;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-pub(crate) fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
-    if status == cudnnStatus_t::CUDNN_STATUS_SUCCESS {
-        return Ok(());
-    }
-    Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
-}
 
 /// cuDNN in use; clones share it.
 #[derive(Clone)]
@@ -69,12 +62,12 @@ impl Cudnn {
         unsafe { sys::cudnnGetVersion() }
     }
 
-    /// In how many ways it may be able to compute a product: the usual one, then engines.
-    pub(crate) fn ways(&self, gemm: &Gemm, n: usize) -> usize {
+    /// How many algorithms it may have for a product: the usual one, then engines.
+    pub(crate) fn algorithms(&self, gemm: &Gemm, n: usize) -> usize {
         1 + self.engines(gemm, n).map_or(0, |engines| engines.count())
     }
 
-    /// The way of that number, ready to run; `None` is the usual one.
+    /// The algorithm of that number, ready to run; `None` is the usual one.
     pub(crate) fn engine(&self, gemm: &Gemm, n: usize, number: usize) -> Result<Option<Arc<CudnnEngine>>, CudaError> {
         let Some(place) = number.checked_sub(1) else { return Ok(None) };
         let engine = self.engines(gemm, n)?.engine(self.handle.raw, place)?;
@@ -94,8 +87,8 @@ impl Cudnn {
         Ok(engines)
     }
 
-    /// Bytes of workspace that the usual way needs for a batch of n, or why it cannot compute a product.
-    pub(crate) fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
+    /// Bytes of workspace that the usual one needs for a batch of n, or why it cannot compute a product.
+    fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
@@ -116,6 +109,13 @@ impl Cudnn {
         self.bounded(bytes)
     }
 
+    /// Bytes of workspace to set aside for an algorithm. What its engine is not made for is computed by the usual one, so
+    /// there is room for that too.
+    pub(crate) fn bytes_to_set_aside(&self, gemm: &Gemm, n: usize, number: usize) -> Result<usize, CudaError> {
+        let engine = self.engine(gemm, n, number)?;
+        Ok(engine.map_or(0, |engine| engine.bytes).max(self.workspace(gemm, n)? + SLACK))
+    }
+
     fn bounded(&self, bytes: usize) -> Result<usize, CudaError> {
         if bytes > self.most_workspace {
             let reason = format!("it would need {} MiB of workspace", bytes >> 20);
@@ -124,7 +124,7 @@ impl Cudnn {
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there if `adds`. What the engine is not made for is computed in the usual way.
+    /// out = left · right, added to what is there where there is an addend. What the engine is not made for is computed by the usual algorithm.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
@@ -134,11 +134,12 @@ impl Cudnn {
         engine: Option<&CudnnEngine>,
         n: usize,
         stream: &CudaStream,
-        [left, right, out]: [CUdeviceptr; 3],
-        adds: bool,
-        (workspace, bytes): (CUdeviceptr, usize),
+        operands: Operands,
+        (workspace, bytes): (DevicePtr, usize),
     ) -> Result<(), CudaError> {
-        let handle = self.handle.raw;
+        let (handle, adds) = (self.handle.raw, !operands.addend.is_null());
+        let [left, right, out, workspace] =
+            [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: both live, on the same device.
         check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
         if let Some(engine) = engine.filter(|engine| engine.n == n && !adds && engine.bytes <= bytes) {
@@ -157,7 +158,6 @@ impl Cudnn {
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
-        let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut std::ffi::c_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
             match gemm.mode {
@@ -175,6 +175,9 @@ impl Cudnn {
         check(status, "run a convolution")
     }
 }
+
+/// What it may use beyond what a full batch needs, for smaller ones.
+const SLACK: usize = 32 << 20;
 
 /// The share of a GPU's memory that a convolution may have as its workspace.
 const SHARE: usize = 32;

@@ -1,18 +1,23 @@
-//! cuDNN's engines: the ways it knows to compute a convolution, by its graph interface. It proposes some for each shape, what
+//! cuDNN's engines: its kernels for a convolution, by its graph interface. It proposes some for each shape, what
 //! it holds to be best first; which one is fastest is found out by timing.
 
 use crate::CudaError;
-use crate::cudnn::check;
 use crate::gemm::{Gemm, Mode};
 use crate::precision::Precision;
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptor_t as Raw,
     cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Proposals, cudnnBackendNumericalNote_t as Note,
 };
-use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
+    if status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
+}
 
 /// No more proposals than this are kept; later ones are hardly ever the best.
 const MOST: usize = 20;
@@ -269,15 +274,14 @@ impl CudnnEngine {
     pub(crate) unsafe fn run(
         &self,
         handle: sys::cudnnHandle_t,
-        operands: [CUdeviceptr; 3],
-        workspace: CUdeviceptr,
+        operands: [*mut c_void; 3],
+        workspace: *mut c_void,
     ) -> Result<(), CudaError> {
-        let pointer = |address: CUdeviceptr| address as *mut c_void;
         let pack = BackendDescriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
         let addresses = Type::CUDNN_TYPE_VOID_PTR;
-        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, addresses, &operands.map(pointer))?;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, addresses, &operands)?;
         pack.ints(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &IDS)?;
-        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[pointer(workspace)])?;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[workspace])?;
         let pack = pack.finalized("run a convolution")?;
         // SAFETY: both are finalized; the caller's promise covers the memory.
         check(unsafe { sys::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")

@@ -1,6 +1,8 @@
 //! How a product is cut into tiles: the kernel `gemm.cu` is compiled for one geometry and one tile.
 
+use crate::abi::DevicePtr;
 use crate::compile::{File, Source};
+use crate::device::DeviceLimits;
 use crate::precision::Precision;
 use ftprop_tensor::geometry::ConvGeometry;
 
@@ -62,14 +64,6 @@ const DEPTH: usize = 32;
 /// The most blocks that a depth is split over.
 pub(crate) const MAX_SPLIT_K: usize = 128;
 
-/// What a device offers a product.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DeviceLimits {
-    pub(crate) multiprocessors: usize,
-    /// Bytes of shared memory that one block can have.
-    pub(crate) shared: usize,
-}
-
 /// A product with everything that its kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Gemm {
@@ -86,14 +80,15 @@ pub(crate) struct Gemm {
     pub(crate) bias_offset: Option<usize>,
 }
 
-/// Who computes a product.
+/// What computes a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     Tiled(Tiling),
     /// Our own where channels are few, see [`Patch`](crate::patch::Patch).
     Patch,
-    /// The number of one of cuDNN's ways, or of those that cuBLASLt proposes.
+    /// The usual one of cuDNN's (0), or the number of one of its engines, from 1.
     Cudnn(usize),
+    /// The number of one that cuBLASLt proposes.
     Cublas(usize),
 }
 
@@ -102,6 +97,24 @@ pub(crate) enum Algorithm {
 pub(crate) struct Tiling {
     pub(crate) tile: Tile,
     pub(crate) split_k: usize,
+}
+
+/// The addresses of a product: out = left · right, plus what there is to add; null stands for nothing. What is added to
+/// the slopes of an input are those that are there already.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands {
+    pub(crate) left: DevicePtr,
+    pub(crate) right: DevicePtr,
+    pub(crate) out: DevicePtr,
+    pub(crate) bias: DevicePtr,
+    pub(crate) addend: DevicePtr,
+}
+
+impl Operands {
+    /// Of a product that nothing is added to.
+    pub(crate) fn new(left: DevicePtr, right: DevicePtr, out: DevicePtr) -> Self {
+        Operands { left, right, out, bias: DevicePtr::NULL, addend: DevicePtr::NULL }
+    }
 }
 
 impl Gemm {

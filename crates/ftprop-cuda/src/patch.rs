@@ -4,9 +4,10 @@
 //! faster.
 
 use crate::compile::{File, Source};
-use crate::gemm::{DeviceLimits, Gemm, Mode};
+use crate::device::DeviceLimits;
+use crate::gemm::{Gemm, Mode};
+use crate::kernel::LaunchConfig;
 use crate::precision::Precision;
-use crate::stream::LaunchConfig;
 
 const THREADS: usize = 256;
 /// How many ways the warps of a block share the output's channels on the way back; they share its pixels two ways.
@@ -161,6 +162,11 @@ impl Patch {
     /// Floats that the sums of blocks need for a batch of n.
     pub(crate) fn workspace(&self, n: usize) -> usize {
         if self.gemm.mode == Mode::Weights { self.blocks(n).0 * self.gemm.geometry.weight_len() } else { 0 }
+    }
+
+    /// Numbers of all filters.
+    pub(crate) fn weights(&self) -> usize {
+        self.gemm.geometry.weight_len()
     }
 
     pub(crate) fn launch_config(&self, n: usize) -> LaunchConfig {

@@ -39,6 +39,6 @@ impl FromStr for Precision {
         [Precision::F32, Precision::Tf32, Precision::Bf16]
             .into_iter()
             .find(|p| p.to_string() == text)
-            .ok_or_else(|| CudaError::Setting(format!("unknown precision '{text}'; known are f32, tf32 and bf16")))
+            .ok_or_else(|| CudaError::UnknownName { what: "precision", name: text.into(), known: "f32, tf32 and bf16" })
     }
 }

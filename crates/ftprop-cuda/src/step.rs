@@ -1,23 +1,11 @@
 //! What a step depends on beside its batch, as the kernels see it.
 
-use crate::memory::Pod;
+use crate::CudaError;
+use crate::abi::{DevicePtr, DeviceStep, StepScalars};
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::stream::CudaStream;
 use ftprop_nn::OptimizerSpec;
 use ftprop_tensor::random::{Purpose, Stream, mix};
-
-/// `struct DeviceStep` of the kernels.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct DeviceStep {
-    pub(crate) number: u64,
-    pub(crate) dropout_base: u64,
-    pub(crate) shuffle_key: u64,
-    pub(crate) augment_key: u64,
-    pub(crate) index: u32,
-    pub(crate) batch: u32,
-}
-
-// SAFETY: whole numbers without padding.
-unsafe impl Pod for DeviceStep {}
 
 impl DeviceStep {
     pub(crate) fn new(seed: u64, epoch: u64, number: u64, batch: usize) -> Self {
@@ -31,20 +19,6 @@ impl DeviceStep {
         }
     }
 }
-
-/// `struct StepScalars` of the kernels: what a schedule changes from step to step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-pub(crate) struct StepScalars {
-    lr: f32,
-    rate: f32,
-    root: f32,
-    keep: f32,
-    tau: f32,
-}
-
-// SAFETY: numbers without padding.
-unsafe impl Pod for StepScalars {}
 
 impl StepScalars {
     /// For the optimizer's step number `t`, counted from 1, worked out as the CPU does.
@@ -69,27 +43,49 @@ impl StepScalars {
     }
 }
 
-/// `struct Tally` of the kernels.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct DeviceTally {
-    pub(crate) loss_sum: f64,
-    pub(crate) examples: u64,
-    pub(crate) top1: u64,
-    pub(crate) top5: u64,
+/// Rows of the table of scalars: a longer span of steps is cut into parts.
+pub(crate) const SCALAR_ROWS: usize = 1 << 16;
+
+/// Where the kernels find the step and the scalars of the steps that follow.
+pub(crate) struct StepBuffers {
+    step: Region,
+    scalars: Region,
 }
 
-// SAFETY: numbers without padding.
-unsafe impl Pod for DeviceTally {}
+impl StepBuffers {
+    pub(crate) fn new(layout: &mut ArenaLayout) -> Self {
+        StepBuffers {
+            step: layout.take(size_of::<DeviceStep>()),
+            scalars: layout.take(SCALAR_ROWS * size_of::<StepScalars>()),
+        }
+    }
+
+    /// The [`DeviceStep`].
+    pub(crate) fn step(&self, arena: &Arena) -> DevicePtr {
+        arena.at(self.step)
+    }
+
+    /// The table of [`StepScalars`].
+    pub(crate) fn scalars(&self, arena: &Arena) -> DevicePtr {
+        arena.at(self.scalars)
+    }
+
+    /// Sets the next step and the scalars from it on, at most [`SCALAR_ROWS`], in order with the stream's work.
+    pub(crate) fn set(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        step: DeviceStep,
+        scalars: &[StepScalars],
+    ) -> Result<(), CudaError> {
+        arena.write(stream, self.step, &[step])?;
+        arena.write(stream, self.scalars, scalars)
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_those_of_the_kernels_structs() {
-        assert_eq!((size_of::<DeviceStep>(), size_of::<StepScalars>(), size_of::<DeviceTally>()), (40, 20, 32));
-    }
 
     #[test]
     fn dropout_masks_come_from_the_same_stream_as_on_the_cpu() {

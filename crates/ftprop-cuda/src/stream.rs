@@ -1,11 +1,9 @@
-//! Streams, events, captured graphs, and launching kernels into them.
+//! Streams, events and captured graphs.
 
 use crate::CudaError;
-use crate::compile::Kernels;
 use crate::device::Device;
-use crate::memory::{Pod, check};
-use cudarc::driver::sys::{self, CUdeviceptr, CUevent, CUgraphExec, CUstream};
-use std::ffi::c_void;
+use crate::error::check;
+use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUstream};
 
 /// A queue of work on the device.
 pub(crate) struct CudaStream {
@@ -79,30 +77,6 @@ impl CudaStream {
         made?;
         Ok(CudaGraph { device: self.device.clone(), raw })
     }
-
-    /// Copies host bytes to the device in order with the stream. Pageable memory is read before this returns.
-    ///
-    /// # Safety
-    /// PinnedBuffer memory must not change until the copy is done.
-    pub(crate) unsafe fn copy_in<T>(&self, to: CUdeviceptr, from: &[T]) -> Result<(), CudaError> {
-        // SAFETY: the caller's device buffer has room, and its promise covers the host side.
-        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), size_of_val(from), self.raw) };
-        check(code, || "copy to the GPU".into())
-    }
-
-    /// Waits for everything in the stream and copies device bytes to the host.
-    pub(crate) fn copy_out<T: Pod>(&self, from: CUdeviceptr, to: &mut [T]) -> Result<(), CudaError> {
-        self.device.enter()?;
-        // SAFETY: callers pass a part of one of their buffers; the host's side is borrowed until the copy is done.
-        let code = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, size_of_val(to), self.raw) };
-        check(code, || "copy from the GPU".into())?;
-        self.wait()
-    }
-
-    pub(crate) fn clear(&self, at: CUdeviceptr, bytes: usize) -> Result<(), CudaError> {
-        // SAFETY: callers pass a part of one of their buffers.
-        check(unsafe { sys::cuMemsetD8Async(at, 0, bytes, self.raw) }, || "clear memory".into())
-    }
 }
 
 impl Drop for CudaStream {
@@ -156,9 +130,9 @@ impl Drop for CudaEvent {
     }
 }
 
-/// A second queue, for what goes on beside the first.
+/// A second stream, for what runs beside the first.
 pub(crate) struct SideStream {
-    pub(crate) stream: CudaStream,
+    stream: CudaStream,
     forked: CudaEvent,
     joined: CudaEvent,
 }
@@ -172,14 +146,15 @@ impl SideStream {
         })
     }
 
-    /// What is put here from now on waits for what is in the first queue by now.
-    pub(crate) fn follow(&self, first: &CudaStream) -> Result<(), CudaError> {
+    /// The stream, after what is in the first one by now.
+    pub(crate) fn fork_from(&self, first: &CudaStream) -> Result<&CudaStream, CudaError> {
         first.record(&self.forked)?;
-        self.stream.wait_for(&self.forked)
+        self.stream.wait_for(&self.forked)?;
+        Ok(&self.stream)
     }
 
-    /// What is put into the first queue from now on waits for what is here by now.
-    pub(crate) fn lead(&self, first: &CudaStream) -> Result<(), CudaError> {
+    /// What is put into the first stream from now on waits for what is here by now.
+    pub(crate) fn join_into(&self, first: &CudaStream) -> Result<(), CudaError> {
         self.stream.record(&self.joined)?;
         first.wait_for(&self.joined)
     }
@@ -213,111 +188,5 @@ impl Drop for CudaGraph {
             // SAFETY: made in `capture`, destroyed once.
             let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
         }
-    }
-}
-
-/// A kernel's arguments, in order.
-#[derive(Default)]
-pub(crate) struct Args {
-    slots: Vec<[u64; 6]>,
-}
-
-impl Args {
-    /// As the driver takes them; they point into `self`.
-    fn pointers(&self) -> Vec<*mut c_void> {
-        self.slots.iter().map(|s| s.as_ptr().cast_mut().cast()).collect()
-    }
-
-    fn push(mut self, value: &[u64]) -> Self {
-        let mut slot = [0; 6];
-        slot[..value.len()].copy_from_slice(value);
-        self.slots.push(slot);
-        self
-    }
-
-    pub(crate) fn ptr(self, address: CUdeviceptr) -> Self {
-        self.push(&[address])
-    }
-
-    /// A struct of addresses, of up to six.
-    pub(crate) fn ptrs(self, addresses: &[CUdeviceptr]) -> Self {
-        self.push(addresses)
-    }
-
-    pub(crate) fn int(self, value: usize) -> Self {
-        self.push(&[value as u64])
-    }
-
-    pub(crate) fn double(self, value: f64) -> Self {
-        self.push(&[value.to_bits()])
-    }
-}
-
-/// How a kernel is spread over the device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaunchConfig {
-    pub(crate) grid: (u32, u32, u32),
-    pub(crate) threads: u32,
-    pub(crate) shared: u32,
-}
-
-impl LaunchConfig {
-    /// Enough blocks of 256 threads for so many items, which the kernel walks over if they are not enough.
-    pub(crate) fn for_items(items: usize) -> Self {
-        LaunchConfig { grid: (items.div_ceil(256).clamp(1, 4096) as u32, 1, 1), threads: 256, shared: 0 }
-    }
-}
-
-impl CudaStream {
-    /// Puts a kernel into the stream.
-    ///
-    /// # Safety
-    /// The arguments are the kernel's own, in order, and what they point to is large enough.
-    pub(crate) unsafe fn launch(
-        &self,
-        kernels: &Kernels,
-        number: usize,
-        spread: LaunchConfig,
-        args: &Args,
-    ) -> Result<(), CudaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start(kernels, number, spread, args, false) }
-    }
-
-    /// Puts a kernel into the stream whose blocks wait for each other: they all run at once, or it fails.
-    ///
-    /// # Safety
-    /// As for [`launch`](Self::launch).
-    pub(crate) unsafe fn launch_together(
-        &self,
-        kernels: &Kernels,
-        number: usize,
-        spread: LaunchConfig,
-        args: &Args,
-    ) -> Result<(), CudaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start(kernels, number, spread, args, true) }
-    }
-
-    /// # Safety
-    /// As for [`launch`](Self::launch).
-    unsafe fn start(
-        &self,
-        kernels: &Kernels,
-        number: usize,
-        LaunchConfig { grid: (x, y, z), threads, shared }: LaunchConfig,
-        args: &Args,
-        together: bool,
-    ) -> Result<(), CudaError> {
-        let (function, stream, mut pointers) = (kernels.function(number), self.raw, args.pointers());
-        let (args, nothing) = (pointers.as_mut_ptr(), std::ptr::null_mut());
-        // SAFETY: the caller's promise; the pointers outlive the call.
-        let code = unsafe {
-            match together {
-                true => sys::cuLaunchCooperativeKernel(function, x, y, z, threads, 1, 1, shared, stream, args),
-                false => sys::cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, stream, args, nothing),
-            }
-        };
-        check(code, || "start a kernel".into())
     }
 }

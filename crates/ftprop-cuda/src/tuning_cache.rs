@@ -1,15 +1,15 @@
-//! Which way to compute a product was the fastest, kept on disk for each kind of GPU.
+//! Which algorithm was the fastest for a product, kept on disk for each kind of GPU.
 
-use crate::compile::{cache_folder, hash, keep};
+use crate::cache::{cache_folder, hash, keep};
 use crate::gemm::{Algorithm, MAX_SPLIT_K, TILES, Tiling};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A choice that was made.
+/// An algorithm that was the fastest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CachedAlgorithm {
-    pub(crate) choice: Algorithm,
-    /// Of the library, whose numbers mean something else in another version; 0 where the choice is ours.
+    pub(crate) algorithm: Algorithm,
+    /// Of the library, whose numbers mean something else in another version; 0 where the algorithm is ours.
     pub(crate) version: usize,
 }
 
@@ -51,9 +51,9 @@ impl TuningCache {
     }
 }
 
-/// A line each: a tile's number and the split of its depth, or a library's name, the number of its way and its version.
+/// A line each: a tile's number and the split of its depth, or a library's name, the number of its algorithm and its version.
 fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
-    let line = |(key, known): (&String, &CachedAlgorithm)| match known.choice {
+    let line = |(key, known): (&String, &CachedAlgorithm)| match known.algorithm {
         Algorithm::Patch => format!("{key} = patch\n"),
         Algorithm::Cudnn(number) => format!("{key} = cudnn {number} {}\n", known.version),
         Algorithm::Cublas(number) => format!("{key} = cublas {number} {}\n", known.version),
@@ -67,12 +67,12 @@ fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
 
 fn parse(text: &str) -> BTreeMap<String, CachedAlgorithm> {
     let line = |line: &str| {
-        let (key, choice) = line.split_once(" = ")?;
+        let (key, words) = line.split_once(" = ")?;
         let number = |word: &str| word.parse::<usize>().ok();
-        let (choice, version) = match *choice.split(' ').collect::<Vec<_>>() {
+        let (algorithm, version) = match *words.split(' ').collect::<Vec<_>>() {
             ["patch"] => (Algorithm::Patch, 0),
-            ["cudnn", way, version] => (Algorithm::Cudnn(number(way)?), number(version)?),
-            ["cublas", way, version] => (Algorithm::Cublas(number(way)?), number(version)?),
+            ["cudnn", which, version] => (Algorithm::Cudnn(number(which)?), number(version)?),
+            ["cublas", which, version] => (Algorithm::Cublas(number(which)?), number(version)?),
             [tile, split_k] => {
                 let (tile, split_k) = (*TILES.get(number(tile)?)?, number(split_k)?);
                 if !(1..=MAX_SPLIT_K).contains(&split_k) {
@@ -82,7 +82,7 @@ fn parse(text: &str) -> BTreeMap<String, CachedAlgorithm> {
             }
             _ => return None,
         };
-        Some((key.to_string(), CachedAlgorithm { choice, version }))
+        Some((key.to_string(), CachedAlgorithm { algorithm, version }))
     };
     text.lines().filter_map(line).collect()
 }
@@ -99,7 +99,9 @@ mod tests {
             ("f", Algorithm::Cublas(7), 130100),
             ("g", Algorithm::Patch, 0),
         ];
-        all.into_iter().map(|(key, choice, version)| (key.to_string(), CachedAlgorithm { choice, version })).collect()
+        all.into_iter()
+            .map(|(key, algorithm, version)| (key.to_string(), CachedAlgorithm { algorithm, version }))
+            .collect()
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub enum Error {
     Network(#[from] NnError),
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    #[error(transparent)]
+    #[error("{error}{words}", error = .0, words = words_to_type(.0))]
     Cuda(#[from] CudaError),
     #[error(transparent)]
     Search(SearchError),
@@ -63,6 +63,15 @@ impl From<DataError> for Error {
             DataError::Read { path, why } => FileError::new("read", &path, why).into(),
             other => Error::Data(other),
         }
+    }
+}
+
+/// What to type, after what an error of the GPU says to do.
+fn words_to_type(error: &CudaError) -> &'static str {
+    match error {
+        CudaError::Lost { .. } => " with --resume",
+        CudaError::OldDevice { .. } => " (--device cpu)",
+        _ => "",
     }
 }
 

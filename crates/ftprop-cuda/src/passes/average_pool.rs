@@ -1,17 +1,21 @@
 //! Average pooling.
 
-use super::{BatchContext, vector};
+use super::{BatchContext, vector_width};
 use crate::CudaError;
-use crate::compile::{File, Kernels, Source};
+use crate::arguments::{AveragePoolBackwardArgs, AveragePoolForwardArgs};
+use crate::compile::{File, Source};
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::AveragePool;
 use crate::precision::Precision;
-use crate::stream::{Args, CudaStream, LaunchConfig};
+use crate::stream::CudaStream;
 
 /// An average pooling with its kernels.
 pub(crate) struct CompiledAveragePool {
     pub(super) average: AveragePool,
-    pub(super) kernels: Kernels,
-    pub(super) vector: usize,
+    forward: Kernel<AveragePoolForwardArgs>,
+    backward: Kernel<AveragePoolBackwardArgs>,
+    vector_width: usize,
 }
 
 impl CompiledAveragePool {
@@ -19,7 +23,7 @@ impl CompiledAveragePool {
         let g = &a.geometry;
         Source::new(File::AveragePool, precision)
             .int("C", g.channels)
-            .int("VEC", vector(&[g.channels]))
+            .int("VEC", vector_width(&[g.channels]))
             .int("HEIGHT", g.height)
             .int("WIDTH", g.width)
             .int("POOL_KERNEL", g.kernel)
@@ -29,22 +33,30 @@ impl CompiledAveragePool {
             .int("POOL_W", g.out_width())
     }
 
-    pub(super) fn forward(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        let a = &self.average;
-        let args = Args::default().ptr(l.values(a.x)).ptr(l.values(a.out)).int(l.n);
-        let items = l.n * a.geometry.out_len() / self.vector;
-        // SAFETY: the arguments are those of `average` in average_pool.cu.
-        unsafe { stream.launch(&self.kernels, 0, LaunchConfig::for_items(items), &args) }
+    pub(super) fn new(device: &Device, average: AveragePool, precision: Precision) -> Result<Self, CudaError> {
+        let module = device.module(CompiledAveragePool::source(&average, precision))?;
+        let vector_width = vector_width(&[average.geometry.channels]);
+        let (forward, backward) = (Kernel::find(&module)?, Kernel::find(&module)?);
+        Ok(CompiledAveragePool { average, forward, backward, vector_width })
     }
 
-    pub(super) fn back(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+    pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let a = &self.average;
-        if l.slopes(a.x) == 0 {
+        let args = AveragePoolForwardArgs { x: batch.values(a.x), y: batch.values(a.out), n: batch.n as i32 };
+        let items = batch.n * a.geometry.out_len() / self.vector_width;
+        // SAFETY: both tensors have room for a full batch.
+        unsafe { self.forward.launch(stream, LaunchConfig::for_items(items), &args) }
+    }
+
+    pub(super) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let a = &self.average;
+        let (dy, dx) = (batch.slopes(a.out), batch.slopes(a.x));
+        if dx.is_null() {
             return Ok(());
         }
-        let args = Args::default().ptr(l.slopes(a.out)).ptr(l.slopes(a.x)).int(l.n).int(usize::from(a.adds));
-        let items = l.n * a.geometry.in_len() / self.vector;
-        // SAFETY: the arguments are those of `average_back` in average_pool.cu.
-        unsafe { stream.launch(&self.kernels, 1, LaunchConfig::for_items(items), &args) }
+        let args = AveragePoolBackwardArgs { dy, dx, n: batch.n as i32, accumulate: i32::from(a.adds) };
+        let items = batch.n * a.geometry.in_len() / self.vector_width;
+        // SAFETY: both tensors' slopes have room for a full batch.
+        unsafe { self.backward.launch(stream, LaunchConfig::for_items(items), &args) }
     }
 }

@@ -1,285 +1,323 @@
 //! What follows a product, forward in one kernel and back in one or two.
 
+use super::column_reduction::ColumnReduction;
+use super::epilogue_source;
 use super::norm::CompiledNorm;
-use super::{BatchContext, ColumnReduction, CompileOptions, vector};
+use super::{BatchContext, CompileOptions, vector_width};
 use crate::CudaError;
-use crate::arena::Region;
-use crate::compile::{File, Kernels, Source};
-use crate::plan::{ActivationOp, Affine, Dropout, Epilogue};
-use crate::stream::{Args, CudaStream, LaunchConfig};
-use cudarc::driver::sys::CUdeviceptr;
-use ftprop_nn::activation::Activation;
-use ftprop_nn::target::QreluForm;
-use ftprop_nn::{LayerLoss, Shape};
+use crate::abi::{DevicePtr, NormBackward};
+use crate::arena::{ArenaLayout, Region};
+use crate::arguments::{
+    BiasGradientArgs, EpilogueBackwardArgs, EpilogueBackwardCooperativeArgs, EpilogueBackwardInputArgs,
+    EpilogueForwardArgs, EpilogueForwardCooperativeArgs,
+};
+use crate::compile::Source;
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::module::Module;
+use crate::plan::{Affine, Epilogue, Norm, PlannedTensor};
+use crate::stream::CudaStream;
+use ftprop_nn::Shape;
 
 /// An epilogue with its kernels and regions.
 pub(crate) struct CompiledEpilogue {
     pub(super) epilogue: Epilogue,
+    /// Of its input.
     pub(super) shape: Shape,
-    pub(super) out_len: usize,
-    pub(super) vector: usize,
-    pub(super) kernels: Kernels,
-    pub(super) norm1: Option<CompiledNorm>,
-    pub(super) norm2: Option<CompiledNorm>,
-    pub(super) columns: ColumnReduction,
-    pub(super) argmax: Region,
-    pub(super) partial: Region,
-    pub(super) counter: Region,
-    /// Where statistics and what follows them are one kernel: how that is launched, and where its blocks meet.
-    pub(super) cooperative: Option<(LaunchConfig, Region)>,
-    /// Slopes by the pre-activation, where they cannot lie in the place of those by y.
-    pub(super) dz: Option<Region>,
+    out_len: usize,
+    vector_width: usize,
+    columns: ColumnReduction,
+    forward: Kernel<EpilogueForwardArgs>,
+    training: Training,
+    norm1: Option<CompiledNorm>,
+    norm2: Option<CompiledNorm>,
+    argmax: Region,
+    partial: Region,
 }
 
-/// The name of an activation in the kernels, and its levels.
-fn activation_macro(activation: Option<Activation>) -> (&'static str, usize) {
-    match activation {
-        None => ("ACTIVATION_NONE", 2),
-        Some(Activation::Sign) => ("ACTIVATION_SIGN", 2),
-        Some(Activation::Step) => ("ACTIVATION_STEP", 2),
-        Some(Activation::Qrelu { k }) => ("ACTIVATION_QRELU", k as usize),
-        Some(Activation::Relu) => ("ACTIVATION_RELU", 2),
-        Some(Activation::SaturatedRelu) => ("ACTIVATION_SATURATED_RELU", 2),
+/// How statistics, and the way back, are computed in training.
+enum Training {
+    /// In kernels of their own.
+    Separate {
+        backward: Kernel<EpilogueBackwardArgs>,
+        input: Kernel<EpilogueBackwardInputArgs>,
+        bias_gradient: Kernel<BiasGradientArgs>,
+        counter: Region,
+        /// Slopes by the pre-activation, where they cannot lie where those by y do.
+        dz: Option<Region>,
+    },
+    /// Together with what follows them, by blocks that wait for each other.
+    Cooperative {
+        forward: Kernel<EpilogueForwardCooperativeArgs>,
+        backward: Kernel<EpilogueBackwardCooperativeArgs>,
+        config: LaunchConfig,
+        barrier: Region,
+    },
+}
+
+/// How an epilogue's work is shared by threads.
+struct Threads {
+    vector_width: usize,
+    columns: ColumnReduction,
+    /// Where the launch is cooperative, how, and how many rows a thread keeps.
+    cooperative: Option<(LaunchConfig, usize)>,
+}
+
+impl Threads {
+    fn new(f: &Epilogue, shape: Shape, options: &CompileOptions) -> Self {
+        let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
+        let vector_width = vector_width(&[shape.channels, start]);
+        let rows = options.batch * shape.height * shape.width;
+        let columns = ColumnReduction::new(shape.channels, vector_width, rows);
+        let suits = f.residual.is_none() && matches!(f.affine, Affine::Norm(_));
+        let cooperative = suits.then(|| columns.cooperative(rows, options.cooperative_blocks)).flatten();
+        Threads { vector_width, columns, cooperative }
     }
 }
 
-/// The name of a layer loss in the kernels, and its parameter; a full-precision activation has none.
-fn layer_loss_macro(layer_loss: Option<LayerLoss>) -> (&'static str, f32) {
-    match layer_loss {
-        None => ("LAYER_LOSS_NONE", 1.0),
-        Some(LayerLoss::Linear) => ("LAYER_LOSS_LINEAR", 1.0),
-        Some(LayerLoss::Perceptron) => ("LAYER_LOSS_PERCEPTRON", 1.0),
-        Some(LayerLoss::Hinge) => ("LAYER_LOSS_HINGE", 1.0),
-        Some(LayerLoss::SaturatedHinge) => ("LAYER_LOSS_SATURATED_HINGE", 1.0),
-        Some(LayerLoss::SoftHinge) => ("LAYER_LOSS_SOFT_HINGE", 1.0),
-        Some(LayerLoss::SquaredHinge) => ("LAYER_LOSS_SQUARED_HINGE", 1.0),
-        Some(LayerLoss::SaturatedSquaredHinge) => ("LAYER_LOSS_SATURATED_SQUARED_HINGE", 1.0),
-        Some(LayerLoss::Log) => ("LAYER_LOSS_LOG", 1.0),
-        Some(LayerLoss::Sigmoid { a }) => ("LAYER_LOSS_SIGMOID", a),
-        Some(LayerLoss::Ramp) => ("LAYER_LOSS_RAMP", 1.0),
-        Some(LayerLoss::ApproxSign) => ("LAYER_LOSS_APPROX_SIGN", 1.0),
-        Some(LayerLoss::AnnealedTanh) => ("LAYER_LOSS_ANNEALED_TANH", 1.0),
-    }
-}
-
-fn activation_macros(source: Source, op: Option<ActivationOp>) -> Source {
-    let (activation, levels) = activation_macro(op.map(|op| op.activation));
-    let hard = op.filter(|op| op.activation.is_hard());
-    let (layer_loss, a) = layer_loss_macro(hard.map(|op| op.layer_loss));
-    source
-        .name("ACTIVATION", activation)
-        .int("LEVELS", levels)
-        .name("LAYER_LOSS", layer_loss)
-        .float("LAYER_LOSS_A", a)
-        .int("PER_STEP", usize::from(hard.is_some_and(|op| op.form == QreluForm::PerStep)))
-        .int("WEIGHTED", usize::from(hard.is_none_or(|op| op.weighted)))
+/// Scale and shift of an epilogue's two inputs, null where there are none.
+struct AffinePointers {
+    scale: DevicePtr,
+    shift: DevicePtr,
+    scale2: DevicePtr,
+    shift2: DevicePtr,
 }
 
 impl CompiledEpilogue {
-    pub(super) fn vector(f: &Epilogue, shape: Shape) -> usize {
-        let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
-        vector(&[shape.channels, start])
-    }
-
-    /// How its sums are spread over the device for a full batch, and how many rows a thread keeps where statistics and
-    /// what follows them are one kernel.
-    pub(super) fn columns(
-        f: &Epilogue,
-        shape: Shape,
-        options: &CompileOptions,
-    ) -> (ColumnReduction, Option<(LaunchConfig, usize)>) {
-        let rows = options.batch * shape.height * shape.width;
-        let columns = ColumnReduction::new(shape.channels, CompiledEpilogue::vector(f, shape), rows);
-        let suits = f.residual.is_none() && matches!(f.affine, Affine::Norm(_));
-        (columns, suits.then(|| columns.cooperative(rows, options.cooperative_blocks)).flatten())
-    }
-
     pub(super) fn source(f: &Epilogue, shape: Shape, options: &CompileOptions) -> Source {
-        let pooled = f.pool.map_or((shape.height, shape.width), |p| (p.out_height(), p.out_width()));
-        let (kernel, stride, pad) = f.pool.map_or((1, 1, 0), |p| (p.kernel, p.stride, p.pad));
-        let (p, number) = f.dropout.map_or((0.0, 0), |d| (d.p, d.number));
-        let affine = match f.affine {
-            Affine::Identity => "AFFINE_IDENTITY",
-            Affine::Norm(_) => "AFFINE_NORM",
-            Affine::Bias(_) => "AFFINE_BIAS",
-        };
-        let residual = match f.residual {
-            None => "RESIDUAL_NONE",
-            Some((_, None)) => "RESIDUAL_PLAIN",
-            Some((_, Some(_))) => "RESIDUAL_NORM",
-        };
-        let dropout = match f.dropout {
-            None => "DROPOUT_NONE",
-            Some(Dropout { by_channel: false, .. }) => "DROPOUT_VALUES",
-            Some(Dropout { by_channel: true, .. }) => "DROPOUT_CHANNELS",
-        };
-        let (columns, cooperative) = CompiledEpilogue::columns(f, shape, options);
-        let file = if cooperative.is_some() { File::EpilogueCooperative } else { File::Epilogue };
-        let source = Source::new(file, options.precision)
-            .int("ROWS_PER_THREAD", cooperative.map_or(0, |(_, rows)| rows))
-            .int("THREADS_X", columns.across)
-            .int("C", shape.channels)
-            .int("VEC", CompiledEpilogue::vector(f, shape))
-            .int("HEIGHT", shape.height)
-            .int("WIDTH", shape.width)
-            .int("POOL", usize::from(f.pool.is_some()))
-            .int("POOL_KERNEL", kernel)
-            .int("POOL_STRIDE", stride)
-            .int("POOL_PAD", pad)
-            .int("POOL_H", pooled.0)
-            .int("POOL_W", pooled.1)
-            .name("AFFINE", affine)
-            .name("RESIDUAL", residual)
-            .name("DROPOUT", dropout)
-            .float("DROPOUT_P", p)
-            .int("DROPOUT_NUMBER", number as usize)
-            .int("ACCUMULATE1", usize::from(f.adds))
-            .int("ACCUMULATE2", usize::from(f.adds_residual));
-        activation_macros(source, f.activation)
+        let Threads { vector_width, columns, cooperative } = Threads::new(f, shape, options);
+        let rows = cooperative.map(|(_, rows)| rows);
+        epilogue_source::source(f, shape, options.precision, vector_width, columns.threads_x(), rows)
     }
 
-    /// Addresses of scale and shift of the first and second input, 0 where there are none.
-    pub(super) fn affine(&self, l: &BatchContext<'_>) -> [CUdeviceptr; 4] {
-        let of =
-            |norm: &Option<CompiledNorm>| norm.as_ref().map_or([0, 0], |n| [l.arena.at(n.scale), l.arena.at(n.shift)]);
-        let [scale1, mut shift1] = of(&self.norm1);
+    pub(super) fn new(
+        device: &Device,
+        epilogue: Epilogue,
+        tensors: &[PlannedTensor],
+        options: &CompileOptions,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let shape = tensors[epilogue.y].shape;
+        let out_len = tensors[epilogue.out].shape.len();
+        let module = device.module(CompiledEpilogue::source(&epilogue, shape, options))?;
+        let Threads { vector_width, columns, cooperative } = Threads::new(&epilogue, shape, options);
+        let mut norm = |norm: &Norm, tensor: usize| {
+            CompiledNorm::new(device, norm.clone(), tensor, shape, options.batch, options.precision, layout)
+        };
+        let norm1 = match &epilogue.affine {
+            Affine::Norm(own) => Some(norm(own, epilogue.y)?),
+            Affine::Identity | Affine::Bias(_) => None,
+        };
+        let norm2 = match &epilogue.residual {
+            Some((tensor, Some(own))) => Some(norm(own, *tensor)?),
+            Some((_, None)) | None => None,
+        };
+        let training = match cooperative {
+            Some((config, _)) => Training::Cooperative {
+                forward: Kernel::find(&module)?,
+                backward: Kernel::find(&module)?,
+                config,
+                barrier: layout.take(4 * columns.chunks()),
+            },
+            None => {
+                let normed = norm1.is_some() || norm2.is_some();
+                let dz = normed && needs_dz(&epilogue, tensors);
+                let bytes = options.batch * shape.len() * options.precision.activation_bytes();
+                Training::separate(&module, &columns, dz.then_some(bytes), layout)?
+            }
+        };
+        Ok(CompiledEpilogue {
+            forward: Kernel::find(&module)?,
+            training,
+            argmax: layout.take(if epilogue.pool.is_some() { options.batch * out_len } else { 0 }),
+            partial: layout.take(8 * ColumnReduction::partial_len(shape.channels, 3)),
+            epilogue,
+            shape,
+            out_len,
+            vector_width,
+            columns,
+            norm1,
+            norm2,
+        })
+    }
+
+    fn affine(&self, batch: &BatchContext<'_>) -> AffinePointers {
+        let of = |norm: &Option<CompiledNorm>| {
+            norm.as_ref().map_or([DevicePtr::NULL; 2], |n| [batch.at(n.scale), batch.at(n.shift)])
+        };
+        let [scale, mut shift] = of(&self.norm1);
         if let Affine::Bias(bias) = &self.epilogue.affine {
-            shift1 = l.flat.value(bias.start);
+            shift = batch.parameters.value(bias.start);
         }
         let [scale2, shift2] = of(&self.norm2);
-        [scale1, shift1, scale2, shift2]
+        AffinePointers { scale, shift, scale2, shift2 }
     }
 
-    pub(super) fn second(&self, values: impl Fn(usize) -> CUdeviceptr) -> CUdeviceptr {
-        self.epilogue.residual.as_ref().map_or(0, |(tensor, _)| values(*tensor))
+    /// The address of something of the second summand, null where there is none.
+    fn residual(&self, address: impl Fn(usize) -> DevicePtr) -> DevicePtr {
+        self.epilogue.residual.as_ref().map_or(DevicePtr::NULL, |(tensor, _)| address(*tensor))
     }
 
-    pub(super) fn forward(&self, l: &BatchContext<'_>, stream: &CudaStream, training: bool) -> Result<(), CudaError> {
-        if let (true, Some((launch_config, barrier)), Some(norm)) = (training, self.cooperative, &self.norm1) {
-            let args = Args::default()
-                .ptr(l.values(self.epilogue.y))
-                .ptrs(&norm.forward(l))
-                .ptrs(&norm.numbers(l))
-                .ptr(l.arena.at(self.partial))
-                .ptr(l.arena.at(barrier))
-                .ptr(l.values(self.epilogue.out))
-                .ptr(l.arena.at(self.argmax))
-                .ptr(l.flat.step)
-                .int(l.n);
-            // SAFETY: the arguments are those of `finish_together` in finish_together.cu.
-            return unsafe { stream.launch_together(&self.kernels, 1, launch_config, &args) };
-        }
+    pub(super) fn forward(
+        &self,
+        batch: &BatchContext<'_>,
+        stream: &CudaStream,
+        training: bool,
+    ) -> Result<(), CudaError> {
+        let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
+        let (argmax, step) = (batch.at(self.argmax), batch.step);
         if training {
-            for norm in self.norm1.iter().chain(&self.norm2) {
-                norm.statistics(l, stream)?;
+            if let (Training::Cooperative { forward, config, barrier, .. }, Some(norm)) = (&self.training, &self.norm1)
+            {
+                let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
+                let (norm, saved) = (norm.parameters(batch), norm.saved(batch));
+                let args = EpilogueForwardCooperativeArgs { y, norm, saved, partial, barrier, out, argmax, step, n };
+                // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
+                return unsafe { forward.launch_cooperative(stream, *config, &args) };
+            }
+            self.norms().try_for_each(|norm| norm.statistics(batch, stream))?;
+        }
+        let AffinePointers { scale, shift, scale2, shift2 } = self.affine(batch);
+        let y2 = self.residual(|tensor| batch.values(tensor));
+        let training = i32::from(training);
+        let args = EpilogueForwardArgs { y, scale, shift, y2, scale2, shift2, out, argmax, step, n, training };
+        let items = batch.n * self.out_len / self.vector_width;
+        // SAFETY: the tensors have room for a full batch.
+        unsafe { self.forward.launch(stream, LaunchConfig::for_items(items), &args) }
+    }
+
+    pub(super) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let f = &self.epilogue;
+        let (dout, y) = (batch.slopes(f.out), batch.values(f.y));
+        if dout.is_null() {
+            return Ok(());
+        }
+        let AffinePointers { scale, shift, scale2, shift2 } = self.affine(batch);
+        let (argmax, partial, n) = (batch.at(self.argmax), batch.at(self.partial), batch.n as i32);
+        let (step, scalars, dy) = (batch.step, batch.scalars, batch.slopes(f.y));
+        let backward = |norm: &Option<CompiledNorm>| norm.as_ref().map_or(NormBackward::ABSENT, |n| n.backward(batch));
+        let (norm1, norm2) = (backward(&self.norm1), backward(&self.norm2));
+        match &self.training {
+            Training::Cooperative { backward, config, barrier, .. } => {
+                let (norm, barrier) = (norm1, batch.at(*barrier));
+                let args = EpilogueBackwardCooperativeArgs {
+                    dout,
+                    y,
+                    scale,
+                    shift,
+                    argmax,
+                    dy,
+                    norm,
+                    partial,
+                    barrier,
+                    step,
+                    scalars,
+                    n,
+                };
+                // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
+                unsafe { backward.launch_cooperative(stream, *config, &args) }
+            }
+            Training::Separate { backward, counter, dz, .. } => {
+                let dz = dz.map_or(dy, |region| batch.at(region));
+                let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
+                let args = EpilogueBackwardArgs {
+                    dout,
+                    y,
+                    scale,
+                    shift,
+                    y2,
+                    scale2,
+                    shift2,
+                    argmax,
+                    dz,
+                    dz2,
+                    norm1,
+                    norm2,
+                    biased: i32::from(self.is_biased()),
+                    partial,
+                    counter: batch.at(*counter),
+                    step,
+                    scalars,
+                    n,
+                };
+                let config = self.columns.launch_config(self.rows(batch.n));
+                // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
+                unsafe { backward.launch(stream, config, &args)? };
+                self.backward_input(batch, stream, dz)
             }
         }
-        let [scale1, shift1, scale2, shift2] = self.affine(l);
-        let args = Args::default()
-            .ptr(l.values(self.epilogue.y))
-            .ptr(scale1)
-            .ptr(shift1)
-            .ptr(self.second(|t| l.values(t)))
-            .ptr(scale2)
-            .ptr(shift2)
-            .ptr(l.values(self.epilogue.out))
-            .ptr(l.arena.at(self.argmax))
-            .ptr(l.flat.step)
-            .int(l.n)
-            .int(usize::from(training));
-        // SAFETY: the arguments are those of `epilogue` in epilogue.cu.
-        unsafe { stream.launch(&self.kernels, 0, LaunchConfig::for_items(l.n * self.out_len / self.vector), &args) }
     }
 
-    pub(super) fn back(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        let f = &self.epilogue;
-        if l.slopes(f.out) == 0 {
+    /// The second pass back, where there is a norm: from the slopes by the pre-activation to those by the inputs.
+    fn backward_input(&self, batch: &BatchContext<'_>, stream: &CudaStream, dz: DevicePtr) -> Result<(), CudaError> {
+        let Training::Separate { input, .. } = &self.training else { return Ok(()) };
+        let (dy, dy2) = (batch.slopes(self.epilogue.y), self.residual(|tensor| batch.slopes(tensor)));
+        if self.norms().next().is_none() || (dy.is_null() && dy2.is_null()) {
             return Ok(());
         }
-        let [scale1, shift1, scale2, shift2] = self.affine(l);
-        let dy = l.slopes(f.y);
-        let dy2 = self.second(|t| l.slopes(t));
-        let normed = self.norm1.is_some() || self.norm2.is_some();
-        let dz = self.dz.map_or(dy, |place| l.arena.at(place));
-        if let (Some((launch_config, barrier)), Some(norm)) = (self.cooperative, &self.norm1) {
-            let args = Args::default()
-                .ptr(l.slopes(f.out))
-                .ptr(l.values(f.y))
-                .ptr(scale1)
-                .ptr(shift1)
-                .ptr(l.arena.at(self.argmax))
-                .ptr(dy)
-                .ptrs(&norm.back(l))
-                .ptr(l.arena.at(self.partial))
-                .ptr(l.arena.at(barrier))
-                .ptr(l.flat.step)
-                .ptr(l.flat.scalars)
-                .int(l.n);
-            // SAFETY: the arguments are those of `finish_back_together` in finish_together.cu.
-            return unsafe { stream.launch_together(&self.kernels, 2, launch_config, &args) };
-        }
-        let back = |norm: &Option<CompiledNorm>| norm.as_ref().map_or([0; 6], |n| n.back(l));
-        let args = Args::default()
-            .ptr(l.slopes(f.out))
-            .ptr(l.values(f.y))
-            .ptr(scale1)
-            .ptr(shift1)
-            .ptr(self.second(|t| l.values(t)))
-            .ptr(scale2)
-            .ptr(shift2)
-            .ptr(l.arena.at(self.argmax))
-            .ptr(dz)
-            .ptr(dy2)
-            .ptrs(&back(&self.norm1))
-            .ptrs(&back(&self.norm2))
-            .int(usize::from(self.is_biased()))
-            .ptr(l.arena.at(self.partial))
-            .ptr(l.arena.at(self.counter))
-            .ptr(l.flat.step)
-            .ptr(l.flat.scalars)
-            .int(l.n);
-        // SAFETY: the arguments are those of `finish_back` in epilogue.cu.
-        unsafe { stream.launch(&self.kernels, 1, self.columns.launch_config(self.rows(l.n)), &args)? };
-        if !normed || (dy == 0 && dy2 == 0) {
-            return Ok(());
-        }
-        let norm = |norm: &Option<CompiledNorm>| {
-            norm.as_ref().map_or([0; 2], |n| [l.arena.at(n.mean), l.arena.at(n.coefficients)])
+        let of = |norm: &Option<CompiledNorm>| {
+            norm.as_ref().map_or([DevicePtr::NULL; 2], |n| [batch.at(n.mean), batch.at(n.coefficients)])
         };
-        let ([mean1, coefficients1], [mean2, coefficients2]) = (norm(&self.norm1), norm(&self.norm2));
-        let args = Args::default()
-            .ptr(dz)
-            .ptr(l.values(f.y))
-            .ptr(self.second(|t| l.values(t)))
-            .ptr(mean1)
-            .ptr(coefficients1)
-            .ptr(mean2)
-            .ptr(coefficients2)
-            .ptr(dy)
-            .ptr(dy2)
-            .int(l.n);
-        // SAFETY: the arguments are those of `finish_back_input` in epilogue.cu.
-        unsafe { stream.launch(&self.kernels, 2, LaunchConfig::for_items(l.n * self.shape.len() / self.vector), &args) }
+        let ([mean1, coefficients1], [mean2, coefficients2]) = (of(&self.norm1), of(&self.norm2));
+        let (y, y2) = (batch.values(self.epilogue.y), self.residual(|tensor| batch.values(tensor)));
+        let n = batch.n as i32;
+        let args = EpilogueBackwardInputArgs { dz, y, y2, mean1, coefficients1, mean2, coefficients2, dy, dy2, n };
+        let items = batch.n * self.shape.len() / self.vector_width;
+        // SAFETY: the tensors have room for a full batch.
+        unsafe { input.launch(stream, LaunchConfig::for_items(items), &args) }
     }
 
-    /// The bias's gradient from what the way back wrote to partial sums; nothing further down waits for it.
-    pub(super) fn reduce_bias_gradient(&self, l: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        let Affine::Bias(bias) = &self.epilogue.affine else { return Ok(()) };
-        if l.slopes(self.epilogue.out) == 0 {
+    /// The bias's gradient from the sums that the way back left; nothing further down waits for it.
+    pub(super) fn reduce_bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let (Affine::Bias(bias), Training::Separate { bias_gradient, .. }) = (&self.epilogue.affine, &self.training)
+        else {
+            return Ok(());
+        };
+        if batch.slopes(self.epilogue.out).is_null() {
             return Ok(());
         }
-        let back = self.columns.launch_config(self.rows(l.n));
-        let args = Args::default().ptr(l.arena.at(self.partial)).ptr(l.flat.grad(bias.start)).int(back.grid.0 as usize);
-        let launch_config = LaunchConfig { grid: (1, back.grid.1, 1), ..back };
-        // SAFETY: the arguments are those of `bias_gradient` in epilogue.cu, for the blocks of the way back.
-        unsafe { stream.launch(&self.kernels, 3, launch_config, &args) }
+        let backward = self.columns.launch_config(self.rows(batch.n));
+        let (partial, d_bias) = (batch.at(self.partial), batch.parameters.grad(bias.start));
+        let args = BiasGradientArgs { partial, d_bias, blocks: backward.grid.0 as i32 };
+        let config = LaunchConfig { grid: (1, backward.grid.1, 1), ..backward };
+        // SAFETY: the partial sums are those of the blocks of the way back.
+        unsafe { bias_gradient.launch(stream, config, &args) }
     }
 
     pub(super) fn is_biased(&self) -> bool {
         matches!(self.epilogue.affine, Affine::Bias(_))
     }
 
+    pub(super) fn norms(&self) -> impl Iterator<Item = &CompiledNorm> {
+        self.norm1.iter().chain(&self.norm2)
+    }
+
     fn rows(&self, n: usize) -> usize {
         n * self.shape.height * self.shape.width
     }
+}
+
+impl Training {
+    fn separate(
+        module: &Module,
+        columns: &ColumnReduction,
+        dz_bytes: Option<usize>,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        Ok(Training::Separate {
+            backward: Kernel::find(module)?,
+            input: Kernel::find(module)?,
+            bias_gradient: Kernel::find(module)?,
+            counter: layout.take(4 * columns.chunks()),
+            dz: dz_bytes.map(|bytes| layout.take(bytes)),
+        })
+    }
+}
+
+/// Whether a normed epilogue's slopes by the pre-activation need a region of their own: those by y are not there, or hold
+/// what others wrote.
+fn needs_dz(f: &Epilogue, tensors: &[PlannedTensor]) -> bool {
+    let needs = |tensor: usize| tensors[tensor].needs_slopes;
+    let inputs_need = needs(f.y) || f.residual.as_ref().is_some_and(|(tensor, _)| needs(*tensor));
+    inputs_need && (f.adds || !needs(f.y))
 }
