@@ -1,8 +1,6 @@
 //! How long a training step takes.
 
-use crate::passes::Run;
-use crate::training::Stretch;
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
+use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData, StepSpan};
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::LayerInfo;
 use ftprop_tensor::random::Stream;
@@ -14,11 +12,13 @@ pub struct Bench {
     /// The median over several rounds of whole steps, the batch's assembly included; of several networks at once, the
     /// time in which all take a step, divided by how many they are.
     pub ms_per_step: f64,
+    /// Examples of all networks together.
     pub images_per_second: f64,
     /// From the start of compiling to the end of the first step.
     pub first_step_seconds: f64,
     /// Steps that were timed.
     pub steps: usize,
+    /// The network's layers.
     pub layers: Vec<LayerInfo>,
 }
 
@@ -39,31 +39,17 @@ pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f6
 /// Microseconds of each piece of a step, each captured many times over and replayed.
 fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, CudaError> {
     const TIMES: usize = 20;
-    let launch = network.launch(n);
+    let (executor, stream) = (network.executor(), network.executor().stream());
     let mut times = Vec::new();
-    let mut time = |name: String, work: &dyn Fn() -> Result<(), CudaError>| -> Result<(), CudaError> {
-        let graph = network.main.capture(|| (0..TIMES).try_for_each(|_| work()))?;
+    executor.visit_pieces(n, &mut |name, work| {
+        let graph = stream.capture(|| (0..TIMES).try_for_each(|_| work()))?;
         let mut least = f32::INFINITY;
         for _ in 0..4 {
-            least = least.min(network.main.time(|| graph.launch(&network.main))?);
+            least = least.min(stream.time(|| graph.launch(stream))?);
         }
         times.push((name, f64::from(least) * 1e3 / TIMES as f64));
         Ok(())
-    };
-    for (i, run) in network.runs.iter().enumerate() {
-        time(format!("{i} {} forward", run.kind()), &|| run.forward(&launch, &network.main, true))?;
-    }
-    time("loss".into(), &|| network.apply_loss(n, true))?;
-    for (i, run) in network.runs.iter().enumerate().rev() {
-        if matches!(run, Run::Product(_)) {
-            time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &network.main))?;
-        }
-        time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &network.main))?;
-        if run.leaves_parts() {
-            time(format!("{i} {} gradients", run.kind()), &|| run.add_parts(&launch, &network.main))?;
-        }
-    }
-    time("optimizer".into(), &|| network.step_along(false))?;
+    })?;
     Ok(times)
 }
 
@@ -79,24 +65,22 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     let bytes: Vec<u8> = (0..examples * shape.len()).map(|i| random.u64(i as u64 / 8).to_le_bytes()[i % 8]).collect();
     let labels = (0..examples).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
     let picture = ftprop_data::Shape::new(shape.height, shape.width, shape.channels);
-    let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
-    let split = Split::from_pixels(picture, bytes, labels).map_err(wrong)?;
+    let split = Split::from_pixels(picture, bytes, labels)?;
     let normalize = Normalize::pixels(&vec![0.5; shape.channels], &vec![0.25; shape.channels]);
     let augment = Augment { pad: 4, crop: true, flip: true };
-    let data = ResidentData::new(device, &split, &normalize, augment, true)?
-        .ok_or_else(|| CudaError::Setting("made-up pictures are bytes".into()))?;
+    let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
 
     let start = Instant::now();
     let mut network = CudaNetwork::new(device, config)?;
     network.initialise(1)?;
-    let stretch = |epoch: u64, steps: usize| Stretch {
+    let span = |epoch: u64, steps: usize| StepSpan {
         seed: 1,
         epoch,
         first_batch: 0,
         first_step: epoch * steps as u64,
         steps: vec![(1.0, 0.5); steps],
     };
-    network.train(&data, &stretch(0, 1))?;
+    network.train(&data, &span(0, 1))?;
     network.wait()?;
     let first_step_seconds = start.elapsed().as_secs_f64();
     let mut networks = vec![network];
@@ -110,7 +94,7 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     for round in 0..=ROUNDS {
         let start = Instant::now();
         for network in &mut networks {
-            network.train(&data, &stretch(round as u64, steps))?;
+            network.train(&data, &span(round as u64, steps))?;
         }
         for network in &networks {
             network.wait()?;

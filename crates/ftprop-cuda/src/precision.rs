@@ -6,15 +6,14 @@ use std::str::FromStr;
 
 /// How exact products are. Sums, parameters and the optimizer are f32 in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u32)]
 pub enum Precision {
     /// No matrix units: products of f32.
-    F32 = 0,
+    F32,
     /// Factors rounded to 10 bits behind the point, activations kept in f32.
     #[default]
-    Tf32 = 1,
+    Tf32,
     /// Factors and activations in bf16.
-    Bf16 = 2,
+    Bf16,
 }
 
 impl Precision {
@@ -40,6 +39,6 @@ impl FromStr for Precision {
         [Precision::F32, Precision::Tf32, Precision::Bf16]
             .into_iter()
             .find(|p| p.to_string() == text)
-            .ok_or_else(|| CudaError::Setting(format!("unknown precision '{text}'; known are f32, tf32 and bf16")))
+            .ok_or_else(|| CudaError::UnknownName { what: "precision", name: text.into(), known: "f32, tf32 and bf16" })
     }
 }

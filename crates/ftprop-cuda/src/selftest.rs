@@ -3,10 +3,10 @@
 //! must be refused. Then every kernel runs in small networks of odd shapes, in f32, beside the CPU's network on
 //! the same numbers; and in tf32 and bf16 within what their rounding allows.
 
+use crate::check::{Check, distance};
 use crate::memory::DeviceBuffer;
 use crate::product_checks::{engines, patches};
-use crate::training::Stretch;
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
+use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StepSpan, Tuning};
 use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::spec::{Init, Kernel};
@@ -17,21 +17,6 @@ use ftprop_nn::{
 use ftprop_tensor::Cpu;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
-
-/// One thing that was compared.
-#[derive(Clone, Debug)]
-pub struct Check {
-    pub name: String,
-    /// The largest ‖GPU − CPU‖ / ‖CPU‖ of what was compared.
-    pub error: f64,
-    pub allowed: f64,
-}
-
-impl Check {
-    pub fn passed(&self) -> bool {
-        self.error <= self.allowed
-    }
-}
 
 /// Compares this GPU with the CPU and reports each check as it is done. An error means that the GPU could not
 /// run at all.
@@ -229,7 +214,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Two steps on both devices from the same numbers.
 fn compare(device: &Device, case: &Case, precision: Precision, allowed: f64) -> Result<Check, CudaError> {
     let config = NetworkConfig { precision, ..case.config.clone() };
-    let cpu = Arc::new(Cpu::new(1).map_err(|e| CudaError::Setting(e.to_string()))?);
+    let cpu = Arc::new(Cpu::new(1)?);
     let mut reference = Network::new(cpu, &config.layers, config.defaults, config.input, config.classes, config.batch)?;
     reference.initialise(17);
     let mut optimizer = Optimizer::new(&config.optimizer, reference.values().len())?;
@@ -273,27 +258,15 @@ fn compare(device: &Device, case: &Case, precision: Precision, allowed: f64) -> 
     Ok(Check { name: format!("{precision}: {}", case.name), error, allowed })
 }
 
-/// ‖got − expected‖ / ‖expected‖, infinite where anything is not finite.
-pub(crate) fn distance(got: &[f32], expected: &[f32]) -> f64 {
-    let (mut apart, mut size) = (0.0f64, 0.0f64);
-    for (&g, &e) in got.iter().zip(expected) {
-        apart += (f64::from(g) - f64::from(e)).powi(2);
-        size += f64::from(e).powi(2);
-    }
-    let ratio = (apart / size.max(1e-30)).sqrt();
-    if got.len() == expected.len() && ratio.is_finite() { ratio } else { f64::INFINITY }
-}
-
 /// Pictures, labels and a small network for them.
 fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), CudaError> {
-    let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
     let random = Stream::numbered(4);
     let count = 61;
     let shape = ftprop_data::Shape::new(10, 12, 3);
     let bytes = (0..count * shape.size()).map(|i| random.below(i as u64, 256) as u8).collect();
     let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
-    let split = Split::from_pixels(shape, bytes, labels).map_err(wrong)?;
-    let (split, _) = split.hold_out(ftprop_data::HoldOut::Count(11), 1).map_err(wrong)?;
+    let split = Split::from_pixels(shape, bytes, labels)?;
+    let (split, _) = split.hold_out(ftprop_data::HoldOut::Count(11), 1)?;
     let normalize = Normalize::pixels(&[0.4, 0.5, 0.6], &[0.2, 0.25, 0.3]);
     let config = NetworkConfig {
         layers: vec![
@@ -323,12 +296,11 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), Cu
 const AUGMENT: Augment = Augment { pad: 2, crop: true, flip: true };
 
 fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<ResidentData, CudaError> {
-    ResidentData::new(device, split, normalize, AUGMENT, true)?
-        .ok_or_else(|| CudaError::Setting("made-up pictures are bytes".into()))
+    ResidentData::new(device, split, normalize, AUGMENT, true)?.ok_or(CudaError::NotBytes)
 }
 
 /// How far results are from the first, 0 where all have its bits.
-fn spread(results: &[Vec<f32>]) -> f64 {
+fn largest_difference(results: &[Vec<f32>]) -> f64 {
     let bits = |r: &[f32]| r.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     let same = results.iter().all(|r| bits(r) == bits(&results[0]));
     let apart = results.iter().map(|r| distance(r, &results[0])).fold(0.0, f64::max);
@@ -347,7 +319,7 @@ fn side_by_side(device: &Device) -> Result<Check, CudaError> {
         for epoch in 0..20 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            network.train(&data, &Stretch { seed: 1, epoch, first_batch: 0, first_step, steps })?;
+            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps })?;
             for tally in [network.take_tally()?, network.evaluate_data(&data)?] {
                 counted.extend([tally.examples as f32, tally.top1 as f32, tally.loss_sum as f32]);
             }
@@ -363,7 +335,7 @@ fn side_by_side(device: &Device) -> Result<Check, CudaError> {
     for result in together {
         results.push(result?);
     }
-    Ok(Check { name: "tf32: sixteen networks at once".into(), error: spread(&results), allowed: 0.0 })
+    Ok(Check { name: "tf32: sixteen networks at once".into(), error: largest_difference(&results), allowed: 0.0 })
 }
 
 /// Products that were chosen by timing, or are libraries', against those that were not.
@@ -383,7 +355,7 @@ fn tuned(device: &Device, precision: Precision, tuning: Tuning) -> Result<Check,
         network.grads()
     };
     let error = distance(&grads(tuning)?, &grads(Tuning::Fixed)?);
-    let name = format!("{precision}: products as chosen with --tuning {tuning}");
+    let name = format!("{precision}: products as chosen by tuning {tuning}");
     // Each product is the same to many digits, but a pool takes one or the other of two that are nearly equal.
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1e-1 } else { 5e-2 } })
 }
@@ -403,12 +375,12 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
         network.initialise(1)?;
         network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
         let before = network.values()?;
-        network.train(&data, &Stretch { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
+        network.train(&data, &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
         let after = network.values()?;
         Ok::<_, CudaError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
     };
     let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
-    let name = format!("{precision}: captured steps as chosen with --tuning {tuning}");
+    let name = format!("{precision}: captured steps as chosen by tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
 }
 
@@ -428,13 +400,13 @@ fn whole_steps(device: &Device) -> Result<Check, CudaError> {
             Ok::<_, CudaError>(network)
         };
         let (mut whole, mut parts) = (new()?, new()?);
-        whole.begin_streaming(&Stretch { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps })?;
+        whole.begin_streaming(&StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps })?;
         for number in 0..5 {
             whole.stream_batch(&images, &labels)?;
             parts.learn(&images, &labels, &Step { seed: 1, number, progress: 0.5 })?;
             parts.optimize(1.0)?;
         }
-        error = error.max(spread(&[whole.values()?, parts.values()?]));
+        error = error.max(largest_difference(&[whole.values()?, parts.values()?]));
     }
     Ok(Check { name: "f32: whole steps of every network".into(), error, allowed: 0.0 })
 }
@@ -448,17 +420,16 @@ fn too_large(device: &Device) -> Result<Check, CudaError> {
 
 /// Trains on the same data from the loader, streamed, and resident: the values must end up equal.
 fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
-    let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
     let (split, normalize, config) = problem(precision)?;
     let (batch, seed, epoch) = (config.batch, 3, 2);
     let data = resident(device, &split, &normalize)?;
     let mut loader_config = LoaderConfig::training(batch, seed, normalize.clone());
     loader_config.augment = AUGMENT;
-    let loader = Loader::new(&split, loader_config).map_err(wrong)?;
+    let loader = Loader::new(&split, loader_config)?;
     let steps = loader.batches_per_epoch();
     let factors: Vec<f64> = (0..steps).map(|i| 1.0 - 0.05 * i as f64).collect();
-    let stretch =
-        Stretch { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
+    let span =
+        StepSpan { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
 
     let mut results = Vec::new();
     for way in 0..3 {
@@ -466,14 +437,14 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         network.initialise(2)?;
         if way == 0 {
             network.load(&[batch, data.examples() % batch], &[batch])?;
-            network.train(&data, &stretch)?;
+            network.train(&data, &span)?;
         } else {
             let mut batches = loader.epoch(epoch, 0);
             if way == 1 {
-                network.begin_streaming(&stretch)?;
+                network.begin_streaming(&span)?;
             }
             let mut number = 0;
-            while let Some(b) = batches.next_batch().map_err(wrong)? {
+            while let Some(b) = batches.next_batch()? {
                 if way == 1 {
                     network.stream_batch(b.images, b.labels)?;
                 } else {
@@ -486,5 +457,5 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, CudaErro
         results.push(network.values()?);
     }
     let name = format!("{precision}: resident, streamed and loaded batches");
-    Ok(Check { name, error: spread(&results), allowed: 0.0 })
+    Ok(Check { name, error: largest_difference(&results), allowed: 0.0 })
 }

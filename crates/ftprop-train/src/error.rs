@@ -21,7 +21,7 @@ pub enum Error {
     Network(#[from] NnError),
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    #[error(transparent)]
+    #[error("{error}{words}", error = .0, words = words_to_type(.0))]
     Cuda(#[from] CudaError),
     /// Whoever watched a run failed.
     #[error(transparent)]
@@ -55,5 +55,14 @@ impl From<DataError> for Error {
             DataError::Read { path, why } => FileError::new("read", &path, why).into(),
             other => Error::Data(other),
         }
+    }
+}
+
+/// What to type, after what an error of the GPU says to do.
+fn words_to_type(error: &CudaError) -> &'static str {
+    match error {
+        CudaError::Lost { .. } => " with --resume",
+        CudaError::OldDevice { .. } => " (--device cpu)",
+        _ => "",
     }
 }

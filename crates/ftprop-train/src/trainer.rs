@@ -7,7 +7,7 @@
 use crate::checkpoint::{self, Best, Checkpoint, Contents, ModelInfo, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
-use crate::engine::{self, Engine, Part, Parts, Stretch};
+use crate::engine::{self, Engine, Part, Parts, StepSpan};
 use crate::error::Error;
 use crate::gate::Gate;
 use crate::observe::{Answer, Ending, Notice, Observer, RunView, StepReport};
@@ -55,7 +55,7 @@ pub struct Trainer {
     before: f64,
     saving_took: Duration,
     /// Steps that are asked for at once of data that lives on the device.
-    stretch: usize,
+    span: usize,
 }
 
 /// A network that was the best at its time.
@@ -100,7 +100,7 @@ impl Trainer {
             began: Instant::now(),
             before: 0.0,
             saving_took: Duration::ZERO,
-            stretch: 64,
+            span: 64,
             recipe,
             folder,
             lock,
@@ -263,18 +263,18 @@ impl Trainer {
             }
             match &mut batches {
                 None => {
-                    let stretch = self.announce(self.state.batch, self.stretch);
-                    self.engine.learn_resident(&stretch)?;
-                    self.state.batch += stretch.steps.len();
-                    self.state.step += stretch.steps.len() as u64;
+                    let span = self.announce(self.state.batch, self.span);
+                    self.engine.learn_resident(&span)?;
+                    self.state.batch += span.steps.len();
+                    self.state.step += span.steps.len() as u64;
                 }
                 Some(batches) => {
                     let Some(batch) = batches.next_batch()? else { break };
                     // A batch whose pictures were all skipped leaves a gap.
                     if announced <= batch.index || self.state.batch != batch.index {
-                        let stretch = self.announce(batch.index, ANNOUNCED);
-                        announced = batch.index + stretch.steps.len();
-                        self.engine.begin(stretch)?;
+                        let span = self.announce(batch.index, ANNOUNCED);
+                        announced = batch.index + span.steps.len();
+                        self.engine.begin(span)?;
                     }
                     self.engine.learn(batch.images, batch.labels)?;
                     self.state.batch = batch.index + 1;
@@ -293,7 +293,7 @@ impl Trainer {
                 return Err(self.diverged(self.state.batch));
             }
             if resident {
-                self.fit_stretch(self.state.batch - open, settled.elapsed());
+                self.fit_span(self.state.batch - open, settled.elapsed());
             }
             (settled, open) = (Instant::now(), self.state.batch);
             tally.add(&seen);
@@ -353,7 +353,7 @@ impl Trainer {
     }
 
     /// The next steps of the epoch, `most` of them at most.
-    fn announce(&self, first_batch: usize, most: usize) -> Stretch {
+    fn announce(&self, first_batch: usize, most: usize) -> StepSpan {
         let per_epoch = self.train.batches_per_epoch();
         let total = f64::from(self.recipe.train.epochs) * per_epoch as f64;
         let count = most.min(per_epoch - first_batch);
@@ -361,7 +361,7 @@ impl Trainer {
             let progress = ((self.state.step + i as u64) as f64 / total) as f32;
             (self.factor(first_batch + i), progress)
         };
-        Stretch {
+        StepSpan {
             seed: self.recipe.train.seed,
             epoch: u64::from(self.state.epoch),
             first_batch,
@@ -371,9 +371,9 @@ impl Trainer {
     }
 
     /// Asks for as many steps next time as take about as long as results may be waited for.
-    fn fit_stretch(&mut self, steps: usize, took: Duration) {
+    fn fit_span(&mut self, steps: usize, took: Duration) {
         let wanted = SETTLE_EVERY.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
-        self.stretch = (wanted as usize).clamp(self.stretch / 2, 4 * self.stretch).clamp(16, ANNOUNCED);
+        self.span = (wanted as usize).clamp(self.span / 2, 4 * self.span).clamp(16, ANNOUNCED);
     }
 
     /// Evaluates, records the epoch, and saves.

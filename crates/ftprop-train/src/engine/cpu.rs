@@ -1,6 +1,6 @@
 //! Training on the CPU.
 
-use super::{Engine, Part, Stretch};
+use super::{Engine, Part, StepSpan};
 use crate::checkpoint::Contents;
 use crate::error::Error;
 use crate::recipe::{Recipe, input_shape};
@@ -15,8 +15,8 @@ pub(super) struct CpuEngine {
     optimizer: Optimizer,
     criterion: Criterion,
     clip: Option<f64>,
-    stretch: Option<Stretch>,
-    /// Steps of the stretch that are done.
+    span: Option<StepSpan>,
+    /// Steps of the span that are done.
     done: usize,
     tally: Tally,
 }
@@ -27,7 +27,7 @@ impl CpuEngine {
         let optimizer = Optimizer::new(&recipe.optimizer, network.values().len())?;
         let criterion = recipe.criterion()?;
         let tally = Tally::default();
-        Ok(CpuEngine { network, optimizer, criterion, clip: recipe.train.clip, stretch: None, done: 0, tally })
+        Ok(CpuEngine { network, optimizer, criterion, clip: recipe.train.clip, span: None, done: 0, tally })
     }
 }
 
@@ -78,17 +78,17 @@ impl Engine for CpuEngine {
         false
     }
 
-    fn begin(&mut self, stretch: Stretch) -> Result<(), Error> {
-        (self.stretch, self.done) = (Some(stretch), 0);
+    fn begin(&mut self, span: StepSpan) -> Result<(), Error> {
+        (self.span, self.done) = (Some(span), 0);
         Ok(())
     }
 
     fn learn(&mut self, images: &[f32], labels: &[u32]) -> Result<(), Error> {
-        let announced = self.stretch.as_ref().and_then(|s| Some((s, *s.steps.get(self.done)?)));
-        let Some((stretch, (factor, progress))) = announced else {
+        let announced = self.span.as_ref().and_then(|s| Some((s, *s.steps.get(self.done)?)));
+        let Some((span, (factor, progress))) = announced else {
             return Err(Error::Other("a step was taken that was not announced".into()));
         };
-        let step = Step { seed: stretch.seed, number: stretch.first_step + self.done as u64, progress };
+        let step = Step { seed: span.seed, number: span.first_step + self.done as u64, progress };
         let seen = self.network.learn(images, labels, &self.criterion, &step);
         self.tally.add(&seen);
         self.done += 1;
@@ -99,7 +99,7 @@ impl Engine for CpuEngine {
         Ok(())
     }
 
-    fn learn_resident(&mut self, _stretch: &Stretch) -> Result<(), Error> {
+    fn learn_resident(&mut self, _span: &StepSpan) -> Result<(), Error> {
         Err(Error::Other("no data lives on the CPU; its batches come from a loader".into()))
     }
 

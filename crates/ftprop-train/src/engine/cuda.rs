@@ -1,6 +1,6 @@
 //! Training on a GPU.
 
-use super::{Engine, Part, Parts, Stretch};
+use super::{Engine, Part, Parts, StepSpan};
 use crate::checkpoint::Contents;
 use crate::device::Gpu;
 use crate::error::Error;
@@ -139,17 +139,17 @@ impl Engine for CudaEngine {
         true
     }
 
-    fn begin(&mut self, stretch: Stretch) -> Result<(), Error> {
-        Ok(self.network.begin_streaming(&stretch)?)
+    fn begin(&mut self, span: StepSpan) -> Result<(), Error> {
+        Ok(self.network.begin_streaming(&span)?)
     }
 
     fn learn(&mut self, images: &[f32], labels: &[u32]) -> Result<(), Error> {
         Ok(self.network.stream_batch(images, labels)?)
     }
 
-    fn learn_resident(&mut self, stretch: &Stretch) -> Result<(), Error> {
+    fn learn_resident(&mut self, span: &StepSpan) -> Result<(), Error> {
         match &self.train {
-            Some(data) => Ok(self.network.train(data, stretch)?),
+            Some(data) => Ok(self.network.train(data, span)?),
             None => Err(Error::Other("the training part does not live on the GPU".into())),
         }
     }

@@ -13,7 +13,7 @@ use ftprop_nn::parameter::{Parameter, Statistic};
 
 pub use cpu::build_network;
 pub use cuda::build_cuda_network;
-pub use ftprop_cuda::Stretch;
+pub use ftprop_cuda::StepSpan;
 
 /// A part of the data that is looked at, not learned from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Parts<'a> {
 
 /// A network with its optimizer and all that a step needs.
 ///
-/// Steps are announced in stretches. Their batches come from the host by [`learn`](Engine::learn), one each, or
+/// Steps are announced in spans. Their batches come from the host by [`learn`](Engine::learn), one each, or
 /// are made on the device by [`learn_resident`](Engine::learn_resident). What they gave is known when they are
 /// [settled](Engine::settle).
 pub trait Engine: Send {
@@ -49,11 +49,11 @@ pub trait Engine: Send {
     /// Whether asking for results after each step would slow it down.
     fn runs_ahead(&self) -> bool;
     /// Announces steps whose batches the host brings.
-    fn begin(&mut self, stretch: Stretch) -> Result<(), Error>;
+    fn begin(&mut self, span: StepSpan) -> Result<(), Error>;
     /// The next announced step.
     fn learn(&mut self, images: &[f32], labels: &[u32]) -> Result<(), Error>;
     /// Steps on the training part that lives on the device.
-    fn learn_resident(&mut self, stretch: &Stretch) -> Result<(), Error>;
+    fn learn_resident(&mut self, span: &StepSpan) -> Result<(), Error>;
     /// Waits for the steps so far and gives what they tallied since the last call.
     fn settle(&mut self) -> Result<Tally, Error>;
     /// Tallies a part; the loader delivers it where it does not live on the device.

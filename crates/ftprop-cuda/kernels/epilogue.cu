@@ -2,67 +2,103 @@
 // the pooling, the activation and the dropout; and in one or two passes back: targets and slopes, the
 // pooling's and the norm's gradients, and the sums that the norm's and the bias's gradients are.
 //
-// An input has C channels of HEIGHT x WIDTH, the output POOL_H x POOL_W after pooling. FIRST says what is done to the first
-// input: 0 nothing, 1 scale and shift (a norm), 2 shift (a bias). SECOND: 0 absent, 1 added as it is, 2 scaled and shifted.
+// An input has C channels of HEIGHT x WIDTH, the output POOL_H x POOL_W after pooling. AFFINE says what is done to the
+// product's output first: nothing, a norm's scale and shift, or a bias as a shift. RESIDUAL says whether there is a second
+// summand, and whether that has a norm of its own.
+
+#define AFFINE_IDENTITY 1
+#define AFFINE_NORM 2
+#define AFFINE_BIAS 3
+#define RESIDUAL_NONE 1
+#define RESIDUAL_PLAIN 2
+#define RESIDUAL_NORM 3
+#define ACTIVATION_NONE 1
+#define ACTIVATION_SIGN 2
+#define ACTIVATION_STEP 3
+#define ACTIVATION_QRELU 4
+#define ACTIVATION_RELU 5
+#define ACTIVATION_SATURATED_RELU 6
+#define LAYER_LOSS_NONE 1
+#define LAYER_LOSS_LINEAR 2
+#define LAYER_LOSS_PERCEPTRON 3
+#define LAYER_LOSS_HINGE 4
+#define LAYER_LOSS_SATURATED_HINGE 5
+#define LAYER_LOSS_SOFT_HINGE 6
+#define LAYER_LOSS_SQUARED_HINGE 7
+#define LAYER_LOSS_SATURATED_SQUARED_HINGE 8
+#define LAYER_LOSS_LOG 9
+#define LAYER_LOSS_SIGMOID 10
+#define LAYER_LOSS_RAMP 11
+#define LAYER_LOSS_APPROX_SIGN 12
+#define LAYER_LOSS_ANNEALED_TANH 13
+#define DROPOUT_NONE 1
+#define DROPOUT_VALUES 2
+#define DROPOUT_CHANNELS 3
 
 #define ROWS_PER_IMAGE (HEIGHT * WIDTH)
 
 // What the first input comes with: a norm's scale and shift, or a bias as the shift.
 struct Affine {
-#if FIRST == 1
-    WideSum<VEC> scale, shift;
-#elif FIRST == 2
-    Wide<VEC> shift;
+#if AFFINE == AFFINE_NORM
+    SumVec<VEC> scale, shift;
+#elif AFFINE == AFFINE_BIAS
+    FloatVec<VEC> shift;
 #endif
-#if SECOND == 2
-    WideSum<VEC> scale2, shift2;
+#if RESIDUAL == RESIDUAL_NORM
+    SumVec<VEC> scale2, shift2;
 #endif
     __device__ __forceinline__ Affine(const sum_t* s, const void* t, const sum_t* s2, const sum_t* t2, int c) {
-#if FIRST == 1
+#if AFFINE == AFFINE_NORM
         scale = load_sums<VEC>(s + c);
         shift = load_sums<VEC>((const sum_t*)t + c);
-#elif FIRST == 2
+#elif AFFINE == AFFINE_BIAS
         shift = load<VEC>((const float*)t + c);
 #endif
-#if SECOND == 2
+#if RESIDUAL == RESIDUAL_NORM
         scale2 = load_sums<VEC>(s2 + c);
         shift2 = load_sums<VEC>(t2 + c);
 #endif
     }
     // The pre-activation.
     __device__ __forceinline__ sum_t z(int e, float y, float other) const {
-#if FIRST == 1
+#if AFFINE == AFFINE_NORM
         sum_t z = (sum_t)y * scale.v[e] + shift.v[e];
-#elif FIRST == 2
+#elif AFFINE == AFFINE_BIAS
         sum_t z = (sum_t)y + (sum_t)shift.v[e];
-#else
+#elif AFFINE == AFFINE_IDENTITY
         sum_t z = y;
+#else
+#error "unknown AFFINE"
 #endif
-#if SECOND == 2
+#if RESIDUAL == RESIDUAL_NORM
         z += (sum_t)other * scale2.v[e] + shift2.v[e];
-#elif SECOND == 1
+#elif RESIDUAL == RESIDUAL_PLAIN
         z += (sum_t)other;
+#elif RESIDUAL != RESIDUAL_NONE
+#error "unknown RESIDUAL"
 #endif
         return z;
     }
 };
 
 __device__ __forceinline__ float activation(float z) {
-#if ACTIVATION == 1
+#if ACTIVATION == ACTIVATION_SIGN
     return z > 0.0f ? 1.0f : -1.0f;
-#elif ACTIVATION == 2
+#elif ACTIVATION == ACTIVATION_STEP
     return z > 0.0f ? 1.0f : 0.0f;
-#elif ACTIVATION == 3
+#elif ACTIVATION == ACTIVATION_QRELU
     // A NaN stays one, so that a network that blew up is seen.
     float level = ceilf(z * (float)(LEVELS - 1));
     level = level < 0.0f ? 0.0f : level > (float)LEVELS ? (float)LEVELS : level;
     return level / (float)LEVELS;
-#elif ACTIVATION == 4
+#elif ACTIVATION == ACTIVATION_RELU
     return z < 0.0f ? 0.0f : z;
-#elif ACTIVATION == 5
+#elif ACTIVATION == ACTIVATION_SATURATED_RELU
     return z < 0.0f ? 0.0f : z > 1.0f ? 1.0f : z;
-#else
+#elif ACTIVATION == ACTIVATION_NONE
     return z;
+#else
+#error "unknown ACTIVATION"
 #endif
 }
 
@@ -86,58 +122,62 @@ __device__ __forceinline__ float sigmoid(float x) {
     return x < 0.0f ? small : 1.0f - small;
 }
 
+#if LAYER_LOSS != LAYER_LOSS_NONE
 // phi of the layer loss at a margin.
 __device__ __forceinline__ float phi(float m, float tau) {
-#if LOSS == 0
+#if LAYER_LOSS == LAYER_LOSS_LINEAR
     return 1.0f;
-#elif LOSS == 1
+#elif LAYER_LOSS == LAYER_LOSS_PERCEPTRON
     return m <= 0.0f ? 1.0f : 0.0f;
-#elif LOSS == 2
+#elif LAYER_LOSS == LAYER_LOSS_HINGE
     return m <= 1.0f ? 1.0f : 0.0f;
-#elif LOSS == 3
+#elif LAYER_LOSS == LAYER_LOSS_SATURATED_HINGE
     return fabsf(m) <= 1.0f ? 1.0f : 0.0f;
-#elif LOSS == 4
+#elif LAYER_LOSS == LAYER_LOSS_SOFT_HINGE
     return sech_squared(m);
-#elif LOSS == 5
+#elif LAYER_LOSS == LAYER_LOSS_SQUARED_HINGE
     return fmaxf(1.0f - m, 0.0f);
-#elif LOSS == 6
+#elif LAYER_LOSS == LAYER_LOSS_SATURATED_SQUARED_HINGE
     return fabsf(m) <= 1.0f ? 1.0f - m : 0.0f;
-#elif LOSS == 7
+#elif LAYER_LOSS == LAYER_LOSS_LOG
     return sigmoid(-m);
-#elif LOSS == 8
-    return 0.25f * LOSS_A * sech_squared(0.5f * LOSS_A * m);
-#elif LOSS == 9
+#elif LAYER_LOSS == LAYER_LOSS_SIGMOID
+    return 0.25f * LAYER_LOSS_A * sech_squared(0.5f * LAYER_LOSS_A * m);
+#elif LAYER_LOSS == LAYER_LOSS_RAMP
     return fminf(fmaxf(2.0f - fabsf(m), 0.0f), 1.0f);
-#elif LOSS == 10
+#elif LAYER_LOSS == LAYER_LOSS_APPROX_SIGN
     return 2.0f * fmaxf(1.0f - fabsf(m), 0.0f);
-#else
+#elif LAYER_LOSS == LAYER_LOSS_ANNEALED_TANH
     return fmaxf(tau, 1.0f) * sech_squared(tau * m);
+#else
+#error "unknown LAYER_LOSS"
 #endif
 }
+#endif
 
 // What a unit with gradient g and pre-activation z passes down: for hard units a target, then the slope of
 // the weighted layer loss at that target.
 __device__ __forceinline__ float slope(float g, float z, float tau, float share) {
-#if ACTIVATION == 0
+#if ACTIVATION == ACTIVATION_NONE
     return g;
-#elif ACTIVATION == 4
+#elif ACTIVATION == ACTIVATION_RELU
     return z > 0.0f ? g : 0.0f;
-#elif ACTIVATION == 5
+#elif ACTIVATION == ACTIVATION_SATURATED_RELU
     return z >= 0.0f && z <= 1.0f ? g : 0.0f;
-#else
+#elif ACTIVATION == ACTIVATION_SIGN || ACTIVATION == ACTIVATION_STEP || ACTIVATION == ACTIVATION_QRELU
     float t = g < 0.0f ? 1.0f : g > 0.0f ? -1.0f : g * 0.0f;
 #if WEIGHTED
     float weight = fabsf(g);
 #else
     float weight = fabsf(t) * share;
 #endif
-#if ACTIVATION == 2
+#if ACTIVATION == ACTIVATION_STEP
     float p = 0.5f * phi(t * z, tau);
-#elif ACTIVATION == 3 && PER_STEP
+#elif ACTIVATION == ACTIVATION_QRELU && PER_STEP
     float p = 0.0f;
     for (int i = 0; i < LEVELS; i++) p += phi(t * (z - (float)i / (float)(LEVELS - 1)), tau);
     p /= (float)LEVELS;
-#elif ACTIVATION == 3
+#elif ACTIVATION == ACTIVATION_QRELU
     float m = 2.0f * z - 1.0f;
     // A tiny negative z would round to -1, the edge of the saturated losses, from outside.
     m = z < 0.0f ? fminf(m, -1.0f - 1.1920929e-7f) : m;
@@ -146,26 +186,32 @@ __device__ __forceinline__ float slope(float g, float z, float tau, float share)
     float p = phi(t * z, tau);
 #endif
     return -t * (p * weight);
+#else
+#error "unknown ACTIVATION"
 #endif
 }
 
-__device__ __forceinline__ u64 mask_key(const Step* step) { return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER); }
+__device__ __forceinline__ u64 mask_key(const DeviceStep* step) { return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER); }
+#if DROPOUT != DROPOUT_NONE
 // What dropout multiplies an output value by.
 __device__ __forceinline__ float kept(u64 key, int pixel, int c) {
-#if DROPOUT == 1
+#if DROPOUT == DROPOUT_VALUES
     u64 place = (u64)pixel * C + c;
-#else
+#elif DROPOUT == DROPOUT_CHANNELS
     u64 place = (u64)(pixel / (POOL_H * POOL_W)) * C + c;
+#else
+#error "unknown DROPOUT"
 #endif
     return uniform(key, place) < DROPOUT_P ? 0.0f : 1.0f / (1.0f - DROPOUT_P);
 }
+#endif
 
 // The pre-activation of an output pixel: the largest of its window, where there is a pool.
-__device__ __forceinline__ Wide<VEC> before_activation(int pixel, int c, const Affine& affine, const act_t* y, const act_t* y2, u8* choice) {
-    Wide<VEC> best;
+__device__ __forceinline__ FloatVec<VEC> before_activation(int pixel, int c, const Affine& affine, const act_t* y, const act_t* y2, u8* argmax) {
+    FloatVec<VEC> best;
 #if POOL
     // Compared before they are rounded, so that rounding makes no ties.
-    WideSum<VEC> most;
+    SumVec<VEC> most;
     int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
     int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
     u8 at[VEC];
@@ -176,7 +222,7 @@ __device__ __forceinline__ Wide<VEC> before_activation(int pixel, int c, const A
         for (int q = 0; q < POOL_KERNEL; q++) {
             int iy = top + r, ix = left + q;
             if ((u32)iy >= (u32)HEIGHT || (u32)ix >= (u32)WIDTH) continue;
-            Wide<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
+            FloatVec<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
 #pragma unroll
             for (int e = 0; e < VEC; e++) {
                 sum_t z = affine.z(e, v.v[e], 0.0f);
@@ -189,26 +235,26 @@ __device__ __forceinline__ Wide<VEC> before_activation(int pixel, int c, const A
             any = true;
         }
     }
-    store_bytes<VEC>(choice + (size_t)pixel * C + c, at);
+    store_bytes<VEC>(argmax + (size_t)pixel * C + c, at);
 #pragma unroll
     for (int e = 0; e < VEC; e++) best.v[e] = (float)most.v[e];
 #else
     best = load<VEC>(y + (size_t)pixel * C + c);
-    Wide<VEC> other;
-#if SECOND
+    FloatVec<VEC> other;
+#if RESIDUAL != RESIDUAL_NONE
     other = load<VEC>(y2 + (size_t)pixel * C + c);
 #endif
 #pragma unroll
-    for (int e = 0; e < VEC; e++) best.v[e] = (float)affine.z(e, best.v[e], SECOND ? other.v[e] : 0.0f);
+    for (int e = 0; e < VEC; e++) best.v[e] = (float)affine.z(e, best.v[e], RESIDUAL != RESIDUAL_NONE ? other.v[e] : 0.0f);
 #endif
     return best;
 }
 
 // The activation and what follows it.
-__device__ __forceinline__ void activate(Wide<VEC> z, int pixel, int c, act_t* out, const Step* step, bool training) {
+__device__ __forceinline__ void activate(FloatVec<VEC> z, int pixel, int c, act_t* out, const DeviceStep* step, bool training) {
 #pragma unroll
     for (int e = 0; e < VEC; e++) z.v[e] = activation(z.v[e]);
-#if DROPOUT
+#if DROPOUT != DROPOUT_NONE
     if (training) {
         u64 key = mask_key(step);
 #pragma unroll
@@ -221,20 +267,20 @@ __device__ __forceinline__ void activate(Wide<VEC> z, int pixel, int c, act_t* o
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-finish(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
-       const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ choice,
-       const Step* __restrict__ step, int n, int training) {
+epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
+       const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ argmax,
+       const DeviceStep* __restrict__ step, int n, int training) {
     const int count = n * POOL_H * POOL_W * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC, pixel = i / (C / VEC);
         const Affine affine(scale, shift, scale2, shift2, c);
-        activate(before_activation(pixel, c, affine, y, y2, choice), pixel, c, out, step, training);
+        activate(before_activation(pixel, c, affine, y, y2, argmax), pixel, c, out, step, training);
     }
 }
 
 // The numbers of the norms' backward pass; a norm has its mean and inverse deviation, gamma, where its
 // gradients go, and three coefficients a channel: dy = a (dz - c - b (y - mean)).
-struct NormBack {
+struct NormBackward {
     const sum_t* mean;
     const sum_t* inverse;
     const float* gamma;
@@ -242,19 +288,20 @@ struct NormBack {
     float* d_beta;
     sum_t* coefficients;
 };
+static_assert(sizeof(NormBackward) == NORM_BACKWARD_BYTES, "the host's struct has another size");
 
-#define NORMS ((FIRST == 1) + (SECOND == 2))
+#define NORMS ((AFFINE == AFFINE_NORM) + (RESIDUAL == RESIDUAL_NORM))
 #define SUMS (1 + NORMS)
 
 // What slopes are taken with: what dropout's mask comes from, the layer loss's temperature, an unweighted unit's share.
-struct Rule {
+struct SlopeInputs {
     u64 key;
     float tau, share;
-    __device__ __forceinline__ Rule(const Step* step, const Scalars* scalars, int n) {
-#if DROPOUT
+    __device__ __forceinline__ SlopeInputs(const DeviceStep* step, const StepScalars* scalars, int n) {
+#if DROPOUT != DROPOUT_NONE
         key = mask_key(step);
 #endif
-#if LOSS == 11
+#if LAYER_LOSS == LAYER_LOSS_ANNEALED_TANH
         tau = scalars[step->index].tau;
 #else
         tau = 1.0f;
@@ -264,8 +311,8 @@ struct Rule {
 };
 
 // Slopes by the pre-activations z of one place, from those by the output.
-__device__ __forceinline__ Wide<VEC> slopes_at(int row, int c, const Wide<VEC>& z, const act_t* dout, const u8* choice, const Rule& rule) {
-    Wide<VEC> d;
+__device__ __forceinline__ FloatVec<VEC> slopes_at(int row, int c, const FloatVec<VEC>& z, const act_t* dout, const u8* argmax, const SlopeInputs& inputs) {
+    FloatVec<VEC> d;
 #if POOL
 #pragma unroll
     for (int e = 0; e < VEC; e++) d.v[e] = 0.0f;
@@ -281,16 +328,16 @@ __device__ __forceinline__ Wide<VEC> slopes_at(int row, int c, const Wide<VEC>& 
         for (int ox = ox0; ox <= ox1; ox++) {
             int pixel = (image * POOL_H + oy) * POOL_W + ox;
             u8 chosen[VEC];
-            load_bytes<VEC>(choice + (size_t)pixel * C + c, chosen);
-            Wide<VEC> g = load<VEC>(dout + (size_t)pixel * C + c);
+            load_bytes<VEC>(argmax + (size_t)pixel * C + c, chosen);
+            FloatVec<VEC> g = load<VEC>(dout + (size_t)pixel * C + c);
             int mine = (py - oy * POOL_STRIDE) * POOL_KERNEL + px - ox * POOL_STRIDE;
 #pragma unroll
             for (int e = 0; e < VEC; e++) {
                 if (chosen[e] == mine) {
-#if DROPOUT
-                    g.v[e] *= kept(rule.key, pixel, c + e);
+#if DROPOUT != DROPOUT_NONE
+                    g.v[e] *= kept(inputs.key, pixel, c + e);
 #endif
-                    d.v[e] += slope(g.v[e], z.v[e], rule.tau, rule.share);
+                    d.v[e] += slope(g.v[e], z.v[e], inputs.tau, inputs.share);
                 }
             }
         }
@@ -298,10 +345,10 @@ __device__ __forceinline__ Wide<VEC> slopes_at(int row, int c, const Wide<VEC>& 
     d = load<VEC>(dout + (size_t)row * C + c);
 #pragma unroll
     for (int e = 0; e < VEC; e++) {
-#if DROPOUT
-        d.v[e] *= kept(rule.key, row, c + e);
+#if DROPOUT != DROPOUT_NONE
+        d.v[e] *= kept(inputs.key, row, c + e);
 #endif
-        d.v[e] = slope(d.v[e], z.v[e], rule.tau, rule.share);
+        d.v[e] = slope(d.v[e], z.v[e], inputs.tau, inputs.share);
     }
 #endif
     return d;
@@ -310,13 +357,13 @@ __device__ __forceinline__ Wide<VEC> slopes_at(int row, int c, const Wide<VEC>& 
 // A norm's coefficients for one channel, and its gradients.
 struct Coefficients {
     sum_t a, b, k;
-    __device__ __forceinline__ Coefficients(const NormBack& norm, int j, sum_t sum, sum_t product, int rows) {
+    __device__ __forceinline__ Coefficients(const NormBackward& norm, int j, sum_t sum, sum_t product, int rows) {
         sum_t inverse = norm.inverse[j];
         a = (sum_t)norm.gamma[j] * inverse;
         b = product * inverse * inverse / (sum_t)rows;
         k = sum / (sum_t)rows;
     }
-    __device__ __forceinline__ void keep(const NormBack& norm, int j, sum_t sum, sum_t product) const {
+    __device__ __forceinline__ void keep(const NormBackward& norm, int j, sum_t sum, sum_t product) const {
         norm.d_gamma[j] = (float)(product * norm.inverse[j]);
         norm.d_beta[j] = (float)sum;
         norm.coefficients[j] = a;
@@ -327,9 +374,9 @@ struct Coefficients {
 
 // Slopes by a norm's input from those by its output. The differences come first: for a small batch the two
 // terms nearly cancel.
-__device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide<VEC>& y, const WideSum<VEC>& mean, const WideSum<VEC>& a,
-                                                  const WideSum<VEC>& b, const WideSum<VEC>& k) {
-    Wide<VEC> r;
+__device__ __forceinline__ FloatVec<VEC> through_norm(const FloatVec<VEC>& d, const FloatVec<VEC>& y, const SumVec<VEC>& mean, const SumVec<VEC>& a,
+                                                  const SumVec<VEC>& b, const SumVec<VEC>& k) {
+    FloatVec<VEC> r;
 #pragma unroll
     for (int e = 0; e < VEC; e++) r.v[e] = (float)(a.v[e] * (((sum_t)d.v[e] - k.v[e]) - ((sum_t)y.v[e] - mean.v[e]) * b.v[e]));
     return r;
@@ -339,33 +386,33 @@ __device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide
 // Without a norm dz is the gradient of the inputs and is written where that belongs; the blocks' sums are then left to
 // bias_gradient, since nothing further down waits for them.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
-finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
-            const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ choice,
-            act_t* dz, act_t* dz2, NormBack norm1, NormBack norm2, int biased, sum_t* __restrict__ partial,
-            u32* __restrict__ counter, const Step* __restrict__ step, const Scalars* __restrict__ scalars, int n) {
-    const Spot spot;
-    const int c = spot.c, rows = n * ROWS_PER_IMAGE;
+epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
+            const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ argmax,
+            act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
+            u32* __restrict__ counter, const DeviceStep* __restrict__ step, const StepScalars* __restrict__ scalars, int n) {
+    const ColumnThread thread;
+    const int c = thread.c, rows = n * ROWS_PER_IMAGE;
     sum_t sums[SUMS][VEC];
     clear(sums);
-    if (spot.active) {
+    if (thread.active) {
         const Affine affine(scale, shift, scale2, shift2, c);
-        const Rule rule(step, scalars, n);
-#if FIRST == 1
-        const WideSum<VEC> mean1 = load_sums<VEC>(norm1.mean + c);
+        const SlopeInputs inputs(step, scalars, n);
+#if AFFINE == AFFINE_NORM
+        const SumVec<VEC> mean1 = load_sums<VEC>(norm1.mean + c);
 #endif
-#if SECOND == 2
-        const WideSum<VEC> mean2 = load_sums<VEC>(norm2.mean + c);
+#if RESIDUAL == RESIDUAL_NORM
+        const SumVec<VEC> mean2 = load_sums<VEC>(norm2.mean + c);
 #endif
 #pragma unroll 2
-        for (int row = blockIdx.x * DOWN + spot.down; row < rows; row += gridDim.x * DOWN) {
+        for (int row = blockIdx.x * THREADS_Y + thread.y; row < rows; row += gridDim.x * THREADS_Y) {
             size_t at = (size_t)row * C + c;
-            Wide<VEC> here = load<VEC>(y + at), other, z;
-#if SECOND
+            FloatVec<VEC> here = load<VEC>(y + at), other, z;
+#if RESIDUAL != RESIDUAL_NONE
             other = load<VEC>(y2 + at);
 #endif
 #pragma unroll
-            for (int e = 0; e < VEC; e++) z.v[e] = (float)affine.z(e, here.v[e], SECOND ? other.v[e] : 0.0f);
-            Wide<VEC> d = slopes_at(row, c, z, dout, choice, rule);
+            for (int e = 0; e < VEC; e++) z.v[e] = (float)affine.z(e, here.v[e], RESIDUAL != RESIDUAL_NONE ? other.v[e] : 0.0f);
+            FloatVec<VEC> d = slopes_at(row, c, z, dout, argmax, inputs);
 #if NORMS == 0
 #pragma unroll
             for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e]);
@@ -373,19 +420,19 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const s
 #pragma unroll
             for (int e = 0; e < VEC; e++) {
                 sums[0][e] += d.v[e];
-#if FIRST == 1
+#if AFFINE == AFFINE_NORM
                 sums[1][e] += (sum_t)d.v[e] * ((sum_t)here.v[e] - mean1.v[e]);
 #endif
-#if SECOND == 2
+#if RESIDUAL == RESIDUAL_NORM
                 sums[SUMS - 1][e] += (sum_t)d.v[e] * ((sum_t)other.v[e] - mean2.v[e]);
 #endif
             }
 #if NORMS == 0
-#if SECOND
+#if RESIDUAL != RESIDUAL_NONE
             if (dz2) {
-                Wide<VEC> w = d;
+                FloatVec<VEC> w = d;
 #if ACCUMULATE2
-                Wide<VEC> had = load<VEC>(dz2 + at);
+                FloatVec<VEC> had = load<VEC>(dz2 + at);
 #pragma unroll
                 for (int e = 0; e < VEC; e++) w.v[e] = operand(w.v[e] + had.v[e]);
 #endif
@@ -393,7 +440,7 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const s
             }
 #endif
 #if ACCUMULATE1
-            Wide<VEC> had = load<VEC>(dz + at);
+            FloatVec<VEC> had = load<VEC>(dz + at);
 #pragma unroll
             for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e] + had.v[e]);
 #endif
@@ -402,58 +449,58 @@ finish_back(const act_t* __restrict__ dout, const act_t* __restrict__ y, const s
         }
     }
 #if NORMS == 0
-    if (biased) put_aside(sums, spot, partial);
+    if (biased) write_partial(sums, thread, partial);
 #else
-    put_aside(sums, spot, partial);
+    write_partial(sums, thread, partial);
     if (!last_block(counter + blockIdx.y, gridDim.x)) return;
-    add_blocks(sums, spot, partial, gridDim.x);
-    if (!spot.active || spot.down != 0) return;
+    reduce_partials(sums, thread, partial, gridDim.x);
+    if (!thread.active || thread.y != 0) return;
 #pragma unroll
     for (int e = 0; e < VEC; e++) {
         const int j = c + e;
-#if FIRST == 1
+#if AFFINE == AFFINE_NORM
         Coefficients(norm1, j, sums[0][e], sums[1][e], rows).keep(norm1, j, sums[0][e], sums[1][e]);
 #endif
-#if SECOND == 2
+#if RESIDUAL == RESIDUAL_NORM
         Coefficients(norm2, j, sums[0][e], sums[SUMS - 1][e], rows).keep(norm2, j, sums[0][e], sums[SUMS - 1][e]);
 #endif
     }
 #endif
 }
 
-// The sums that blocks of finish_back put aside, which are a bias's gradient.
+// The sums that blocks of epilogue_backward put aside, which are a bias's gradient.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 bias_gradient(const sum_t* __restrict__ partial, float* __restrict__ d_bias, int blocks) {
-    const Spot spot;
+    const ColumnThread thread;
     sum_t sums[1][VEC];
-    add_blocks(sums, spot, partial, blocks);
-    if (!spot.active || spot.down != 0) return;
+    reduce_partials(sums, thread, partial, blocks);
+    if (!thread.active || thread.y != 0) return;
 #pragma unroll
-    for (int e = 0; e < VEC; e++) d_bias[spot.c + e] = (float)sums[0][e];
+    for (int e = 0; e < VEC; e++) d_bias[thread.c + e] = (float)sums[0][e];
 }
 
-__device__ __forceinline__ Wide<VEC> through_norm(const Wide<VEC>& d, const Wide<VEC>& y, const sum_t* mean, const sum_t* coefficients, int c) {
+__device__ __forceinline__ FloatVec<VEC> through_norm(const FloatVec<VEC>& d, const FloatVec<VEC>& y, const sum_t* mean, const sum_t* coefficients, int c) {
     return through_norm(d, y, load_sums<VEC>(mean + c), load_sums<VEC>(coefficients + c), load_sums<VEC>(coefficients + C + c),
                         load_sums<VEC>(coefficients + 2 * C + c));
 }
 
 // The second pass back, where there is a norm: from dz to the gradients of the inputs.
 extern "C" __global__ void __launch_bounds__(256)
-finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __restrict__ y2, const sum_t* __restrict__ mean1,
+epilogue_backward_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __restrict__ y2, const sum_t* __restrict__ mean1,
                   const sum_t* __restrict__ coefficients1, const sum_t* __restrict__ mean2, const sum_t* __restrict__ coefficients2, act_t* dy, act_t* dy2, int n) {
     const int count = n * ROWS_PER_IMAGE * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC;
         size_t at = (size_t)i * VEC;
-        Wide<VEC> d = load<VEC>(dz + at);
-#if SECOND
+        FloatVec<VEC> d = load<VEC>(dz + at);
+#if RESIDUAL != RESIDUAL_NONE
         if (dy2) {
-            Wide<VEC> w = d;
-#if SECOND == 2
+            FloatVec<VEC> w = d;
+#if RESIDUAL == RESIDUAL_NORM
             w = through_norm(d, load<VEC>(y2 + at), mean2, coefficients2, c);
 #endif
 #if ACCUMULATE2
-            Wide<VEC> had = load<VEC>(dy2 + at);
+            FloatVec<VEC> had = load<VEC>(dy2 + at);
 #pragma unroll
             for (int e = 0; e < VEC; e++) w.v[e] += had.v[e];
 #endif
@@ -463,11 +510,11 @@ finish_back_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __r
         }
 #endif
         if (dy) {
-#if FIRST == 1
+#if AFFINE == AFFINE_NORM
             d = through_norm(d, load<VEC>(y + at), mean1, coefficients1, c);
 #endif
 #if ACCUMULATE1
-            Wide<VEC> had = load<VEC>(dy + at);
+            FloatVec<VEC> had = load<VEC>(dy + at);
 #pragma unroll
             for (int e = 0; e < VEC; e++) d.v[e] += had.v[e];
 #endif

@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_row(float (&to)[NI], const u16* from) {
 #pragma unroll
     for (int j = 0; j < NI; j += FILTER_WIDTH) {
 #if FILTER_WIDTH == 4
-        Wide<4> four = load<4>(from + j);
+        FloatVec<4> four = load<4>(from + j);
 #pragma unroll
         for (int e = 0; e < 4; e++) to[j + e] = four.v[e];
 #elif FILTER_WIDTH == 2
@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_row(float (&to)[NI], const u16* from) {
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
-patch_back(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t* dx, int adds) {
+patch_backward(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t* dx, int accumulate) {
     extern __shared__ __align__(16) unsigned char memory[];
     float* patch = reinterpret_cast<float*>(memory);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -78,7 +78,7 @@ patch_back(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t* dx,
     for (int i = threadIdx.x; i < PATCH_H * PATCH_W * (OC / 4); i += WARPS * 32) {
         int place = i / (OC / 4), c = i % (OC / 4) * 4;
         int y = y0 + PAD - (KH - 1) + place / PATCH_W, x = place % PATCH_W + PAD - (KW - 1);
-        Wide<4> slope = {};
+        FloatVec<4> slope = {};
         if ((u32)y < (u32)OH && (u32)x < (u32)OW) slope = load<4>(from + (y * OW + x) * OC + c);
         store<4>(patch + place * PIXEL + c, slope);
     }
@@ -129,15 +129,15 @@ patch_back(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t* dx,
     const int count = (IMAGE - p0 < PIXELS ? IMAGE - p0 : PIXELS) * CI;
     act_t* to = dx + ((size_t)image * IMAGE + p0) * CI;
     for (int i = threadIdx.x * 4; i < count; i += WARPS * 128) {
-        Wide<4> sum = load<4>(patch + i);
+        FloatVec<4> sum = load<4>(patch + i);
 #pragma unroll
         for (int other = 1; other < PARTIES; other++) {
-            Wide<4> more = load<4>(patch + other * (PIXELS * CI) + i);
+            FloatVec<4> more = load<4>(patch + other * (PIXELS * CI) + i);
 #pragma unroll
             for (int e = 0; e < 4; e++) sum.v[e] += more.v[e];
         }
-        if (adds) {
-            Wide<4> old = load<4>(to + i);
+        if (accumulate) {
+            FloatVec<4> old = load<4>(to + i);
 #pragma unroll
             for (int e = 0; e < 4; e++) sum.v[e] += old.v[e];
         }

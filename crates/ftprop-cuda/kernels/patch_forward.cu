@@ -30,7 +30,7 @@ template <int ROWS> __device__ __forceinline__ void load_patch(float* patch, con
 #pragma unroll 4
     for (int i = threadIdx.x; i < ROWS * PATCH_W; i += WARPS * 32) {
         int py = y0 * STRIDE - PAD + i / PATCH_W, px = i % PATCH_W - PAD;
-        Wide<XC> pixel = {};
+        FloatVec<XC> pixel = {};
         if ((u32)py < (u32)H && (u32)px < (u32)W) pixel = load<XC>(from + (py * W + px) * XC);
 #pragma unroll
         for (int c = 0; c < CI; c++) patch[i * CI + c] = pixel.v[c];

@@ -1,16 +1,16 @@
-// Sums over a batch, channel by channel, and what batch norm makes of them. A block takes ACROSS times VEC of C channels,
+// Sums over a batch, channel by channel, and what batch norm makes of them. A block takes THREADS_X times VEC of C channels,
 // which are blockIdx.y's, and some of the rows; the blocks' sums are put aside and added in a fixed order.
 
-// A thread's place: VEC channels from `c` on, and every DOWN-th row of its block's.
-#define DOWN (COLUMN_THREADS / ACROSS)
-struct Spot {
-    int across, down, c;
+// A thread's place: VEC channels from `c` on, and every THREADS_Y-th row of its block's.
+#define THREADS_Y (COLUMN_THREADS / THREADS_X)
+struct ColumnThread {
+    int x, y, c;
     bool active;
-    __device__ __forceinline__ Spot() {
-        across = threadIdx.x % ACROSS;
-        down = threadIdx.x / ACROSS;
-        c = (blockIdx.y * ACROSS + across) * VEC;
-        active = down < DOWN && c < C;
+    __device__ __forceinline__ ColumnThread() {
+        x = threadIdx.x % THREADS_X;
+        y = threadIdx.x / THREADS_X;
+        c = (blockIdx.y * THREADS_X + x) * VEC;
+        active = y < THREADS_Y && c < C;
     }
 };
 
@@ -22,32 +22,32 @@ template <int SUMS> __device__ __forceinline__ void clear(sum_t (&sums)[SUMS][VE
 }
 
 // Adds up a block's sums and puts them aside.
-template <int SUMS> __device__ __forceinline__ void put_aside(sum_t (&sums)[SUMS][VEC], const Spot& spot, sum_t* partial) {
-    add_down<SUMS, VEC, ACROSS>(sums, spot.across, spot.down);
-    if (!spot.active || spot.down != 0) return;
+template <int SUMS> __device__ __forceinline__ void write_partial(sum_t (&sums)[SUMS][VEC], const ColumnThread& thread, sum_t* partial) {
+    reduce_block<SUMS, VEC, THREADS_X>(sums, thread.x, thread.y);
+    if (!thread.active || thread.y != 0) return;
 #pragma unroll
     for (int s = 0; s < SUMS; s++)
 #pragma unroll
-        for (int e = 0; e < VEC; e++) partial[((size_t)blockIdx.x * SUMS + s) * C + spot.c + e] = sums[s][e];
+        for (int e = 0; e < VEC; e++) partial[((size_t)blockIdx.x * SUMS + s) * C + thread.c + e] = sums[s][e];
 }
 
-// Adds up what so many blocks put aside; the result is in the threads with down == 0.
-template <int SUMS> __device__ __forceinline__ void add_blocks(sum_t (&sums)[SUMS][VEC], const Spot& spot, const sum_t* partial, int blocks) {
+// Adds up what so many blocks put aside; the result is in the threads with y == 0.
+template <int SUMS> __device__ __forceinline__ void reduce_partials(sum_t (&sums)[SUMS][VEC], const ColumnThread& thread, const sum_t* partial, int blocks) {
     clear(sums);
-    if (spot.active) {
+    if (thread.active) {
 #pragma unroll 4
-        for (int b = spot.down; b < blocks; b += DOWN)
+        for (int b = thread.y; b < blocks; b += THREADS_Y)
 #pragma unroll
             for (int s = 0; s < SUMS; s++)
 #pragma unroll
-                for (int e = 0; e < VEC; e++) sums[s][e] += __ldcg(partial + ((size_t)b * SUMS + s) * C + spot.c + e);
+                for (int e = 0; e < VEC; e++) sums[s][e] += __ldcg(partial + ((size_t)b * SUMS + s) * C + thread.c + e);
     }
-    add_down<SUMS, VEC, ACROSS>(sums, spot.across, spot.down);
+    reduce_block<SUMS, VEC, THREADS_X>(sums, thread.x, thread.y);
 }
 
 // What a norm comes with, and what its statistics give: the running ones are moved along, and each channel ends up with a
 // scale and a shift.
-struct NormForward {
+struct NormParameters {
     const float* gamma;
     const float* beta;
     float* running_mean;
@@ -55,12 +55,14 @@ struct NormForward {
     float eps;
     float momentum;
 };
-struct NormNumbers {
+struct NormSaved {
     sum_t* mean;
     sum_t* inverse;
     sum_t* scale;
     sum_t* shift;
 };
+
+static_assert(sizeof(NormParameters) == NORM_PARAMETERS_BYTES && sizeof(NormSaved) == NORM_SAVED_BYTES, "the host's structs have another size");
 
 // A channel's numbers from the sums of its values and of their squares, both taken about the channel's first value, so that
 // a mean far from zero costs no digits.
@@ -76,7 +78,7 @@ struct Moments {
         scale = (sum_t)gamma * inverse;
         shift = (sum_t)beta - mean * scale;
     }
-    __device__ __forceinline__ void keep(int j, const NormForward& norm, const NormNumbers& to) const {
+    __device__ __forceinline__ void keep(int j, const NormParameters& norm, const NormSaved& to) const {
         norm.running_mean[j] += norm.momentum * ((float)mean - norm.running_mean[j]);
         norm.running_variance[j] += norm.momentum * ((float)unbiased - norm.running_variance[j]);
         to.mean[j] = mean;
@@ -86,7 +88,7 @@ struct Moments {
     }
 };
 
-__device__ __forceinline__ void add_about(sum_t (&sums)[2][VEC], const Wide<VEC>& v, const Wide<VEC>& pivot) {
+__device__ __forceinline__ void add_about(sum_t (&sums)[2][VEC], const FloatVec<VEC>& v, const FloatVec<VEC>& pivot) {
 #pragma unroll
     for (int e = 0; e < VEC; e++) {
         sum_t d = (sum_t)v.v[e] - (sum_t)pivot.v[e];
