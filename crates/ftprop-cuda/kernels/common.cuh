@@ -30,23 +30,15 @@ typedef float sum_t;
 #endif
 
 // What a step depends on; the host sets it, the last kernel of a step moves it on. `index` is the row of the
-// table of scalars, `batch` the batch's number in its epoch.
+// table of scalars, which the host works out for a whole epoch, `batch` the batch's number in its epoch.
 struct DeviceStep {
     u64 number;
     u64 dropout_base;
+    u64 target_base;
     u64 shuffle_key;
     u64 augment_key;
     u32 index;
     u32 batch;
-};
-
-// The numbers of one step that a schedule changes, worked out by the host for a whole epoch.
-struct StepScalars {
-    float lr;
-    float rate;
-    float root;
-    float keep;
-    float tau;
 };
 
 struct DeviceTally {
@@ -57,7 +49,7 @@ struct DeviceTally {
 };
 
 // The host has the same structs, and says how large they are there.
-static_assert(sizeof(DeviceStep) == DEVICE_STEP_BYTES && sizeof(StepScalars) == STEP_SCALARS_BYTES && sizeof(DeviceTally) == DEVICE_TALLY_BYTES,
+static_assert(sizeof(DeviceStep) == DEVICE_STEP_BYTES && sizeof(DeviceTally) == DEVICE_TALLY_BYTES,
               "the host's structs have another size");
 
 __device__ __forceinline__ u64 mix(u64 x) {

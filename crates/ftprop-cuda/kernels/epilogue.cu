@@ -5,6 +5,9 @@
 // An input has C channels of HEIGHT x WIDTH, the output POOL_H x POOL_W after pooling. AFFINE says what is done to the
 // product's output first: nothing, a norm's scale and shift, or a bias as a shift. RESIDUAL says whether there is a second
 // summand, and whether that has a norm of its own.
+//
+// What a unit outputs, `activation(z)`, and what it passes down, `slope(g, z, label, step, random, s, share)`, stand before this
+// file: they are written down from their one definition.
 
 #define AFFINE_IDENTITY 1
 #define AFFINE_NORM 2
@@ -12,25 +15,6 @@
 #define RESIDUAL_NONE 1
 #define RESIDUAL_PLAIN 2
 #define RESIDUAL_NORM 3
-#define ACTIVATION_NONE 1
-#define ACTIVATION_SIGN 2
-#define ACTIVATION_STEP 3
-#define ACTIVATION_QRELU 4
-#define ACTIVATION_RELU 5
-#define ACTIVATION_SATURATED_RELU 6
-#define LAYER_LOSS_NONE 1
-#define LAYER_LOSS_LINEAR 2
-#define LAYER_LOSS_PERCEPTRON 3
-#define LAYER_LOSS_HINGE 4
-#define LAYER_LOSS_SATURATED_HINGE 5
-#define LAYER_LOSS_SOFT_HINGE 6
-#define LAYER_LOSS_SQUARED_HINGE 7
-#define LAYER_LOSS_SATURATED_SQUARED_HINGE 8
-#define LAYER_LOSS_LOG 9
-#define LAYER_LOSS_SIGMOID 10
-#define LAYER_LOSS_RAMP 11
-#define LAYER_LOSS_APPROX_SIGN 12
-#define LAYER_LOSS_ANNEALED_TANH 13
 #define DROPOUT_NONE 1
 #define DROPOUT_VALUES 2
 #define DROPOUT_CHANNELS 3
@@ -80,116 +64,6 @@ struct Affine {
         return z;
     }
 };
-
-__device__ __forceinline__ float activation(float z) {
-#if ACTIVATION == ACTIVATION_SIGN
-    return z > 0.0f ? 1.0f : -1.0f;
-#elif ACTIVATION == ACTIVATION_STEP
-    return z > 0.0f ? 1.0f : 0.0f;
-#elif ACTIVATION == ACTIVATION_QRELU
-    // A NaN stays one, so that a network that blew up is seen.
-    float level = ceilf(z * (float)(LEVELS - 1));
-    level = level < 0.0f ? 0.0f : level > (float)LEVELS ? (float)LEVELS : level;
-    return level / (float)LEVELS;
-#elif ACTIVATION == ACTIVATION_RELU
-    return z < 0.0f ? 0.0f : z;
-#elif ACTIVATION == ACTIVATION_SATURATED_RELU
-    return z < 0.0f ? 0.0f : z > 1.0f ? 1.0f : z;
-#elif ACTIVATION == ACTIVATION_NONE
-    return z;
-#else
-#error "unknown ACTIVATION"
-#endif
-}
-
-// e^x for x <= 0, as the CPU computes it.
-__device__ __forceinline__ float exp_negative(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    float rounded = x * 1.44269504088896341f + 12582912.0f;
-    float n = rounded - 12582912.0f;
-    float r = (x - n * 0.6933594f) - n * -2.1219444e-4f;
-    float series = 1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6.0f + r * (1.0f / 24.0f + r * (1.0f / 120.0f + r * (1.0f / 720.0f + r / 5040.0f))))));
-    float scale = __uint_as_float((__float_as_uint(rounded) - __float_as_uint(12582912.0f) + 127u) << 23);
-    return series * scale;
-}
-__device__ __forceinline__ float sech_squared(float x) {
-    float e = exp_negative(-2.0f * fabsf(x));
-    return 4.0f * e / ((1.0f + e) * (1.0f + e));
-}
-__device__ __forceinline__ float sigmoid(float x) {
-    float e = exp_negative(-fabsf(x));
-    float small = e / (1.0f + e);
-    return x < 0.0f ? small : 1.0f - small;
-}
-
-#if LAYER_LOSS != LAYER_LOSS_NONE
-// phi of the layer loss at a margin.
-__device__ __forceinline__ float phi(float m, float tau) {
-#if LAYER_LOSS == LAYER_LOSS_LINEAR
-    return 1.0f;
-#elif LAYER_LOSS == LAYER_LOSS_PERCEPTRON
-    return m <= 0.0f ? 1.0f : 0.0f;
-#elif LAYER_LOSS == LAYER_LOSS_HINGE
-    return m <= 1.0f ? 1.0f : 0.0f;
-#elif LAYER_LOSS == LAYER_LOSS_SATURATED_HINGE
-    return fabsf(m) <= 1.0f ? 1.0f : 0.0f;
-#elif LAYER_LOSS == LAYER_LOSS_SOFT_HINGE
-    return sech_squared(m);
-#elif LAYER_LOSS == LAYER_LOSS_SQUARED_HINGE
-    return fmaxf(1.0f - m, 0.0f);
-#elif LAYER_LOSS == LAYER_LOSS_SATURATED_SQUARED_HINGE
-    return fabsf(m) <= 1.0f ? 1.0f - m : 0.0f;
-#elif LAYER_LOSS == LAYER_LOSS_LOG
-    return sigmoid(-m);
-#elif LAYER_LOSS == LAYER_LOSS_SIGMOID
-    return 0.25f * LAYER_LOSS_A * sech_squared(0.5f * LAYER_LOSS_A * m);
-#elif LAYER_LOSS == LAYER_LOSS_RAMP
-    return fminf(fmaxf(2.0f - fabsf(m), 0.0f), 1.0f);
-#elif LAYER_LOSS == LAYER_LOSS_APPROX_SIGN
-    return 2.0f * fmaxf(1.0f - fabsf(m), 0.0f);
-#elif LAYER_LOSS == LAYER_LOSS_ANNEALED_TANH
-    return fmaxf(tau, 1.0f) * sech_squared(tau * m);
-#else
-#error "unknown LAYER_LOSS"
-#endif
-}
-#endif
-
-// What a unit with gradient g and pre-activation z passes down: for hard units a target, then the slope of
-// the weighted layer loss at that target.
-__device__ __forceinline__ float slope(float g, float z, float tau, float share) {
-#if ACTIVATION == ACTIVATION_NONE
-    return g;
-#elif ACTIVATION == ACTIVATION_RELU
-    return z > 0.0f ? g : 0.0f;
-#elif ACTIVATION == ACTIVATION_SATURATED_RELU
-    return z >= 0.0f && z <= 1.0f ? g : 0.0f;
-#elif ACTIVATION == ACTIVATION_SIGN || ACTIVATION == ACTIVATION_STEP || ACTIVATION == ACTIVATION_QRELU
-    float t = g < 0.0f ? 1.0f : g > 0.0f ? -1.0f : g * 0.0f;
-#if WEIGHTED
-    float weight = fabsf(g);
-#else
-    float weight = fabsf(t) * share;
-#endif
-#if ACTIVATION == ACTIVATION_STEP
-    float p = 0.5f * phi(t * z, tau);
-#elif ACTIVATION == ACTIVATION_QRELU && PER_STEP
-    float p = 0.0f;
-    for (int i = 0; i < LEVELS; i++) p += phi(t * (z - (float)i / (float)(LEVELS - 1)), tau);
-    p /= (float)LEVELS;
-#elif ACTIVATION == ACTIVATION_QRELU
-    float m = 2.0f * z - 1.0f;
-    // A tiny negative z would round to -1, the edge of the saturated losses, from outside.
-    m = z < 0.0f ? fminf(m, -1.0f - 1.1920929e-7f) : m;
-    float p = phi(t * m, tau);
-#else
-    float p = phi(t * z, tau);
-#endif
-    return -t * (p * weight);
-#else
-#error "unknown ACTIVATION"
-#endif
-}
 
 __device__ __forceinline__ u64 mask_key(const DeviceStep* step) { return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER); }
 #if DROPOUT != DROPOUT_NONE
@@ -293,20 +167,24 @@ static_assert(sizeof(NormBackward) == NORM_BACKWARD_BYTES, "the host's struct ha
 #define NORMS ((AFFINE == AFFINE_NORM) + (RESIDUAL == RESIDUAL_NORM))
 #define SUMS (1 + NORMS)
 
-// What slopes are taken with: what dropout's mask comes from, the layer loss's temperature, an unweighted unit's share.
+// What slopes are taken with: what dropout's mask and a target rule's random numbers come from, the number that training's
+// progress decides for the layer loss, an unweighted unit's share. What a unit's rule does not look at is not computed.
 struct SlopeInputs {
-    u64 key;
-    float tau, share;
-    __device__ __forceinline__ SlopeInputs(const DeviceStep* step, const StepScalars* scalars, int n) {
+    u64 key, target_key;
+    float s, share, number;
+    const u32* labels;
+    __device__ __forceinline__ SlopeInputs(const DeviceStep* step, const float* scalars, const u32* labels, int n) : labels(labels) {
 #if DROPOUT != DROPOUT_NONE
         key = mask_key(step);
 #endif
-#if LAYER_LOSS == LAYER_LOSS_ANNEALED_TANH
-        tau = scalars[step->index].tau;
-#else
-        tau = 1.0f;
-#endif
+        target_key = fork(mix(step->target_base + step->number), HARD_LAYER);
+        s = scalars[(size_t)step->index * SCALARS + LOSS_SCALAR];
+        number = (float)step->number;
         share = 1.0f / (float)n;
+    }
+    // For the unit at a pixel of the output and a channel.
+    __device__ __forceinline__ float slope_of(float g, float z, int pixel, int c) const {
+        return slope(g, z, (float)labels[pixel / (POOL_H * POOL_W)], number, uniform(target_key, (u64)pixel * C + c), s, share);
     }
 };
 
@@ -337,7 +215,7 @@ __device__ __forceinline__ FloatVec<VEC> slopes_at(int row, int c, const FloatVe
 #if DROPOUT != DROPOUT_NONE
                     g.v[e] *= kept(inputs.key, pixel, c + e);
 #endif
-                    d.v[e] += slope(g.v[e], z.v[e], inputs.tau, inputs.share);
+                    d.v[e] += inputs.slope_of(g.v[e], z.v[e], pixel, c + e);
                 }
             }
         }
@@ -348,7 +226,7 @@ __device__ __forceinline__ FloatVec<VEC> slopes_at(int row, int c, const FloatVe
 #if DROPOUT != DROPOUT_NONE
         d.v[e] *= kept(inputs.key, row, c + e);
 #endif
-        d.v[e] = slope(d.v[e], z.v[e], inputs.tau, inputs.share);
+        d.v[e] = inputs.slope_of(d.v[e], z.v[e], row, c + e);
     }
 #endif
     return d;
@@ -389,14 +267,15 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
             const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ argmax,
             act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
-            u32* __restrict__ counter, const DeviceStep* __restrict__ step, const StepScalars* __restrict__ scalars, int n) {
+            u32* __restrict__ counter, const DeviceStep* __restrict__ step, const float* __restrict__ scalars,
+            const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
     const int c = thread.c, rows = n * ROWS_PER_IMAGE;
     sum_t sums[SUMS][VEC];
     clear(sums);
     if (thread.active) {
         const Affine affine(scale, shift, scale2, shift2, c);
-        const SlopeInputs inputs(step, scalars, n);
+        const SlopeInputs inputs(step, scalars, labels, n);
 #if AFFINE == AFFINE_NORM
         const SumVec<VEC> mean1 = load_sums<VEC>(norm1.mean + c);
 #endif

@@ -59,7 +59,7 @@ epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, N
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const sum_t* __restrict__ shift,
                      const u8* __restrict__ argmax, act_t* dy, NormBackward norm, sum_t* partial, u32* barrier, const DeviceStep* __restrict__ step,
-                     const StepScalars* __restrict__ scalars, int n) {
+                     const float* __restrict__ scalars, const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
     const int rows = n * ROWS_PER_IMAGE, first = blockIdx.x * THREADS_Y + thread.y, stride = gridDim.x * THREADS_Y;
     sum_t sums[2][VEC];
@@ -68,7 +68,7 @@ epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __res
     SumVec<VEC> mean;
     if (thread.active) {
         const Affine affine(scale, shift, nullptr, nullptr, thread.c);
-        const SlopeInputs inputs(step, scalars, n);
+        const SlopeInputs inputs(step, scalars, labels, n);
         mean = load_sums<VEC>(norm.mean + thread.c);
 #pragma unroll
         for (int i = 0; i < ROWS_PER_THREAD; i++)

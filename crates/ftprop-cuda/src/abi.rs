@@ -54,6 +54,7 @@ impl DevicePtr {
 pub(crate) struct DeviceStep {
     pub(crate) number: u64,
     pub(crate) dropout_base: u64,
+    pub(crate) target_base: u64,
     pub(crate) shuffle_key: u64,
     pub(crate) augment_key: u64,
     /// The row of the table of scalars.
@@ -64,20 +65,6 @@ pub(crate) struct DeviceStep {
 
 // SAFETY: whole numbers without padding.
 unsafe impl Pod for DeviceStep {}
-
-/// What a schedule changes from step to step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C)]
-pub(crate) struct StepScalars {
-    pub(crate) lr: f32,
-    pub(crate) rate: f32,
-    pub(crate) root: f32,
-    pub(crate) keep: f32,
-    pub(crate) tau: f32,
-}
-
-// SAFETY: numbers without padding.
-unsafe impl Pod for StepScalars {}
 
 /// Losses and hits so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,9 +129,8 @@ impl NormBackward {
 }
 
 /// The macros that tell the kernels how large the host's structs are.
-pub(crate) const SIZES: [(&str, usize); 6] = [
+pub(crate) const SIZES: [(&str, usize); 5] = [
     ("DEVICE_STEP_BYTES", size_of::<DeviceStep>()),
-    ("STEP_SCALARS_BYTES", size_of::<StepScalars>()),
     ("DEVICE_TALLY_BYTES", size_of::<DeviceTally>()),
     ("NORM_PARAMETERS_BYTES", size_of::<NormParameters>()),
     ("NORM_SAVED_BYTES", size_of::<NormSaved>()),
@@ -157,6 +143,6 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_kernels_structs() {
-        assert_eq!(SIZES.map(|(_, size)| size), [40, 20, 32, 40, 32, 48]);
+        assert_eq!(SIZES.map(|(_, size)| size), [48, 32, 40, 32, 48]);
     }
 }

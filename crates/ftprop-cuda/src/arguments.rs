@@ -124,6 +124,7 @@ kernels! {
         counter: DevicePtr,
         step: DevicePtr,
         scalars: DevicePtr,
+        labels: DevicePtr,
         n: i32,
     }
 
@@ -174,6 +175,7 @@ kernels! {
         barrier: DevicePtr,
         step: DevicePtr,
         scalars: DevicePtr,
+        labels: DevicePtr,
         n: i32,
     }
 
@@ -235,7 +237,9 @@ kernels! {
         grads: DevicePtr,
         moment1: DevicePtr,
         moment2: DevicePtr,
+        average: DevicePtr,
         bf16_values: DevicePtr,
+        groups: DevicePtr,
         clip_scale: DevicePtr,
         step: DevicePtr,
         scalars: DevicePtr,

@@ -1,8 +1,8 @@
 //! How long a training step takes.
 
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData, StepSpan};
+use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
 use ftprop_data::{Augment, Normalize, Split};
-use ftprop_nn::LayerInfo;
+use ftprop_nn::engine::{EngineError, StepSpan};
 use ftprop_tensor::random::Stream;
 use std::time::Instant;
 
@@ -18,22 +18,20 @@ pub struct Bench {
     pub first_step_seconds: f64,
     /// Steps that were timed.
     pub steps: usize,
-    /// The network's layers.
-    pub layers: Vec<LayerInfo>,
 }
 
 /// Microseconds of each piece of a training step when it runs alone, in order.
-pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f64)>, CudaError> {
+pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f64)>, EngineError> {
     let n = config.batch;
-    let len = config.input.len();
+    let (len, classes) = (config.graph.input().len(), config.graph.classes());
     let random = Stream::numbered(2);
     let images: Vec<f32> = (0..n * len).map(|i| 3.4 * random.uniform(i as u64) - 1.7).collect();
-    let labels: Vec<u32> = (0..n).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
+    let labels: Vec<u32> = (0..n).map(|i| random.below((1 << 40) + i as u64, classes as u64) as u32).collect();
     let mut network = CudaNetwork::new(device, config)?;
     network.initialise(1)?;
     // A real step first, so that every buffer holds real numbers.
     network.learn(&images, &labels, &ftprop_nn::Step { seed: 1, number: 0, progress: 0.5 })?;
-    time_pieces(&network, n)
+    Ok(time_pieces(&network, n)?)
 }
 
 /// Microseconds of each piece of a step, each captured many times over and replayed.
@@ -54,18 +52,18 @@ fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, Cu
 }
 
 /// Times training steps of so many networks at once, on made-up pictures that live on the device.
-pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<Bench, CudaError> {
+pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<Bench, EngineError> {
     const ROUNDS: usize = 7;
-    let shape = config.input;
+    let (shape, classes) = (config.graph.input(), config.graph.classes());
     let batch = config.batch;
     // Large pictures take long steps, so fewer of them tell as much.
     let steps = if shape.len() * batch > 8 << 20 { 10 } else { 30 };
     let examples = batch * steps;
     let random = Stream::numbered(1);
     let bytes: Vec<u8> = (0..examples * shape.len()).map(|i| random.u64(i as u64 / 8).to_le_bytes()[i % 8]).collect();
-    let labels = (0..examples).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
+    let labels = (0..examples).map(|i| random.below((1 << 40) + i as u64, classes as u64) as u32).collect();
     let picture = ftprop_data::Shape::new(shape.height, shape.width, shape.channels);
-    let split = Split::from_pixels(picture, bytes, labels)?;
+    let split = Split::from_pixels(picture, bytes, labels).map_err(CudaError::from)?;
     let normalize = Normalize::pixels(&vec![0.5; shape.channels], &vec![0.25; shape.channels]);
     let augment = Augment { pad: 4, crop: true, flip: true };
     let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
@@ -109,6 +107,5 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
         images_per_second: batch as f64 / median,
         first_step_seconds,
         steps: steps * ROUNDS,
-        layers: networks[0].layers().to_vec(),
     })
 }

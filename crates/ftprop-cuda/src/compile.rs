@@ -103,6 +103,12 @@ impl Source {
         self
     }
 
+    /// Adds functions that the file calls.
+    pub(crate) fn functions(mut self, text: &str) -> Self {
+        self.macros += text;
+        self
+    }
+
     fn text(&self) -> String {
         {
             let precision = match self.precision {

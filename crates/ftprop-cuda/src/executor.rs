@@ -2,7 +2,7 @@
 //! for the GPU unless it says so, so all of it can be captured.
 
 use crate::CudaError;
-use crate::abi::{DeviceStep, DeviceTally, StepScalars};
+use crate::abi::{DeviceStep, DeviceTally};
 use crate::arena::{Arena, ArenaLayout};
 use crate::batch::BatchLoader;
 use crate::compile::{File, Source};
@@ -12,23 +12,19 @@ use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
-use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, TensorRegions};
+use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
 use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
-use ftprop_nn::{OptimizerSpec, OutputLoss, Shape};
+use ftprop_nn::{Graph, Learning, Shape};
 
 /// What an executor is compiled for beside its plan.
 pub(crate) struct ExecutorConfig<'a> {
     pub(crate) options: CompileOptions,
-    pub(crate) input: Shape,
-    pub(crate) classes: usize,
-    pub(crate) loss: OutputLoss,
-    pub(crate) label_smoothing: f32,
-    pub(crate) optimizer: &'a OptimizerSpec,
-    pub(crate) clip: Option<f64>,
+    pub(crate) graph: &'a Graph,
+    pub(crate) learning: &'a Learning,
 }
 
 /// A network's kernels, its memory, and the streams that they run in.
@@ -68,7 +64,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
     let mut sources = passes::sources(plan, algorithms, &config.options);
     sources.extend([
         loss_source(plan, config),
-        optimizer::source(config.optimizer, precision),
+        optimizer::source(config.learning, &config.options.scalars, precision),
         Source::new(File::Basic, precision),
     ]);
     sources
@@ -77,7 +73,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
 fn loss_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Source {
     let precision = config.options.precision;
     let f32_logits = has_f32_logits(plan, precision);
-    loss::source(config.loss, config.label_smoothing, config.classes, f32_logits, precision)
+    loss::source(&config.learning.criterion, config.graph.classes(), f32_logits, precision)
 }
 
 /// Whether the logits are f32 whatever the activations are.
@@ -87,16 +83,15 @@ fn has_f32_logits(plan: &FusionPlan, precision: Precision) -> bool {
 }
 
 impl Executor {
-    /// For networks of so many parameters and running statistics.
     pub(crate) fn new(
         device: &Device,
         plan: FusionPlan,
         algorithms: &Algorithms,
         libraries: &Libraries,
         config: &ExecutorConfig<'_>,
-        (parameters, stats): (usize, usize),
     ) -> Result<Self, CudaError> {
-        let &CompileOptions { precision, batch, alone, .. } = &config.options;
+        let &ExecutorConfig { ref options, graph, learning } = config;
+        let &CompileOptions { precision, batch, alone, .. } = options;
         // All at once, so that the compiler has work for every core.
         device.modules(&sources(&plan, algorithms, config))?;
         let mut layout = ArenaLayout::default();
@@ -105,17 +100,17 @@ impl Executor {
         let is_f32 = has_f32_logits(&plan, precision);
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
-        let images = (config.input, stored, tensors[input].values);
+        let images = (graph.input(), stored, tensors[input].values);
         let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
-        let step = StepBuffers::new(&mut layout);
+        let step = StepBuffers::new(options.scalars.width(), &mut layout);
         let loss = LossPass::new(device, loss, &mut layout)?;
-        let optimizer = OptimizerPass::new(device, config.optimizer, config.clip, precision, &mut layout)?;
-        let moments = optimizer::moment_count(config.optimizer);
-        let parameters = ParameterBuffers::new(device, parameters, stats, moments, precision)?;
+        let stream = CudaStream::new(device)?;
+        let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
+        let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
         Ok(Executor {
             device: device.clone(),
-            stream: CudaStream::new(device)?,
+            stream,
             side: alone.then(|| SideStream::new(device)).transpose()?,
             arena: layout.build(device, &format!("a batch of {batch}"))?,
             parameters,
@@ -125,7 +120,7 @@ impl Executor {
             tensors,
             loss,
             optimizer,
-            output: OutputTensor { tensor, classes: config.classes, is_f32, pass_shapes, precision },
+            output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
         })
     }
 
@@ -161,19 +156,21 @@ impl Executor {
         self.stream.capture(|| work(self))
     }
 
-    fn context(&self, n: usize) -> BatchContext<'_> {
+    fn context(&self, n: usize, statistics: Statistics) -> BatchContext<'_> {
         BatchContext {
             arena: &self.arena,
             tensors: &self.tensors,
             parameters: &self.parameters,
             step: self.step.step(&self.arena),
             scalars: self.step.scalars(&self.arena),
+            labels: self.batch.labels(&self.arena),
+            statistics,
             n,
         }
     }
 
     /// Sets the next step and the scalars from it on.
-    pub(crate) fn set_step(&self, step: DeviceStep, scalars: &[StepScalars]) -> Result<(), CudaError> {
+    pub(crate) fn set_step(&self, step: DeviceStep, scalars: &[f32]) -> Result<(), CudaError> {
         self.step.set(&self.stream, &self.arena, step, scalars)
     }
 
@@ -194,32 +191,37 @@ impl Executor {
 
     /// A whole step on the batch that is in place.
     pub(crate) fn learn(&self, n: usize) -> Result<(), CudaError> {
-        self.forward(n, true)?;
-        self.apply_loss(n, true)?;
-        self.backward(n)?;
+        self.take_gradients(n)?;
         self.optimize(true)
+    }
+
+    /// A step up to the optimizer.
+    pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        self.forward(n, Statistics::Batch)?;
+        self.apply_loss(n, true)?;
+        self.backward(n)
     }
 
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
     pub(crate) fn evaluate(&self, n: usize) -> Result<(), CudaError> {
-        self.forward(n, false)?;
+        self.forward(n, Statistics::Running)?;
         self.apply_loss(n, false)
     }
 
-    pub(crate) fn forward(&self, n: usize, training: bool) -> Result<(), CudaError> {
+    pub(crate) fn forward(&self, n: usize, statistics: Statistics) -> Result<(), CudaError> {
         self.device.enter()?;
-        let context = self.context(n);
-        self.passes.iter().try_for_each(|pass| pass.forward(&context, &self.stream, training))
+        let context = self.context(n, statistics);
+        self.passes.iter().try_for_each(|pass| pass.forward(&context, &self.stream))
     }
 
     /// Has the norms take the running statistics from now on.
     pub(crate) fn load_running_statistics(&self) -> Result<(), CudaError> {
-        let context = self.context(1);
+        let context = self.context(1, Statistics::Running);
         self.passes.iter().try_for_each(|pass| pass.load_running_statistics(&context, &self.stream))
     }
 
     pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
-        let (context, output) = (self.context(n), self.output.tensor);
+        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
         let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output)];
         self.loss.run(&self.stream, &self.arena, tensors, n, learning)
     }
@@ -227,7 +229,7 @@ impl Executor {
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
     /// those, so they are computed beside.
     pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
-        let context = self.context(n);
+        let context = self.context(n, Statistics::Batch);
         for pass in self.passes.iter().rev() {
             if pass.uses_side_stream() {
                 pass.gradients(&context, self.beside()?)?;
@@ -309,9 +311,9 @@ impl Executor {
         n: usize,
         visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        let (context, stream) = (&self.context(n), &self.stream);
+        let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
         for (i, pass) in self.passes.iter().enumerate() {
-            visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream, true))?;
+            visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
         }
         visit("loss".into(), &|| self.apply_loss(n, true))?;
         for (i, pass) in self.passes.iter().enumerate().rev() {

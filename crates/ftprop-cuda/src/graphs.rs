@@ -10,18 +10,18 @@ use std::collections::hash_map::Entry;
 /// What a captured graph does, and for how many examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GraphKey {
-    /// So many steps on batches of resident data.
-    Train { data: u64, n: usize, steps: usize },
+    /// So many steps on batches of resident data, whole or up to the optimizer.
+    Train { data: u64, n: usize, steps: usize, whole: bool },
     /// An evaluation of a batch of resident data.
     Evaluate { data: u64, n: usize },
-    /// A step on a streamed batch.
-    Streamed { n: usize },
+    /// A step on a streamed batch, whole or up to the optimizer.
+    Streamed { n: usize, whole: bool },
 }
 
 impl GraphKey {
     fn examples(&self) -> usize {
         match *self {
-            GraphKey::Train { n, .. } | GraphKey::Evaluate { n, .. } | GraphKey::Streamed { n } => n,
+            GraphKey::Train { n, .. } | GraphKey::Evaluate { n, .. } | GraphKey::Streamed { n, .. } => n,
         }
     }
 }

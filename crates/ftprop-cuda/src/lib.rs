@@ -14,9 +14,10 @@
 //! A run on data that lives on the device:
 //!
 //! ```no_run
-//! # fn run(config: ftprop_cuda::NetworkConfig, data: ftprop_data::Dataset) -> Result<(), ftprop_cuda::CudaError> {
-//! use ftprop_cuda::{CudaNetwork, Device, ResidentData, StepSpan};
+//! # fn run(config: ftprop_cuda::NetworkConfig, data: ftprop_data::Dataset) -> Result<(), ftprop_nn::EngineError> {
+//! use ftprop_cuda::{CudaNetwork, Device, ResidentData};
 //! use ftprop_data::Augment;
+//! use ftprop_nn::engine::StepSpan;
 //!
 //! let device = Device::open(0)?;
 //! let mut network = CudaNetwork::new(&device, config)?;
@@ -47,7 +48,7 @@
 //! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
 //! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
-//! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, [`StepSpan`]s of captured steps on [`ResidentData`] |
+//! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
 //! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
 //!
 //! Words that are ours, or that the trade uses more loosely:
@@ -72,7 +73,6 @@ mod arguments;
 mod batch;
 mod bench;
 mod cache;
-mod check;
 mod compile;
 mod compiled_gemm;
 mod cublas;
@@ -98,6 +98,7 @@ mod patch;
 mod plan;
 mod precision;
 mod product_checks;
+mod scalars;
 mod selftest;
 mod staging;
 mod step;
@@ -106,12 +107,11 @@ mod tuning;
 mod tuning_cache;
 
 pub use bench::{Bench, bench, profile};
-pub use check::Check;
 pub use data::ResidentData;
 pub use device::{Device, DeviceInfo, Versions, devices, versions};
 pub use error::CudaError;
 pub use library::Library;
-pub use network::{CudaNetwork, NetworkConfig, StepSpan};
+pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;
 pub use tuning::Tuning;

@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
-use ftprop_nn::OutputLoss;
+use ftprop_nn::{Criterion, OutputLoss};
 
 /// The most blocks that the loss is summed by, and warps of each.
 const MAX_BLOCKS: u32 = 64;
@@ -24,14 +24,8 @@ pub(crate) struct LossPass {
 }
 
 /// The kernel for a loss; `logits_f32` says whether the logits are f32 whatever the activations are.
-pub(crate) fn source(
-    loss: OutputLoss,
-    label_smoothing: f32,
-    classes: usize,
-    logits_f32: bool,
-    precision: Precision,
-) -> Source {
-    let loss = match loss {
+pub(crate) fn source(criterion: &Criterion, classes: usize, logits_f32: bool, precision: Precision) -> Source {
+    let loss = match criterion.loss() {
         OutputLoss::CrossEntropy => "OUTPUT_LOSS_CROSS_ENTROPY",
         OutputLoss::MultiHinge => "OUTPUT_LOSS_MULTI_HINGE",
         OutputLoss::SquaredMultiHinge => "OUTPUT_LOSS_SQUARED_MULTI_HINGE",
@@ -42,7 +36,7 @@ pub(crate) fn source(
     Source::new(File::OutputLoss, precision)
         .int("CLASSES", classes)
         .name("OUTPUT_LOSS", loss)
-        .float("SMOOTHING", label_smoothing)
+        .float("SMOOTHING", criterion.smoothing())
         .int("LOGITS_F32", usize::from(logits_f32))
 }
 

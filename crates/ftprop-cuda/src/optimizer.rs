@@ -7,11 +7,15 @@ use crate::arguments::{ClipArgs, OptimizeArgs};
 use crate::compile::{File, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
+use crate::memory::DeviceBuffer;
 use crate::parameters::ParameterBuffers;
 use crate::precision::Precision;
+use crate::scalars::ScalarLayout;
 use crate::step::StepBuffers;
 use crate::stream::CudaStream;
-use ftprop_nn::OptimizerSpec;
+use ftprop_nn::Learning;
+use ftprop_nn::optimizer::{ParameterGroups, device_average};
+use std::fmt::Write;
 
 /// Blocks that the gradient's norm is summed by.
 const CLIP_BLOCKS: u32 = 256;
@@ -20,6 +24,8 @@ const CLIP_BLOCKS: u32 = 256;
 pub(crate) struct OptimizerPass {
     kernel: Kernel<OptimizeArgs>,
     counter: Region,
+    /// The number of each parameter's group, where there is more than one.
+    groups: Option<DeviceBuffer>,
     clip: Option<GradientClip>,
 }
 
@@ -33,58 +39,70 @@ struct GradientClip {
     norm: Region,
 }
 
-/// Moments that an optimizer keeps of each parameter.
-pub(crate) fn moment_count(spec: &OptimizerSpec) -> usize {
-    match spec {
-        OptimizerSpec::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
-        OptimizerSpec::Rmsprop { momentum, .. } => 1 + usize::from(*momentum != 0.0),
-        OptimizerSpec::Adam { .. } | OptimizerSpec::Adamw { .. } => 2,
+/// The kernel for groups of parameters: their updates, written down from their definitions.
+pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Precision) -> Source {
+    let groups = learning.groups.groups();
+    let mut text = String::new();
+    let mut cases = String::new();
+    let mut matrices = false;
+    for (i, group) in groups.iter().enumerate() {
+        let Some(update) = group.device_update(&format!("update{i}")) else {
+            matrices = true;
+            continue;
+        };
+        text += &update;
+        let at: Vec<String> = (0..4).map(|s| format!("at[{}]", scalars.group_at(i) + s)).collect();
+        let _ = writeln!(cases, "    case {i}: update{i}(w, m, v, g, {}); break;", at.join(", "));
     }
+    let _ = writeln!(
+        text,
+        "__device__ __forceinline__ void update(u32 group, float& w, float& m, float& v, float g, const float* at) {{\n    \
+         switch (group) {{\n{cases}    }}\n}}"
+    );
+    if learning.average.is_some() {
+        text += &device_average("moving_average");
+    }
+    Source::new(File::Optimizer, precision)
+        .int("MOMENTS", learning.groups.moments())
+        .int("GROUPS", groups.len())
+        .int("MATRICES", usize::from(matrices))
+        .int("AVERAGE", usize::from(learning.average.is_some()))
+        .int("SCALARS", scalars.width())
+        .int("AVERAGE_SCALAR", scalars.average_at())
+        .functions(&text)
 }
 
-/// The kernel for an optimizer.
-pub(crate) fn source(spec: &OptimizerSpec, precision: Precision) -> Source {
-    let source = Source::new(File::Optimizer, precision).int("MOMENTS", moment_count(spec));
-    match *spec {
-        OptimizerSpec::Sgd { momentum, nesterov, weight_decay, .. } => source
-            .name("OPTIMIZER", if momentum == 0.0 { "OPTIMIZER_SGD" } else { "OPTIMIZER_SGD_MOMENTUM" })
-            .float("DECAY", weight_decay as f32)
-            .float("MOMENTUM", momentum as f32)
-            .int("NESTEROV", usize::from(nesterov)),
-        OptimizerSpec::Adam { beta1, beta2, eps, .. } | OptimizerSpec::Adamw { beta1, beta2, eps, .. } => {
-            let decay = if let OptimizerSpec::Adam { weight_decay, .. } = *spec { weight_decay } else { 0.0 };
-            source
-                .name("OPTIMIZER", "OPTIMIZER_ADAM")
-                .float("DECAY", decay as f32)
-                .float("BETA1", beta1 as f32)
-                .float("BETA2", beta2 as f32)
-                .float("REST1", (1.0 - beta1) as f32)
-                .float("REST2", (1.0 - beta2) as f32)
-                .float("EPS", eps as f32)
-        }
-        OptimizerSpec::Rmsprop { alpha, momentum, eps, weight_decay, .. } => source
-            .name("OPTIMIZER", if momentum == 0.0 { "OPTIMIZER_RMSPROP" } else { "OPTIMIZER_RMSPROP_MOMENTUM" })
-            .float("DECAY", weight_decay as f32)
-            .float("ALPHA", alpha as f32)
-            .float("REST1", (1.0 - alpha) as f32)
-            .float("MOMENTUM", momentum as f32)
-            .float("EPS", eps as f32),
+/// The number of each parameter's group, where there is more than one.
+fn group_numbers(groups: &ParameterGroups) -> Option<Vec<u8>> {
+    if groups.groups().len() == 1 {
+        return None;
     }
+    let mut numbers = vec![0; groups.parameters()];
+    for span in groups.spans() {
+        numbers[span.range.clone()].fill(span.group as u8);
+    }
+    Some(numbers)
 }
 
 impl OptimizerPass {
-    /// `clip` is the largest norm that the whole gradient may have.
     pub(crate) fn new(
         device: &Device,
-        spec: &OptimizerSpec,
-        clip: Option<f64>,
+        stream: &CudaStream,
+        learning: &Learning,
+        scalars: &ScalarLayout,
         precision: Precision,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
+        let groups = group_numbers(&learning.groups).map(|numbers| {
+            let buffer = DeviceBuffer::new(device, numbers.len(), "the parameters' groups")?;
+            buffer.write(stream, 0, &numbers)?;
+            Ok::<_, CudaError>(buffer)
+        });
         Ok(OptimizerPass {
-            kernel: Kernel::find(&device.module(source(spec, precision))?)?,
+            kernel: Kernel::find(&device.module(source(learning, scalars, precision))?)?,
             counter: layout.take(4),
-            clip: clip.map(|most| GradientClip::new(device, most, precision, layout)).transpose()?,
+            groups: groups.transpose()?,
+            clip: learning.clip.map(|most| GradientClip::new(device, most, precision, layout)).transpose()?,
         })
     }
 
@@ -107,7 +125,9 @@ impl OptimizerPass {
             grads: parameters.grad(0),
             moment1: parameters.moment(0),
             moment2: parameters.moment(1),
+            average: parameters.average(),
             bf16_values: parameters.bf16_values(),
+            groups: self.groups.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start),
             clip_scale,
             step: step.step(arena),
             scalars: step.scalars(arena),

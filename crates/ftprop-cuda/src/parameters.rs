@@ -10,6 +10,7 @@ use crate::kernel::{Kernel, LaunchConfig};
 use crate::memory::{DeviceBuffer, out_of_memory};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
+use ftprop_nn::{Graph, Learning};
 
 pub(crate) struct ParameterBuffers {
     count: usize,
@@ -17,6 +18,8 @@ pub(crate) struct ParameterBuffers {
     values: DeviceBuffer,
     grads: DeviceBuffer,
     moments: Vec<DeviceBuffer>,
+    /// The moving average of the values, where there is one.
+    average: Option<DeviceBuffer>,
     stats: DeviceBuffer,
     bf16: Option<Bf16Copy>,
 }
@@ -28,17 +31,18 @@ struct Bf16Copy {
 }
 
 impl ParameterBuffers {
-    /// For so many parameters and statistics, and so many moments of each parameter. All are zero.
+    /// For a graph's parameters and statistics, and what learning keeps of each parameter. All are zero.
     pub(crate) fn new(
         device: &Device,
-        count: usize,
-        stat_count: usize,
-        moments: usize,
+        graph: &Graph,
+        learning: &Learning,
         precision: Precision,
     ) -> Result<Self, CudaError> {
+        let (count, stat_count) = (graph.parameter_count(), graph.statistic_count());
+        let (moments, averaged) = (learning.groups.moments(), learning.average.is_some());
         let narrow = precision == Precision::Bf16;
         let (free, _) = device.memory()?;
-        let bytes = (2 + moments) * 4 * count + if narrow { 2 * count } else { 0 };
+        let bytes = (2 + moments + usize::from(averaged)) * 4 * count + if narrow { 2 * count } else { 0 };
         if bytes > free {
             return Err(out_of_memory(device, bytes, "the parameters"));
         }
@@ -53,6 +57,7 @@ impl ParameterBuffers {
             values: flat("the parameters")?,
             grads: flat("the gradients")?,
             moments: (0..moments).map(|_| flat("the optimizer's moments")).collect::<Result<_, _>>()?,
+            average: averaged.then(|| flat("the average of the parameters")).transpose()?,
             stats: DeviceBuffer::new(device, 4 * stat_count, "the running statistics")?,
             bf16: narrow.then(bf16).transpose()?,
         })
@@ -65,7 +70,7 @@ impl ParameterBuffers {
 
     /// Bytes of values, gradients and moments.
     pub(crate) fn bytes(&self) -> usize {
-        4 * self.count * (2 + self.moments.len())
+        4 * self.count * (2 + self.moments.len() + usize::from(self.average.is_some()))
     }
 
     /// Where parameter number `at` is.
@@ -93,6 +98,11 @@ impl ParameterBuffers {
         self.moments.get(number).map_or(DevicePtr::NULL, DeviceBuffer::start)
     }
 
+    /// Where the moving average begins, null where there is none.
+    pub(crate) fn average(&self) -> DevicePtr {
+        self.average.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start)
+    }
+
     /// Where running statistic number `at` is.
     pub(crate) fn stat(&self, at: usize) -> DevicePtr {
         self.stats.at(4 * at)
@@ -115,6 +125,21 @@ impl ParameterBuffers {
 
     pub(crate) fn read_grads(&self, stream: &CudaStream) -> Result<Vec<f32>, CudaError> {
         self.grads.read(stream, 0, self.count)
+    }
+
+    pub(crate) fn write_grads(&self, stream: &CudaStream, grads: &[f32]) -> Result<(), CudaError> {
+        expect_len("gradients", grads.len(), self.count)?;
+        self.grads.write(stream, 0, grads)
+    }
+
+    pub(crate) fn read_average(&self, stream: &CudaStream) -> Result<Option<Vec<f32>>, CudaError> {
+        self.average.as_ref().map(|average| average.read(stream, 0, self.count)).transpose()
+    }
+
+    /// Does nothing where there is no average.
+    pub(crate) fn write_average(&self, stream: &CudaStream, values: &[f32]) -> Result<(), CudaError> {
+        expect_len("averaged weights", values.len(), self.count)?;
+        self.average.as_ref().map_or(Ok(()), |average| average.write(stream, 0, values))
     }
 
     pub(crate) fn read_stats(&self, stream: &CudaStream) -> Result<Vec<f32>, CudaError> {

@@ -1,15 +1,15 @@
-//! From the layers a recipe writes to the passes a GPU runs.
+//! From a graph's nodes to the passes a GPU runs.
 //!
-//! Layers are gathered into two kinds of pass. A *product* is a convolution or a fully connected layer. A
+//! Nodes are gathered into two kinds of pass. A *product* is a convolution or a fully connected layer. An
 //! *epilogue* is whatever follows until the next product, as far as one kernel can do it: norm or bias, a
-//! residual sum, max pooling, the activation, dropout. Parameters keep the places that the CPU's network
+//! residual sum, max pooling, the activation, dropout. Parameters keep the places that the graph
 //! gives them, so values, statistics and moments move between devices as they are.
 
+use ftprop_nn::Shape;
 use ftprop_nn::activation::Activation;
-use ftprop_nn::parameter::{Parameter, Statistic};
-use ftprop_nn::spec::{Defaults, LayerSpec};
-use ftprop_nn::target::QreluForm;
-use ftprop_nn::{LayerLoss, Shape};
+use ftprop_nn::graph::{BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
+use ftprop_nn::spec::PoolKind;
+use ftprop_nn::target::HardUnit;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use std::ops::Range;
 
@@ -77,20 +77,12 @@ pub(crate) struct Norm {
     pub(crate) momentum: f32,
 }
 
+/// What an epilogue's units output.
 #[derive(Clone, Copy)]
-pub(crate) struct ActivationOp {
-    pub(crate) activation: Activation,
-    pub(crate) layer_loss: LayerLoss,
-    pub(crate) form: QreluForm,
-    pub(crate) weighted: bool,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Dropout {
-    pub(crate) p: f32,
-    pub(crate) by_channel: bool,
-    /// Tells this layer's masks from those of others.
-    pub(crate) number: u64,
+pub(crate) enum ActivationOp {
+    /// Hard units, and what tells their layer from other hard ones.
+    Hard(HardUnit, u64),
+    Soft(Activation),
 }
 
 pub(crate) struct AveragePool {
@@ -148,28 +140,17 @@ impl PendingEpilogue {
 }
 
 struct Builder<'a> {
-    defaults: Defaults,
-    classes: usize,
-    parameters: &'a [Parameter],
-    statistics: &'a [Statistic],
+    graph: &'a Graph,
     plan: FusionPlan,
-    dropouts: u64,
 }
 
 impl FusionPlan {
-    /// The passes of layers that the CPU's network has already found good, with its tables of parameters.
-    pub(crate) fn new(
-        layers: &[LayerSpec],
-        defaults: Defaults,
-        input: Shape,
-        classes: usize,
-        parameters: &[Parameter],
-        statistics: &[Statistic],
-    ) -> Self {
+    /// The passes of a graph.
+    pub(crate) fn new(graph: &Graph) -> Self {
         let plan = FusionPlan { tensors: Vec::new(), passes: Vec::new(), input: 0, output: 0 };
-        let mut builder = Builder { defaults, classes, parameters, statistics, plan, dropouts: 0 };
-        let x = builder.tensor(input, false);
-        let last = builder.chain(layers, x, "");
+        let mut builder = Builder { graph, plan };
+        let x = builder.tensor(graph.input(), false);
+        let last = builder.chain(graph.nodes(), x);
         builder.plan.output = match last {
             // The product adds its bias itself where nothing else follows.
             PendingEpilogue { tensor, product: Some(at), affine: Affine::Bias(bias), .. }
@@ -231,148 +212,131 @@ impl Builder<'_> {
         self.plan.tensors.len() - 1
     }
 
-    fn range(&self, path: &str, role: &str) -> Option<Range<usize>> {
-        let name = format!("{path}.{role}");
-        self.parameters.iter().find(|p| p.name == name).map(|p| p.range.clone())
-    }
-
-    fn statistic(&self, path: &str, role: &str) -> Range<usize> {
-        let name = format!("{path}.{role}");
-        let found = self.statistics.iter().find(|s| s.name == name);
-        found.map(|s| s.range.clone()).expect("the CPU's network has every norm's statistics")
-    }
-
     fn bias_in_product(&mut self, at: usize, bias: Range<usize>) {
         if let FusedPass::Product(product) = &mut self.plan.passes[at] {
             product.bias = Some(bias);
         }
     }
 
-    fn chain(&mut self, specs: &[LayerSpec], input: TensorId, prefix: &str) -> PendingEpilogue {
+    fn chain(&mut self, nodes: &[Node], input: TensorId) -> PendingEpilogue {
         let mut now = PendingEpilogue::of(input);
-        for (i, spec) in specs.iter().enumerate() {
-            let path = format!("{prefix}{i}");
-            now = PendingEpilogue { name: layer_name(&path, spec), ..self.layer(spec, now, &path) };
+        for node in nodes {
+            now = PendingEpilogue { name: node.name(), ..self.layer(node, now) };
         }
         now
     }
 
-    fn layer(&mut self, spec: &LayerSpec, mut now: PendingEpilogue, path: &str) -> PendingEpilogue {
-        match spec {
-            LayerSpec::Conv { out, kernel, stride, pad, groups, .. } => {
+    fn layer(&mut self, node: &Node, mut now: PendingEpilogue) -> PendingEpilogue {
+        match &node.op {
+            Op::Conv(Conv { geometry, weight, bias }) => {
                 let x = self.materialize(now);
-                let shape = self.plan.shape(x);
-                let geometry = ConvGeometry {
-                    height: shape.height,
-                    width: shape.width,
-                    in_channels: shape.channels,
-                    out_channels: *out,
-                    kernel_h: kernel.height(),
-                    kernel_w: kernel.width(),
-                    stride: *stride,
-                    pad: *pad,
-                    groups: *groups,
-                };
-                self.product(x, geometry, path, spec)
+                self.product(node, x, *geometry, *weight, *bias)
             }
-            LayerSpec::Fc { out, .. } => {
+            Op::Fc(Fc { outputs, weight, bias }) => {
                 let x = self.materialize(now);
                 let geometry = ConvGeometry {
                     height: 1,
                     width: 1,
-                    in_channels: self.plan.shape(x).len(),
-                    out_channels: out.unwrap_or(self.classes),
+                    in_channels: node.input.len(),
+                    out_channels: *outputs,
                     kernel_h: 1,
                     kernel_w: 1,
                     stride: 1,
                     pad: 0,
                     groups: 1,
                 };
-                self.product(x, geometry, path, spec)
+                self.product(node, x, geometry, *weight, *bias)
             }
-            LayerSpec::BatchNorm { eps, momentum } => {
-                match (now.is_early(), now.product, &now.affine) {
-                    (true, _, Affine::Identity) => {}
-                    (true, Some(at), Affine::Bias(bias)) => {
-                        self.bias_in_product(at, bias.clone());
-                        now.affine = Affine::Identity;
-                    }
-                    _ => now = PendingEpilogue::of(self.materialize(now)),
-                }
-                let learned = |role| self.range(path, role).expect("the CPU's network has every norm's parameters");
-                now.affine = Affine::Norm(Norm {
-                    gamma: learned("gamma"),
-                    beta: learned("beta"),
-                    running_mean: self.statistic(path, "running_mean"),
-                    running_variance: self.statistic(path, "running_var"),
-                    eps: *eps,
-                    momentum: *momentum,
-                });
-                now
-            }
-            LayerSpec::MaxPool { kernel, stride, pad } => {
+            Op::BatchNorm(norm) => self.norm(norm, now),
+            Op::Pool(PoolKind::Max, geometry) => {
                 if !now.is_early() {
                     now = PendingEpilogue::of(self.materialize(now));
                 }
-                now.pool = Some(self.pool(now.tensor, *kernel, stride.unwrap_or(*kernel), *pad));
+                now.pool = Some(*geometry);
                 now
             }
-            LayerSpec::AvgPool { kernel, stride, pad } => {
+            Op::Pool(PoolKind::Average, geometry) => {
                 let x = self.materialize(now);
-                let kernel = kernel.unwrap_or(self.plan.shape(x).height);
-                let geometry = self.pool(x, kernel, stride.unwrap_or(kernel), *pad);
-                let shape = Shape { height: geometry.out_height(), width: geometry.out_width(), ..self.plan.shape(x) };
-                let out = self.tensor(shape, self.plan.tensors[x].needs_slopes);
-                let name = layer_name(path, spec);
-                self.plan.passes.push(FusedPass::AveragePool(AveragePool { name, x, out, geometry, adds: false }));
+                let out = self.tensor(node.output, self.plan.tensors[x].needs_slopes);
+                let pass = AveragePool { name: node.name(), x, out, geometry: *geometry, adds: false };
+                self.plan.passes.push(FusedPass::AveragePool(pass));
                 PendingEpilogue::of(out)
             }
-            LayerSpec::Act { activation, layer_loss, qrelu_form, .. } => {
-                if now.activation.is_some() || now.dropout.is_some() {
-                    now = PendingEpilogue::of(self.materialize(now));
-                }
-                // The paper's target rule is the only one there is so far.
-                now.activation = Some(ActivationOp {
-                    activation: activation.unwrap_or(self.defaults.activation),
-                    layer_loss: layer_loss.unwrap_or(self.defaults.layer_loss),
-                    form: qrelu_form.unwrap_or(self.defaults.qrelu_form),
-                    weighted: self.defaults.weighted,
-                });
-                now
-            }
-            LayerSpec::Dropout { p } | LayerSpec::ChannelDropout { p } => {
-                self.dropouts += 1;
-                if *p == 0.0 {
+            Op::Hard(unit, number) => self.activation(ActivationOp::Hard(*unit, *number), now),
+            Op::Soft(activation) => self.activation(ActivationOp::Soft(*activation), now),
+            Op::Dropout(dropout) => {
+                if dropout.p == 0.0 {
                     return now;
                 }
                 if now.dropout.is_some() {
                     now = PendingEpilogue::of(self.materialize(now));
                 }
-                let by_channel = matches!(spec, LayerSpec::ChannelDropout { .. });
-                now.dropout = Some(Dropout { p: *p, by_channel, number: self.dropouts });
+                now.dropout = Some(*dropout);
                 now
             }
-            LayerSpec::Residual { main, shortcut } => {
+            Op::Residual { main, shortcut } => {
                 let x = self.materialize(now);
-                let mut a = self.chain(main, x, &format!("{path}.main."));
-                let mut b = self.chain(shortcut, x, &format!("{path}.shortcut."));
-                if !b.is_early() || matches!(b.affine, Affine::Bias(_)) {
-                    b = PendingEpilogue::of(self.materialize(b));
-                }
-                if !a.is_early() || a.tensor == b.tensor {
-                    a = PendingEpilogue::of(self.materialize(a));
-                }
-                let norm = match b.affine {
-                    Affine::Norm(norm) => Some(norm),
-                    _ => None,
-                };
-                a.residual = Some((b.tensor, norm));
-                a
+                let (main, shortcut) = (self.chain(main, x), self.chain(shortcut, x));
+                self.residual(main, shortcut)
             }
         }
     }
 
-    fn product(&mut self, x: TensorId, mut geometry: ConvGeometry, path: &str, spec: &LayerSpec) -> PendingEpilogue {
+    fn norm(&mut self, norm: &BatchNorm, mut now: PendingEpilogue) -> PendingEpilogue {
+        match (now.is_early(), now.product, &now.affine) {
+            (true, _, Affine::Identity) => {}
+            (true, Some(at), Affine::Bias(bias)) => {
+                self.bias_in_product(at, bias.clone());
+                now.affine = Affine::Identity;
+            }
+            _ => now = PendingEpilogue::of(self.materialize(now)),
+        }
+        let (graph, BatchNorm { eps, momentum, gamma, beta, mean, variance }) = (self.graph, norm);
+        now.affine = Affine::Norm(Norm {
+            gamma: graph.parameter(*gamma).range.clone(),
+            beta: graph.parameter(*beta).range.clone(),
+            running_mean: graph.statistic(*mean).range.clone(),
+            running_variance: graph.statistic(*variance).range.clone(),
+            eps: *eps,
+            momentum: *momentum,
+        });
+        now
+    }
+
+    fn activation(&mut self, op: ActivationOp, mut now: PendingEpilogue) -> PendingEpilogue {
+        if now.activation.is_some() || now.dropout.is_some() {
+            now = PendingEpilogue::of(self.materialize(now));
+        }
+        now.activation = Some(op);
+        now
+    }
+
+    /// The sum of two paths, in the epilogue of the first.
+    fn residual(&mut self, mut a: PendingEpilogue, mut b: PendingEpilogue) -> PendingEpilogue {
+        if !b.is_early() || matches!(b.affine, Affine::Bias(_)) {
+            b = PendingEpilogue::of(self.materialize(b));
+        }
+        if !a.is_early() || a.tensor == b.tensor {
+            a = PendingEpilogue::of(self.materialize(a));
+        }
+        let norm = match b.affine {
+            Affine::Norm(norm) => Some(norm),
+            _ => None,
+        };
+        a.residual = Some((b.tensor, norm));
+        a
+    }
+
+    fn product(
+        &mut self,
+        node: &Node,
+        x: TensorId,
+        mut geometry: ConvGeometry,
+        weight: ParameterId,
+        bias: Option<ParameterId>,
+    ) -> PendingEpilogue {
+        let range = |id| self.graph.parameter(id).range.clone();
+        let (weight, bias) = (range(weight), bias.map(range));
         let g = &mut geometry;
         if (g.kernel_h, g.kernel_w, g.pad, g.groups) == (g.height, g.width, 0, 1) {
             // A window as large as its image is a fully connected layer, weight for weight.
@@ -380,20 +344,14 @@ impl Builder<'_> {
             (g.height, g.width, g.kernel_h, g.kernel_w, g.stride) = (1, 1, 1, 1, 1);
         }
         let y = self.tensor(Shape { height: g.out_height(), width: g.out_width(), channels: g.out_channels }, true);
-        let weight = self.range(path, "weight").expect("the CPU's network has every product's weights");
-        let name = layer_name(path, spec);
-        self.plan.passes.push(FusedPass::Product(Product { name, x, y, geometry, weight, bias: None, adds: false }));
+        let pass = Product { name: node.name(), x, y, geometry, weight, bias: None, adds: false };
+        self.plan.passes.push(FusedPass::Product(pass));
         let mut pending = PendingEpilogue::of(y);
-        if let Some(bias) = self.range(path, "bias") {
+        if let Some(bias) = bias {
             pending.product = Some(self.plan.passes.len() - 1);
             pending.affine = Affine::Bias(bias);
         }
         pending
-    }
-
-    fn pool(&self, tensor: TensorId, kernel: usize, stride: usize, pad: usize) -> PoolGeometry {
-        let Shape { height, width, channels } = self.plan.shape(tensor);
-        PoolGeometry { height, width, channels, kernel, stride, pad }
     }
 
     /// Does what is pending, if anything is.
@@ -428,22 +386,15 @@ impl Builder<'_> {
     }
 }
 
-fn layer_name(path: &str, spec: &LayerSpec) -> String {
-    format!("layer {path} ({})", spec.kind())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftprop_nn::{Network, presets};
-    use ftprop_tensor::Cpu;
-    use std::sync::Arc;
+    use ftprop_nn::spec::{Defaults, LayerSpec};
+    use ftprop_nn::{LayerLoss, presets};
 
     fn plan(layers: &[LayerSpec], input: Shape, classes: usize) -> FusionPlan {
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-        let cpu = Arc::new(Cpu::new(1).unwrap());
-        let network = Network::new(cpu, layers, defaults, input, classes, 1).unwrap();
-        FusionPlan::new(layers, defaults, input, classes, network.parameters(), network.statistics())
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        FusionPlan::new(&Graph::resolve(layers, &defaults, input, classes).unwrap())
     }
 
     fn preset(name: &str, side: usize) -> FusionPlan {

@@ -2,13 +2,13 @@
 
 use crate::abi::DevicePtr;
 use crate::arena::ArenaLayout;
-use crate::check::{Check, distance};
 use crate::compiled_gemm::CompiledGemm;
 use crate::gemm::{Algorithm, Gemm, Mode, Operands};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
 use crate::stream::CudaStream;
 use crate::{CudaError, Device, Precision};
+use ftprop_nn::engine::suite::{Check, distance};
 use ftprop_tensor::geometry::ConvGeometry;
 
 const MODES: [Mode; 3] = [Mode::Forward, Mode::Input, Mode::Weights];

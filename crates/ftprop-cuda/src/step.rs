@@ -1,10 +1,9 @@
 //! What a step depends on beside its batch, as the kernels see it.
 
 use crate::CudaError;
-use crate::abi::{DevicePtr, DeviceStep, StepScalars};
+use crate::abi::{DevicePtr, DeviceStep};
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::stream::CudaStream;
-use ftprop_nn::OptimizerSpec;
 use ftprop_tensor::random::{Purpose, Stream, mix};
 
 impl DeviceStep {
@@ -12,34 +11,12 @@ impl DeviceStep {
         DeviceStep {
             number,
             dropout_base: mix(mix(seed).wrapping_add(Purpose::Dropout as u64)),
+            target_base: mix(mix(seed).wrapping_add(Purpose::Target as u64)),
             shuffle_key: Stream::new(seed, Purpose::Shuffle, epoch).key(),
             augment_key: Stream::new(seed, Purpose::Augment, epoch).key(),
             index: 0,
             batch: batch as u32,
         }
-    }
-}
-
-impl StepScalars {
-    /// For the optimizer's step number `t`, counted from 1, worked out as the CPU does.
-    pub(crate) fn new(spec: &OptimizerSpec, t: u64, lr_factor: f64, progress: f32) -> Self {
-        let lr = spec.lr() * lr_factor;
-        let tau = 10f32.powf(2.0 * progress.clamp(0.0, 1.0) - 1.0);
-        let plain = StepScalars { lr: lr as f32, rate: lr as f32, root: 1.0, keep: 1.0, tau };
-        match *spec {
-            OptimizerSpec::Adam { beta1, beta2, .. } => StepScalars::adam(plain, lr, beta1, beta2, t),
-            OptimizerSpec::Adamw { beta1, beta2, weight_decay, .. } => {
-                StepScalars { keep: (1.0 - lr * weight_decay) as f32, ..StepScalars::adam(plain, lr, beta1, beta2, t) }
-            }
-            _ => plain,
-        }
-    }
-
-    fn adam(plain: StepScalars, lr: f64, beta1: f64, beta2: f64, t: u64) -> Self {
-        let t = i32::try_from(t).unwrap_or(i32::MAX);
-        let rate = (lr / (1.0 - beta1.powi(t))) as f32;
-        let root = (1.0 / (1.0 - beta2.powi(t)).sqrt()) as f32;
-        StepScalars { rate, root, ..plain }
     }
 }
 
@@ -53,10 +30,11 @@ pub(crate) struct StepBuffers {
 }
 
 impl StepBuffers {
-    pub(crate) fn new(layout: &mut ArenaLayout) -> Self {
+    /// With so many scalars a step.
+    pub(crate) fn new(width: usize, layout: &mut ArenaLayout) -> Self {
         StepBuffers {
             step: layout.take(size_of::<DeviceStep>()),
-            scalars: layout.take(SCALAR_ROWS * size_of::<StepScalars>()),
+            scalars: layout.take(SCALAR_ROWS * width * size_of::<f32>()),
         }
     }
 
@@ -65,18 +43,18 @@ impl StepBuffers {
         arena.at(self.step)
     }
 
-    /// The table of [`StepScalars`].
+    /// The table of scalars, a row a step.
     pub(crate) fn scalars(&self, arena: &Arena) -> DevicePtr {
         arena.at(self.scalars)
     }
 
-    /// Sets the next step and the scalars from it on, at most [`SCALAR_ROWS`], in order with the stream's work.
+    /// Sets the next step and the scalars from it on, at most [`SCALAR_ROWS`] rows, in order with the stream's work.
     pub(crate) fn set(
         &self,
         stream: &CudaStream,
         arena: &Arena,
         step: DeviceStep,
-        scalars: &[StepScalars],
+        scalars: &[f32],
     ) -> Result<(), CudaError> {
         arena.write(stream, self.step, &[step])?;
         arena.write(stream, self.scalars, scalars)
@@ -88,16 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropout_masks_come_from_the_same_stream_as_on_the_cpu() {
+    fn random_numbers_come_from_the_same_streams_as_on_the_cpu() {
         let step = DeviceStep::new(7, 3, 41, 0);
         assert_eq!(mix(step.dropout_base.wrapping_add(step.number)), Stream::new(7, Purpose::Dropout, 41).key());
-    }
-
-    #[test]
-    fn adams_scalars_start_with_the_learning_rate_and_decoupled_decay_shrinks() {
-        let first = StepScalars::new(&OptimizerSpec::adam(1e-3), 1, 0.5, 0.5);
-        assert!((first.rate - 5e-3).abs() < 1e-8 && (first.tau - 1.0).abs() < 1e-6 && first.keep == 1.0);
-        let spec = OptimizerSpec::Adamw { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.5 };
-        assert_eq!(StepScalars::new(&spec, 10, 1.0, 0.0).keep, 0.95);
+        assert_eq!(mix(step.target_base.wrapping_add(step.number)), Stream::new(7, Purpose::Target, 41).key());
     }
 }

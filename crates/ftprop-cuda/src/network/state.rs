@@ -2,8 +2,6 @@
 
 use crate::error::readable;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig};
-use ftprop_nn::LayerInfo;
-use ftprop_nn::parameter::{Parameter, Statistic};
 
 impl CudaNetwork {
     /// The GPU that it is on.
@@ -14,21 +12,6 @@ impl CudaNetwork {
     /// What it was compiled for.
     pub fn config(&self) -> &NetworkConfig {
         &self.config
-    }
-
-    /// Its parameters, in the order of [`values`](Self::values).
-    pub fn parameters(&self) -> &[Parameter] {
-        self.reference.parameters()
-    }
-
-    /// Its running statistics, in the order of [`stats`](Self::stats).
-    pub fn statistics(&self) -> &[Statistic] {
-        self.reference.statistics()
-    }
-
-    /// Its layers in order, for a summary.
-    pub fn layers(&self) -> &[LayerInfo] {
-        self.reference.layers()
     }
 
     /// Device memory in use by it, in words.
@@ -49,6 +32,21 @@ impl CudaNetwork {
     /// All gradients of the last [`learn`](Self::learn).
     pub fn grads(&self) -> Result<Vec<f32>, CudaError> {
         self.executor.parameters().read_grads(self.executor.stream())
+    }
+
+    /// Puts other gradients in their place.
+    pub(super) fn set_grads(&self, grads: &[f32]) -> Result<(), CudaError> {
+        self.executor.parameters().write_grads(self.executor.stream(), grads)
+    }
+
+    /// The moving average of the parameters, where there is one.
+    pub(super) fn average(&self) -> Result<Option<Vec<f32>>, CudaError> {
+        self.executor.parameters().read_average(self.executor.stream())
+    }
+
+    /// Sets it, where there is one.
+    pub(super) fn set_average(&self, values: &[f32]) -> Result<(), CudaError> {
+        self.executor.parameters().write_average(self.executor.stream(), values)
     }
 
     /// All running statistics.
@@ -85,7 +83,8 @@ impl CudaNetwork {
             return Ok(Some(layer.to_string()));
         }
         let values = self.values()?;
-        let bad = self.parameters().iter().find(|p| values[p.range.clone()].iter().any(|v| !v.is_finite()));
+        let bad =
+            self.config.graph.parameters().iter().find(|p| values[p.range.clone()].iter().any(|v| !v.is_finite()));
         Ok(bad.map(|p| format!("parameter {}", p.name)))
     }
 }

@@ -1,58 +1,49 @@
 //! Whole steps, captured once and replayed: on data that lives on the GPU, or streamed from the host.
 
 use crate::CudaError;
-use crate::abi::{DeviceStep, StepScalars};
+use crate::abi::DeviceStep;
 use crate::data::ResidentData;
 use crate::graphs::GraphKey;
 use crate::network::CudaNetwork;
 use crate::staging::StagingBuffers;
 use crate::step::SCALAR_ROWS;
 use ftprop_nn::Tally;
+use ftprop_nn::engine::{EngineError, StepSpan, check_batch};
 
 /// Full batches that are trained on by one graph: between graphs the device idles for a moment.
 const UNROLLED: usize = 4;
 
-/// Consecutive training steps of one epoch.
-#[derive(Clone, Debug)]
-pub struct StepSpan {
-    /// Where the epoch's order, its augmentation and dropout come from.
-    pub seed: u64,
-    /// Which epoch's order and augmentation, as a [`Loader`](ftprop_data::Loader) counts it.
-    pub epoch: u64,
-    /// The first batch, counted in the epoch.
-    pub first_batch: usize,
-    /// The first step's number, counted over the whole run.
-    pub first_step: u64,
-    /// For each step what the learning rate is multiplied by, and the share of training done.
-    pub steps: Vec<(f64, f32)>,
-}
-
 impl CudaNetwork {
     /// Asks for training steps on resident data and returns without waiting for them. The last batch of an
     /// epoch may be smaller. What they tally is added to what [`take_tally`](Self::take_tally) gives.
-    pub fn train(&mut self, data: &ResidentData, span: &StepSpan) -> Result<(), CudaError> {
+    pub fn train(&mut self, data: &ResidentData, span: &StepSpan) -> Result<(), EngineError> {
         self.check_data(data)?;
         let (batch, examples) = (self.config.batch, data.examples());
         let (batches, end) = (examples.div_ceil(batch), span.first_batch + span.steps.len());
         if end > batches {
-            return Err(CudaError::PastEpoch { first: span.first_batch, end, batches });
+            return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
         }
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.begin(DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
             let mut i = 0;
             while i < steps.len() {
                 let left = examples - (first + i) * batch;
-                let unrolled = steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
+                let whole = self.reducer.is_none();
+                let unrolled = whole && steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
                 let (n, unrolled) = (left.min(batch), if unrolled { UNROLLED } else { 1 });
-                let key = GraphKey::Train { data: data.id(), n, steps: unrolled };
+                let key = GraphKey::Train { data: data.id(), n, steps: unrolled, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
                     (0..unrolled).try_for_each(|_| {
                         executor.gather(data, n)?;
-                        executor.learn(n)
+                        if whole { executor.learn(n) } else { executor.take_gradients(n) }
                     })
                 })?;
+                if !whole {
+                    self.reduce()?;
+                    self.executor.optimize(true)?;
+                }
                 i += unrolled;
             }
             self.steps += steps.len() as u64;
@@ -66,7 +57,7 @@ impl CudaNetwork {
         self.check_data(data)?;
         let training = self.executor.read_tally()?;
         self.executor.clear_tally()?;
-        self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &[StepScalars::default()])?;
+        self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
         self.executor.load_running_statistics()?;
         let (batch, examples) = (self.config.batch, data.examples());
         for first in (0..examples).step_by(batch) {
@@ -108,7 +99,7 @@ impl CudaNetwork {
     /// Takes the memory that streaming needs, so that it is not missing later.
     pub fn reserve_streaming(&mut self) -> Result<(), CudaError> {
         if self.staging.is_none() {
-            let (batch, len) = (self.config.batch, self.config.input.len());
+            let (batch, len) = (self.config.batch, self.config.graph.input().len());
             self.staging = Some(StagingBuffers::new(self.executor.device(), batch, len)?);
         }
         Ok(())
@@ -122,42 +113,39 @@ impl CudaNetwork {
         }
         self.reserve_streaming()?;
         self.wait()?;
-        self.begin(DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch), &span.steps)?;
+        self.set_step(DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch), &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
         Ok(())
     }
 
     /// Trains on a batch from the host. Returns when the batch has been copied aside, not when the step is done:
     /// the copy to the GPU runs beside the step before.
-    pub fn stream_batch(&mut self, images: &[f32], labels: &[u32]) -> Result<(), CudaError> {
-        let n = self.check_batch(images, labels)?;
+    pub fn stream_batch(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError> {
+        let n = check_batch(&self.config.graph, self.config.batch, images, Some(labels))?;
+        self.last = n;
         self.reserve_streaming()?;
         let staging = self.staging.as_mut().expect("made above");
         let slot = staging.push(self.executor.stream(), images, labels)?;
-        let staging = &*staging;
-        self.graphs.replay(&self.executor, GraphKey::Streamed { n }, |executor| {
+        let (staging, whole) = (&*staging, self.reducer.is_none());
+        self.graphs.replay(&self.executor, GraphKey::Streamed { n, whole }, |executor| {
             executor.load_staged(staging, n)?;
-            executor.learn(n)
+            if whole { executor.learn(n) } else { executor.take_gradients(n) }
         })?;
+        staging.release(self.executor.stream(), slot)?;
+        if !whole {
+            self.reduce()?;
+            self.executor.optimize(true)?;
+        }
         self.steps += 1;
-        staging.release(self.executor.stream(), slot)
-    }
-
-    /// The numbers of the next steps, in order with what was asked for before.
-    fn begin(&mut self, step: DeviceStep, steps: &[(f64, f32)]) -> Result<(), CudaError> {
-        let optimizer = self.config.optimizer;
-        let number = |i: usize| self.steps + 1 + i as u64;
-        let scalars: Vec<StepScalars> = (steps.iter().enumerate())
-            .map(|(i, &(factor, progress))| StepScalars::new(&optimizer, number(i), factor, progress))
-            .collect();
-        self.executor.set_step(step, &scalars)
+        Ok(())
     }
 
     fn check_data(&self, data: &ResidentData) -> Result<(), CudaError> {
-        let (window, network) = (data.buffers().window, self.config.input);
+        let (window, network) = (data.buffers().window, self.config.graph.input());
         if window != network {
             return Err(CudaError::DataShape { data: window, network });
         }
-        self.check_labels(&[data.buffers().largest_label])
+        let (label, classes) = (data.buffers().largest_label, self.config.graph.classes());
+        if label as usize >= classes { Err(CudaError::Label { label, classes }) } else { Ok(()) }
     }
 }

@@ -3,7 +3,7 @@
 use super::column_reduction::ColumnReduction;
 use super::epilogue_source;
 use super::norm::CompiledNorm;
-use super::{BatchContext, CompileOptions, vector_width};
+use super::{BatchContext, CompileOptions, Statistics, vector_width};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward};
 use crate::arena::{ArenaLayout, Region};
@@ -87,7 +87,7 @@ impl CompiledEpilogue {
     pub(super) fn source(f: &Epilogue, shape: Shape, options: &CompileOptions) -> Source {
         let Threads { vector_width, columns, cooperative } = Threads::new(f, shape, options);
         let rows = cooperative.map(|(_, rows)| rows);
-        epilogue_source::source(f, shape, options.precision, vector_width, columns.threads_x(), rows)
+        epilogue_source::source(f, shape, options.precision, vector_width, columns.threads_x(), rows, &options.scalars)
     }
 
     pub(super) fn new(
@@ -158,16 +158,13 @@ impl CompiledEpilogue {
         self.epilogue.residual.as_ref().map_or(DevicePtr::NULL, |(tensor, _)| address(*tensor))
     }
 
-    pub(super) fn forward(
-        &self,
-        batch: &BatchContext<'_>,
-        stream: &CudaStream,
-        training: bool,
-    ) -> Result<(), CudaError> {
+    pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
         let (argmax, step) = (batch.at(self.argmax), batch.step);
-        if training {
-            if let (Training::Cooperative { forward, config, barrier, .. }, Some(norm)) = (&self.training, &self.norm1)
+        let training = batch.statistics == Statistics::Batch;
+        if batch.statistics != Statistics::Running {
+            if let (true, Training::Cooperative { forward, config, barrier, .. }, Some(norm)) =
+                (training, &self.training, &self.norm1)
             {
                 let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
                 let (norm, saved) = (norm.parameters(batch), norm.saved(batch));
@@ -194,7 +191,7 @@ impl CompiledEpilogue {
         }
         let AffinePointers { scale, shift, scale2, shift2 } = self.affine(batch);
         let (argmax, partial, n) = (batch.at(self.argmax), batch.at(self.partial), batch.n as i32);
-        let (step, scalars, dy) = (batch.step, batch.scalars, batch.slopes(f.y));
+        let (step, scalars, labels, dy) = (batch.step, batch.scalars, batch.labels, batch.slopes(f.y));
         let backward = |norm: &Option<CompiledNorm>| norm.as_ref().map_or(NormBackward::ABSENT, |n| n.backward(batch));
         let (norm1, norm2) = (backward(&self.norm1), backward(&self.norm2));
         match &self.training {
@@ -212,6 +209,7 @@ impl CompiledEpilogue {
                     barrier,
                     step,
                     scalars,
+                    labels,
                     n,
                 };
                 // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
@@ -238,6 +236,7 @@ impl CompiledEpilogue {
                     counter: batch.at(*counter),
                     step,
                     scalars,
+                    labels,
                     n,
                 };
                 let config = self.columns.launch_config(self.rows(batch.n));

@@ -1,11 +1,12 @@
 //! What an epilogue's kernels are compiled for.
 
 use crate::compile::{File, Source};
-use crate::plan::{ActivationOp, Affine, Dropout, Epilogue};
+use crate::plan::{ActivationOp, Affine, Epilogue};
 use crate::precision::Precision;
-use ftprop_nn::activation::Activation;
-use ftprop_nn::target::QreluForm;
-use ftprop_nn::{LayerLoss, Shape};
+use crate::scalars::ScalarLayout;
+use ftprop_nn::Shape;
+use ftprop_nn::graph::Dropout;
+use ftprop_nn::trace::function;
 
 /// The kernels of an epilogue whose input has that shape, with so many channels a thread, column sums of that kind, and
 /// the rows that a thread keeps where the launch is cooperative.
@@ -16,6 +17,7 @@ pub(super) fn source(
     vector_width: usize,
     threads_x: usize,
     rows_per_thread: Option<usize>,
+    scalars: &ScalarLayout,
 ) -> Source {
     let pooled = f.pool.map_or((shape.height, shape.width), |p| (p.out_height(), p.out_width()));
     let (kernel, stride, pad) = f.pool.map_or((1, 1, 0), |p| (p.kernel, p.stride, p.pad));
@@ -56,49 +58,35 @@ pub(super) fn source(
         .int("DROPOUT_NUMBER", number as usize)
         .int("ACCUMULATE1", usize::from(f.adds))
         .int("ACCUMULATE2", usize::from(f.adds_residual));
-    activation_macros(source, f.activation)
+    formulas(source, f.activation, scalars)
 }
 
-/// The name of an activation in the kernels, and its levels.
-fn activation_macro(activation: Option<Activation>) -> (&'static str, usize) {
-    match activation {
-        None => ("ACTIVATION_NONE", 2),
-        Some(Activation::Sign) => ("ACTIVATION_SIGN", 2),
-        Some(Activation::Step) => ("ACTIVATION_STEP", 2),
-        Some(Activation::Qrelu { k }) => ("ACTIVATION_QRELU", k as usize),
-        Some(Activation::Relu) => ("ACTIVATION_RELU", 2),
-        Some(Activation::SaturatedRelu) => ("ACTIVATION_SATURATED_RELU", 2),
-    }
-}
-
-/// The name of a layer loss in the kernels, and its parameter; a full-precision activation has none.
-fn layer_loss_macro(layer_loss: Option<LayerLoss>) -> (&'static str, f32) {
-    match layer_loss {
-        None => ("LAYER_LOSS_NONE", 1.0),
-        Some(LayerLoss::Linear) => ("LAYER_LOSS_LINEAR", 1.0),
-        Some(LayerLoss::Perceptron) => ("LAYER_LOSS_PERCEPTRON", 1.0),
-        Some(LayerLoss::Hinge) => ("LAYER_LOSS_HINGE", 1.0),
-        Some(LayerLoss::SaturatedHinge) => ("LAYER_LOSS_SATURATED_HINGE", 1.0),
-        Some(LayerLoss::SoftHinge) => ("LAYER_LOSS_SOFT_HINGE", 1.0),
-        Some(LayerLoss::SquaredHinge) => ("LAYER_LOSS_SQUARED_HINGE", 1.0),
-        Some(LayerLoss::SaturatedSquaredHinge) => ("LAYER_LOSS_SATURATED_SQUARED_HINGE", 1.0),
-        Some(LayerLoss::Log) => ("LAYER_LOSS_LOG", 1.0),
-        Some(LayerLoss::Sigmoid { a }) => ("LAYER_LOSS_SIGMOID", a),
-        Some(LayerLoss::Ramp) => ("LAYER_LOSS_RAMP", 1.0),
-        Some(LayerLoss::ApproxSign) => ("LAYER_LOSS_APPROX_SIGN", 1.0),
-        Some(LayerLoss::AnnealedTanh) => ("LAYER_LOSS_ANNEALED_TANH", 1.0),
-    }
-}
-
-fn activation_macros(source: Source, op: Option<ActivationOp>) -> Source {
-    let (activation, levels) = activation_macro(op.map(|op| op.activation));
-    let hard = op.filter(|op| op.activation.is_hard());
-    let (layer_loss, a) = layer_loss_macro(hard.map(|op| op.layer_loss));
+/// What units output and what they pass down, as text, and where their layer loss's number is.
+fn formulas(source: Source, op: Option<ActivationOp>, scalars: &ScalarLayout) -> Source {
+    let (activation, slope) = ("activation", "slope");
+    let (value, passed, loss, number) = match op {
+        None => (identity(activation, &["z"]), identity(slope, &SLOPE_INPUTS), None, 0),
+        Some(ActivationOp::Soft(soft)) => {
+            let passed = soft.device_passed(slope).expect("a soft activation passes a gradient");
+            (soft.device_value(activation), passed, None, 0)
+        }
+        Some(ActivationOp::Hard(unit, number)) => {
+            let value = unit.activation.device_value(activation);
+            (value, unit.device_slope(slope), Some(unit.layer_loss), number)
+        }
+    };
     source
-        .name("ACTIVATION", activation)
-        .int("LEVELS", levels)
-        .name("LAYER_LOSS", layer_loss)
-        .float("LAYER_LOSS_A", a)
-        .int("PER_STEP", usize::from(hard.is_some_and(|op| op.form == QreluForm::PerStep)))
-        .int("WEIGHTED", usize::from(hard.is_none_or(|op| op.weighted)))
+        .int("SCALARS", scalars.width())
+        .int("LOSS_SCALAR", scalars.loss_at(loss))
+        .int("HARD_LAYER", number as usize)
+        .functions(&value)
+        .functions(&passed)
+}
+
+/// The arguments of `slope`.
+const SLOPE_INPUTS: [&str; 7] = ["g", "z", "label", "step", "random", "s", "share"];
+
+/// A function that gives its first argument back.
+fn identity<const N: usize>(name: &str, inputs: &[&'static str; N]) -> String {
+    function(name, inputs, |all| all[0])
 }

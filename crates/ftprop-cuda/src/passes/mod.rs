@@ -25,6 +25,7 @@ use crate::libraries::Libraries;
 use crate::parameters::ParameterBuffers;
 use crate::plan::{Affine, FusedPass, FusionPlan, PlannedTensor, Product};
 use crate::precision::Precision;
+use crate::scalars::ScalarLayout;
 use crate::stream::CudaStream;
 use average_pool::CompiledAveragePool;
 use column_reduction::ColumnReduction;
@@ -45,10 +46,25 @@ pub(crate) struct BatchContext<'a> {
     pub(crate) parameters: &'a ParameterBuffers,
     /// The [`DeviceStep`](crate::abi::DeviceStep).
     pub(crate) step: DevicePtr,
-    /// The table of [`StepScalars`](crate::abi::StepScalars).
+    /// The table of scalars, laid out as [`ScalarLayout`] says.
     pub(crate) scalars: DevicePtr,
+    /// The batch's labels.
+    pub(crate) labels: DevicePtr,
+    /// What norms go by.
+    pub(crate) statistics: Statistics,
     /// Examples in the batch.
     pub(crate) n: usize,
+}
+
+/// What norms go by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Statistics {
+    /// The running statistics, once they were loaded: the network is used, not taught.
+    Running,
+    /// The batch's own, which move the running ones: a training step.
+    Batch,
+    /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
+    Mean { before: usize },
 }
 
 impl BatchContext<'_> {
@@ -75,6 +91,8 @@ pub(crate) struct CompileOptions {
     pub(crate) alone: bool,
     /// How many blocks may wait for each other.
     pub(crate) cooperative_blocks: usize,
+    /// Where kernels find the numbers of a step.
+    pub(crate) scalars: ScalarLayout,
 }
 
 /// How many channels one thread takes: four where they and every start allow it.
@@ -137,15 +155,10 @@ impl CompiledPass {
         }
     }
 
-    pub(crate) fn forward(
-        &self,
-        batch: &BatchContext<'_>,
-        stream: &CudaStream,
-        training: bool,
-    ) -> Result<(), CudaError> {
+    pub(crate) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
             CompiledPass::Product(p) => p.forward(batch, stream),
-            CompiledPass::Epilogue(f) => f.forward(batch, stream, training),
+            CompiledPass::Epilogue(f) => f.forward(batch, stream),
             CompiledPass::AveragePool(a) => a.forward(batch, stream),
         }
     }
@@ -361,9 +374,7 @@ mod tests {
     use super::*;
     use crate::device::DeviceLimits;
     use crate::library::Library;
-    use ftprop_nn::{Activation, Defaults, LayerLoss, Network, Shape, presets};
-    use ftprop_tensor::Cpu;
-    use std::sync::Arc;
+    use ftprop_nn::{Activation, Defaults, Graph, LayerLoss, Learning, OptimizerSpec, Shape, presets};
 
     /// The compiler needs no GPU, so its word is taken wherever it is installed.
     #[test]
@@ -376,17 +387,17 @@ mod tests {
         // The third convolution of convnet8 with what follows it, and its last layer.
         let all = presets::layers("convnet8", input, &[]).unwrap();
         let layers = [&all[6..10], &all[all.len() - 1..]].concat();
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-        let cpu = Arc::new(Cpu::new(1).unwrap());
-        let network = Network::new(cpu, &layers, defaults, input, 10, 1).unwrap();
-        let plan = FusionPlan::new(&layers, defaults, input, 10, network.parameters(), network.statistics());
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
+        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
+        let (plan, scalars) = (FusionPlan::new(&graph), ScalarLayout::new(&graph, &learning));
         for (precision, arch) in [(Precision::F32, "sm_80"), (Precision::Tf32, "sm_90"), (Precision::Bf16, "sm_89")] {
             let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
             let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
             let choices: Vec<_> =
                 gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
-            let options =
-                CompileOptions { precision, batch: 64, alone: true, cooperative_blocks: limits.multiprocessors };
+            let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
+            let options = CompileOptions { precision, batch: 64, alone: true, cooperative_blocks, scalars };
             let mut all = sources(&plan, &choices, &options);
             all.sort();
             all.dedup();

@@ -1,6 +1,6 @@
 //! Batch norm's statistics and coefficients.
 
-use super::{BatchContext, ColumnReduction, vector_width};
+use super::{BatchContext, ColumnReduction, Statistics, vector_width};
 use crate::CudaError;
 use crate::abi::{NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
@@ -103,7 +103,10 @@ impl CompiledNorm {
             running_mean: batch.parameters.stat(self.norm.running_mean.start),
             running_variance: batch.parameters.stat(self.norm.running_variance.start),
             eps: self.norm.eps,
-            momentum: self.norm.momentum,
+            momentum: match batch.statistics {
+                Statistics::Mean { before } => 1.0 / (before + 1) as f32,
+                Statistics::Running | Statistics::Batch => self.norm.momentum,
+            },
         }
     }
 
