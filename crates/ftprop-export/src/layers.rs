@@ -156,5 +156,5 @@ impl<'a> Walk<'a> {
 }
 
 fn missing(name: &str) -> Error {
-    Error::Other(format!("the recipe has a layer that the network has not: {name}; the run folder was changed by hand"))
+    Error::NoSuchLayer { name: name.to_string() }
 }

@@ -9,9 +9,9 @@ use ftprop_runtime::pack::{
     BatchNorm, Connected, Convolution, FlattenOrder, FloatLayer, FloatNetwork, PackOptions, WeightFormat, WeightLayout,
 };
 use ftprop_runtime::{MAX_STEPS, Preprocessing, Shape, Window};
+use ftprop_train::evaluate::evaluation_loader;
 use ftprop_train::model::Model;
 use ftprop_train::observe::StepReport;
-use ftprop_train::trainer::evaluation_loader;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -23,9 +23,7 @@ pub fn pack(model: &Model, weights: WeightFormat) -> Result<Vec<u8>, Error> {
 
 /// The network as the packer takes it.
 fn float_network(model: &Model) -> Result<FloatNetwork, Error> {
-    let preprocess = model.info.preprocess().ok_or_else(|| {
-        Error::Other("the network was trained on a table; packed models take pictures, so use --format onnx".into())
-    })?;
+    let preprocess = model.info.preprocess().ok_or(Error::NoPictures)?;
     Ok(FloatNetwork {
         name: model.recipe.name.clone(),
         preprocessing: preprocessing(&preprocess),
@@ -96,9 +94,7 @@ fn packed_activation(activation: Activation) -> Result<ftprop_runtime::Activatio
         Activation::Qrelu { k } => match u8::try_from(k) {
             Ok(k) if k <= MAX_STEPS => ftprop_runtime::Activation::QRelu(k),
             _ => {
-                return Err(Error::Other(format!(
-                    "packed models have at most qrelu:{MAX_STEPS}, the network has {activation}"
-                )));
+                return Err(Error::TooManySteps { most: MAX_STEPS, activation: activation.to_string() });
             }
         },
         Activation::Relu => ftprop_runtime::Activation::Relu,

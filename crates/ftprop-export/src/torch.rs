@@ -32,7 +32,7 @@ pub fn to_bytes(recipe: &Recipe, network: &Network) -> Result<Vec<u8>, Error> {
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
     views
         .and_then(|views| safetensors::serialize(views, Some(metadata)))
-        .map_err(|e| Error::Other(format!("the weights cannot be written as safetensors: {e}")))
+        .map_err(|e| Error::Unwritable { what: "the weights", why: e.to_string() })
 }
 
 /// Puts a file's weights into a network, all of them or none.
@@ -100,7 +100,7 @@ impl Names {
             };
             Some(format!("{path}.{role}"))
         });
-        named.ok_or_else(|| Error::Other(format!("PyTorch has no name for {name}")))
+        named.ok_or_else(|| Error::NoTorchName { name: name.to_string() })
     }
 }
 

@@ -14,7 +14,8 @@ use crate::plot::{Curves, EpochPoint};
 use crate::report::document::Document;
 use crate::report::machine::{Machine, utc};
 use crate::report::statistics::Sample;
-use ftprop_train::device::Place;
+use ftprop_train::choice::DeviceChoice;
+use ftprop_train::device::{self, Place};
 use ftprop_train::files;
 use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
@@ -89,8 +90,8 @@ pub fn train(
             finished: after.iter().zip(&before).filter(|(a, b)| a.0 && !b.0).count(),
             epochs,
             command: command.to_string(),
-            device: Place::open(&train.device, train.threads)?.describe(),
-            versions: versions(&train.device),
+            device: Place::open(train.device, train.threads)?.describe(),
+            versions: versions(train.device),
             machine: Machine::here(),
         };
         files::create_folder(out)?;
@@ -99,11 +100,8 @@ pub fn train(
     Ok(counted)
 }
 
-fn versions(device: &str) -> Vec<String> {
-    if device == "cpu" {
-        return Vec::new();
-    }
-    ftprop_cuda::versions().named()
+fn versions(choice: DeviceChoice) -> Vec<String> {
+    if choice == DeviceChoice::Cpu { Vec::new() } else { device::versions() }
 }
 
 fn history_file(out: &Path) -> PathBuf {
@@ -117,11 +115,8 @@ pub fn history(out: &Path) -> Result<Vec<Stint>, Error> {
 /// Refuses to report on these jobs if they are not what was trained in `out`: the report would replace a good one.
 pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
     let refused = |what: String| {
-        let last = history(out).ok().and_then(|stints| stints.last().map(|s| format!(", as in: {}", s.command)));
-        Err(Error::Other(format!(
-            "{what}; a report wants the flags that it was trained with{}",
-            last.unwrap_or_default()
-        )))
+        let last = history(out).ok().and_then(|stints| stints.last().map(|stint| stint.command.clone()));
+        Err(Error::NotTrained { what, last })
     };
     let mut found = false;
     for job in jobs {

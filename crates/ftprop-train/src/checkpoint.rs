@@ -186,8 +186,7 @@ pub fn save(
         state: *state,
         optimizer_steps: contents.optimizer.as_ref().map(|(steps, _)| *steps),
     };
-    let header =
-        serde_json::to_string(&header).map_err(|e| Error::Other(format!("writing {}: {e}", path.display())))?;
+    let header = serde_json::to_string(&header).map_err(|e| unwritable(path, e.to_string()))?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     for p in contents.parameters {
         tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes_of(&contents.values[p.range.clone()])));
@@ -204,9 +203,13 @@ pub fn save(
         .collect();
     let bytes = views
         .and_then(|views| safetensors::serialize(views, Some(HashMap::from([(KEY.to_string(), header)]))))
-        .map_err(|e| Error::Other(format!("writing {}: {e}", path.display())))?;
+        .map_err(|e| unwritable(path, e.to_string()))?;
     files::write(path, &bytes)?;
     Ok(())
+}
+
+fn unwritable(path: &Path, why: String) -> Error {
+    Error::Unwritable { what: path.display().to_string(), why }
 }
 
 /// A checkpoint in memory.
@@ -232,7 +235,7 @@ impl Checkpoint {
             .metadata()
             .as_ref()
             .and_then(|m| m.get(KEY))
-            .ok_or_else(|| not("a safetensors file, but not one that ftprop train wrote".into()))?;
+            .ok_or_else(|| not("a safetensors file, but not one that ftprop wrote".into()))?;
         let header: Header =
             serde_json::from_str(text).map_err(|e| not(format!("its header cannot be understood ({e})")))?;
         if header.version != VERSION {

@@ -82,8 +82,7 @@ impl Diagnostics {
 
 fn copy(from: &[f32], to: &mut [f32]) -> Result<(), Error> {
     if from.len() != to.len() {
-        let (a, b) = (from.len(), to.len());
-        return Err(Error::Other(format!("the network under training has {a} numbers where its twin has {b}")));
+        return Err(Error::NotATwin { network: from.len(), twin: to.len() });
     }
     to.copy_from_slice(from);
     Ok(())
@@ -121,35 +120,39 @@ fn figures(layer: &LayerDiagnosis) -> [(&'static str, Option<f64>); 12] {
     ]
 }
 
-/// The records of a run folder: `diagnostics.jsonl`.
-#[derive(Clone, Debug)]
+/// The records of a run, in its folder's `diagnostics.jsonl` where it has one.
+#[derive(Clone, Debug, Default)]
 pub struct Records {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
     all: Vec<Record>,
 }
 
 impl Records {
     /// All that a run folder has.
     pub fn read(folder: &Path) -> Result<Self, Error> {
-        Ok(Records { folder: folder.to_path_buf(), all: jsonl::read(&file(folder), "a line of diagnostics")? })
+        Ok(Records { folder: Some(folder.to_path_buf()), all: jsonl::read(&file(folder), "a line of diagnostics")? })
     }
 
     /// Those from before the next look, which is due after so many epochs; later ones are dropped from the file.
     pub fn before(folder: &Path, next: u32) -> Result<Self, Error> {
-        Ok(Records { folder: folder.to_path_buf(), all: jsonl::cut(&file(folder), |r: &Record| r.epoch < next)? })
+        Ok(Records { folder: Some(folder.to_path_buf()), all: jsonl::cut(&file(folder), |r: &Record| r.epoch < next)? })
     }
 
+    /// In the order of the epochs.
     pub fn all(&self) -> &[Record] {
         &self.all
     }
 
+    /// The records themselves.
     pub fn into_all(self) -> Vec<Record> {
         self.all
     }
 
-    /// Writes one more.
+    /// Keeps one more.
     pub fn add(&mut self, record: Record) -> Result<(), Error> {
-        jsonl::append(&file(&self.folder), &record)?;
+        if let Some(folder) = &self.folder {
+            jsonl::append(&file(folder), &record)?;
+        }
         self.all.push(record);
         Ok(())
     }

@@ -4,20 +4,20 @@
 //! `golden/README.md`). Running a case trains the network for its few steps and compares logits, loss,
 //! gradients and parameters with what the file expects.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+
 use crate::device::Place;
 use crate::error::Error;
 use crate::files;
-use ftprop_cuda::{CudaNetwork, NetworkConfig, Precision, Tuning};
 use ftprop_nn::parameter::{Parameter, ParameterKind};
 use ftprop_nn::{
     Activation, Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
     presets,
 };
-use ftprop_tensor::Cpu;
 use ftprop_tensor::random::Stream;
 use serde::Deserialize;
 use std::path::Path;
-use std::sync::Arc;
 
 /// A case as its file has it.
 #[derive(Deserialize)]
@@ -94,23 +94,27 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Case>, Error> {
         entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
     paths.sort();
     if paths.is_empty() {
-        return Err(Error::Other(format!("{} holds no golden case (*.json)", folder.display())));
+        return Err(Error::NoGoldenCase { folder: folder.to_path_buf() });
     }
     paths.iter().map(|path| parse(&path.display().to_string(), &files::read_text(path)?)).collect()
 }
 
 fn parse(name: &str, text: &str) -> Result<Case, Error> {
-    serde_json::from_str(text).map_err(|e| Error::Other(format!("{name} is not a golden case: {e}")))
+    serde_json::from_str(text).map_err(|e| Error::NotAGoldenCase { name: name.to_string(), why: e.to_string() })
 }
 
 impl Case {
+    fn refused(&self, why: String) -> Error {
+        Error::GoldenCase { case: self.name.clone(), why }
+    }
+
     /// Trains for the case's steps on a device, in f32, and compares.
     pub fn run(&self, place: &Place) -> Result<Outcome, Error> {
         let (input, classes, widths) = match self.net.as_str() {
             "mlp" => (Shape::vector(20), 5, vec![16, 12]),
             "convnet4" | "convnet8" => (Shape { height: 32, width: 32, channels: 3 }, 10, vec![]),
             "alexnet" | "resnet18" => (Shape { height: 224, width: 224, channels: 3 }, 1000, vec![]),
-            other => return Err(Error::Other(format!("golden case {}: unknown network {other}", self.name))),
+            other => return Err(self.refused(format!("unknown network {other}"))),
         };
         let activation: Activation = match self.activation.strip_prefix("qrelu") {
             Some(k) => format!("qrelu:{k}").parse()?,
@@ -120,22 +124,18 @@ impl Case {
             if self.layer_loss.is_empty() { LayerLoss::SoftHinge } else { self.layer_loss.parse::<LayerLoss>()? };
         let mut layers = presets::layers(&self.net, input, &widths)?;
         layers.retain(|l| !matches!(l, LayerSpec::ChannelDropout { .. }));
-        let config = NetworkConfig {
-            layers,
-            defaults: Defaults::new(activation, layer_loss),
-            input,
-            classes,
-            batch: self.batch,
-            precision: Precision::F32,
-            tuning: Tuning::Fixed,
-            loss: OutputLoss::CrossEntropy,
-            label_smoothing: 0.0,
-            optimizer: self.optimizer,
-            clip: None,
-        };
+        let defaults = Defaults::new(activation, layer_loss);
         let mut subject: Box<dyn Subject> = match &place.gpu {
-            Some(gpu) => Box::new(CudaNetwork::new(&gpu.device, config)?),
-            None => Box::new(OnCpu::new(place.cpu.clone(), &config)?),
+            #[cfg(feature = "cuda")]
+            Some(gpu) => Box::new(gpu::network(gpu, layers, defaults, input, classes, self)?),
+            #[cfg(not(feature = "cuda"))]
+            Some(gpu) => match *gpu {},
+            None => {
+                let network = Network::new(place.cpu.clone(), &layers, defaults, input, classes, self.batch)?;
+                let optimizer = Optimizer::new(&self.optimizer, network.values().len())?;
+                let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
+                Box::new(OnCpu { network, optimizer, criterion })
+            }
         };
         self.compare(&mut *subject, input, classes)
     }
@@ -164,7 +164,7 @@ impl Case {
                 }
             }
             if expected.params.len() != parameters.len() {
-                return Err(Error::Other(format!("golden case {}: another number of parameters", self.name)));
+                return Err(self.refused("another number of parameters".into()));
             }
             let grads = subject.grads()?;
             for (p, e) in parameters.iter().zip(&expected.params) {
@@ -198,14 +198,6 @@ struct OnCpu {
     criterion: Criterion,
 }
 
-impl OnCpu {
-    fn new(cpu: Arc<Cpu>, c: &NetworkConfig) -> Result<Self, Error> {
-        let network = Network::new(cpu, &c.layers, c.defaults, c.input, c.classes, c.batch)?;
-        let optimizer = Optimizer::new(&c.optimizer, network.values().len())?;
-        Ok(OnCpu { network, optimizer, criterion: Criterion::new(c.loss, c.label_smoothing)? })
-    }
-}
-
 impl Subject for OnCpu {
     fn parameters(&self) -> &[Parameter] {
         self.network.parameters()
@@ -228,30 +220,6 @@ impl Subject for OnCpu {
     fn optimize(&mut self) -> Result<Vec<f32>, Error> {
         self.optimizer.step(&mut self.network, 1.0, None);
         Ok(self.network.values().to_vec())
-    }
-}
-
-impl Subject for CudaNetwork {
-    fn parameters(&self) -> &[Parameter] {
-        CudaNetwork::parameters(self)
-    }
-
-    fn start(&mut self, values: &[f32]) -> Result<(), Error> {
-        Ok(self.set_values(values)?)
-    }
-
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<(f64, Vec<f32>), Error> {
-        let tally = CudaNetwork::learn(self, images, labels, step)?;
-        Ok((tally.loss(), self.logits(labels.len())?))
-    }
-
-    fn grads(&self) -> Result<Vec<f32>, Error> {
-        Ok(CudaNetwork::grads(self)?)
-    }
-
-    fn optimize(&mut self) -> Result<Vec<f32>, Error> {
-        CudaNetwork::optimize(self, 1.0)?;
-        Ok(self.values()?)
     }
 }
 
@@ -335,10 +303,11 @@ fn images(stream: Stream, batch: usize, shape: Shape) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::DeviceChoice;
 
     #[test]
     fn every_built_in_case_passes_on_the_cpu() {
-        let place = Place::open("cpu", 0).unwrap();
+        let place = Place::open(DeviceChoice::Cpu, 0).unwrap();
         let mut failed = Vec::new();
         for case in built_in().unwrap() {
             let outcome = place.cpu.enter(|| case.run(&place)).unwrap();
@@ -354,7 +323,7 @@ mod tests {
     fn a_wrong_loss_is_noticed() {
         let mut case = built_in().unwrap().into_iter().find(|c| c.name == "mlp-sign-soft").unwrap();
         case.layer_loss = "saturated_hinge".into();
-        let place = Place::open("cpu", 1).unwrap();
+        let place = Place::open(DeviceChoice::Cpu, 1).unwrap();
         assert!(case.run(&place).unwrap().largest_error > 100.0 * case.tolerance);
     }
 }

@@ -14,8 +14,8 @@ pub struct Model {
     pub network: Network,
     pub recipe: Recipe,
     pub info: ModelInfo,
-    /// The file it was read from.
-    pub path: PathBuf,
+    /// The file it was read from, if it was.
+    pub path: Option<PathBuf>,
 }
 
 /// Which of a run's two networks.
@@ -42,13 +42,32 @@ impl Model {
         let checkpoint = Checkpoint::read(&file)?;
         let saved = checkpoint.recipe()?;
         let info = checkpoint.header.model.clone();
-        let [height, width, channels] = info.input;
-        let input = Shape { height, width, channels };
-        let layers = saved.layers(input)?;
-        let mut network = Network::new(cpu, &layers, saved.layer_defaults(), input, info.classes.len(), batch)?;
+        let mut network = compiled(&saved, &info, cpu, batch)?;
         checkpoint.restore(&mut network)?;
-        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: file })
+        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: Some(file) })
     }
+
+    /// A network with these parameters and statistics, for batches of at most `batch`.
+    pub fn new(
+        recipe: Recipe,
+        info: ModelInfo,
+        values: &[f32],
+        stats: &[f32],
+        cpu: Arc<Cpu>,
+        batch: usize,
+    ) -> Result<Self, Error> {
+        let mut network = compiled(&recipe, &info, cpu, batch)?;
+        network.values_mut().copy_from_slice(values);
+        network.stats_mut().copy_from_slice(stats);
+        Ok(Model { network, recipe, info, path: None })
+    }
+}
+
+fn compiled(recipe: &Recipe, info: &ModelInfo, cpu: Arc<Cpu>, batch: usize) -> Result<Network, Error> {
+    let [height, width, channels] = info.input;
+    let input = Shape { height, width, channels };
+    let layers = recipe.layers(input)?;
+    Ok(Network::new(cpu, &layers, recipe.layer_defaults(), input, info.classes.len(), batch)?)
 }
 
 /// The softmax of one example's logits.

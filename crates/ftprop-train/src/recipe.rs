@@ -3,13 +3,15 @@
 //! A recipe is layered: the program's defaults, a file, `--set KEY=VALUE`, named flags; later layers win.
 //! What comes out is written to the run folder before training starts.
 
+use crate::by_name;
+use crate::choice::DeviceChoice;
 use crate::config::Layers;
 use crate::error::Error;
-use ftprop_cuda::Precision;
 use ftprop_data::{Augment, BadImage, CsvOptions, Dataset, HoldOut, LabelColumn, Options, Source, Split, TestPart};
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, LayerSpec, NnError, OptimizerSpec, OutputLoss, Schedule, Shape, presets,
+    Activation, Criterion, Defaults, LayerLoss, LayerSpec, NnError, OptimizerSpec, OutputLoss, Precision, Schedule,
+    Shape, presets,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -50,7 +52,8 @@ pub struct NetworkRecipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataRecipe {
-    pub source: String,
+    #[serde(with = "by_name")]
+    pub source: Source,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Held out of the training part: a share below 1, or a number of examples; 0 for none.
@@ -124,9 +127,11 @@ pub struct TrainRecipe {
     pub clip: Option<f64>,
     /// Seconds between checkpoints within an epoch; one is always written at its end.
     pub checkpoint_seconds: f64,
-    pub device: String,
-    /// On a GPU: what its matrix units compute with, `f32`, `tf32` or `bf16`. The CPU always computes in f32.
-    pub precision: String,
+    /// Where the network is computed.
+    #[serde(with = "by_name")]
+    pub device: DeviceChoice,
+    /// On a GPU: what its matrix units compute with. The CPU always computes in f32.
+    pub precision: Precision,
     /// On a GPU: the same bytes for the same seed. On the CPU that is always so.
     pub deterministic: bool,
     /// 0 takes one for each core.
@@ -147,7 +152,7 @@ impl Default for Recipe {
             weighted: true,
             network: NetworkRecipe::default(),
             data: DataRecipe {
-                source: "digits".into(),
+                source: Source::Digits,
                 path: None,
                 validation: 0.0,
                 pad: 0,
@@ -167,8 +172,8 @@ impl Default for Recipe {
                 label_smoothing: 0.0,
                 clip: None,
                 checkpoint_seconds: 300.0,
-                device: "auto".into(),
-                precision: Precision::default().to_string(),
+                device: DeviceChoice::Auto,
+                precision: Precision::default(),
                 deterministic: false,
                 threads: 0,
                 diagnostics: false,
@@ -191,7 +196,7 @@ impl Recipe {
     }
 
     pub fn to_toml(&self) -> Result<String, Error> {
-        toml::to_string(self).map_err(|e| Error::Other(format!("the recipe cannot be written as TOML: {e}")))
+        toml::to_string(self).map_err(|e| Error::Unwritable { what: "the recipe".into(), why: e.to_string() })
     }
 
     /// The recipe without what belongs to one machine: a checkpoint is the same wherever it was trained.
@@ -215,41 +220,7 @@ impl Recipe {
         recipe
     }
 
-    /// What can be wrong with a recipe before any data is read.
-    pub fn check(&self) -> Result<(), Error> {
-        let bad = |what: &str| Err(Error::Other(what.to_string()));
-        if self.train.epochs == 0 {
-            return bad("train.epochs must be at least 1");
-        }
-        if self.train.batch == 0 {
-            return bad("train.batch must be at least 1");
-        }
-        if self.train.checkpoint_seconds.is_nan() || self.train.checkpoint_seconds < 0.0 {
-            return bad("train.checkpoint_seconds must be 0 or more");
-        }
-        if self.train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
-            return bad("train.clip must be a positive number");
-        }
-        if !(self.data.validation >= 0.0 && self.data.validation.is_finite()) {
-            return bad("data.validation must be 0, a share below 1, or a number of examples");
-        }
-        if self.network.preset.is_some() && !self.network.layers.is_empty() {
-            return bad("network.preset and network.layers are both given; keep one of them");
-        }
-        if self.network.preset.as_deref() != Some("mlp") && !self.network.widths.is_empty() {
-            return bad("network.widths goes with network.preset = \"mlp\"");
-        }
-        self.schedule.check()?;
-        self.criterion()?;
-        self.precision()?;
-        Ok(())
-    }
-
-    /// What a GPU's matrix units compute with.
-    pub fn precision(&self) -> Result<Precision, Error> {
-        self.train.precision.parse().map_err(|e| Error::Other(format!("train.precision: {e}")))
-    }
-
+    /// The loss of the whole network.
     pub fn criterion(&self) -> Result<Criterion, NnError> {
         Criterion::new(self.train.loss, self.train.label_smoothing)
     }
@@ -276,7 +247,6 @@ impl Recipe {
 impl DataRecipe {
     /// Opens the data set.
     pub fn open(&self) -> Result<Dataset, Error> {
-        let source: Source = self.source.parse()?;
         let label = match &self.csv.label {
             None => LabelColumn::Last,
             Some(ColumnRecipe::Index(index)) => LabelColumn::Index(*index),
@@ -288,7 +258,11 @@ impl DataRecipe {
             (None, None) => CsvOptions::default().test,
         };
         let csv = CsvOptions { label, header: self.csv.header, test };
-        Ok(ftprop_data::open(source, self.path.as_deref(), &Options { crop: self.crop, resize: self.resize, csv })?)
+        Ok(ftprop_data::open(
+            self.source,
+            self.path.as_deref(),
+            &Options { crop: self.crop, resize: self.resize, csv },
+        )?)
     }
 
     /// The training part and what is held out of it for validation.

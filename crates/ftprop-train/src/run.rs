@@ -134,10 +134,7 @@ impl RunFolder {
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         match folder.try_lock() {
             Ok(()) => Ok(Some(folder)),
-            Err(TryLockError::WouldBlock) => Err(Error::Other(format!(
-                "{} is being trained by another process; wait for it, or end it and go on with --resume",
-                self.path.display()
-            ))),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked { path: self.path.clone() }),
             Err(TryLockError::Error(_)) => Ok(None),
         }
     }
@@ -189,11 +186,12 @@ impl RunFolder {
         }
         serde_json::from_str(&files::read_text(&path)?)
             .map(Some)
-            .map_err(|e| Error::Other(format!("{} is not a run's result: {e}", path.display())))
+            .map_err(|e| Error::NotASummary { path: path.clone(), why: e.to_string() })
     }
 
     pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(summary).map_err(|e| Error::Other(e.to_string()))?;
+        let text = serde_json::to_string_pretty(summary)
+            .map_err(|e| Error::Unwritable { what: "the result".into(), why: e.to_string() })?;
         Ok(files::write(&self.path.join("summary.json"), format!("{text}\n").as_bytes())?)
     }
 }

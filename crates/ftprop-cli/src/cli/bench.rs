@@ -146,7 +146,7 @@ impl Config {
             return Err(Error::Usage("--at-once must be at least 1".into()));
         }
         let place = match training {
-            true => Place::open(&self.device, self.threads)?,
+            true => Place::open(self.device.parse()?, self.threads)?,
             false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None },
         };
         let cpu = place.cpu.clone();

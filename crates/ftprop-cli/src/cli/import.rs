@@ -46,7 +46,7 @@ impl Import {
         let mut recipe: Recipe = layers.build()?;
         recipe.data.path = self.data.or(recipe.data.path).as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        recipe.check()?;
+        let recipe = recipe.checked()?;
         let folder = RunFolder::planned(&self.out)?;
         let dataset = recipe.data.open()?;
         let mut network = build_network(&recipe, &dataset, device("cpu", 1)?, 1)?;

@@ -4,6 +4,7 @@ use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
+use ftprop_data::Source;
 use ftprop_nn::{LayerInfo, Network, Shape};
 use ftprop_tensor::Cpu;
 use ftprop_train::model::{Model, Which};
@@ -91,13 +92,13 @@ impl Summary {
             let side = side.unwrap_or(usual);
             Shape { height: side, width: side, channels }
         };
-        let known = match recipe.data.source.as_str() {
-            "digits" => Some((square(8, 1), 10)),
-            "cifar10" => Some((square(32, 3), 10)),
-            "cifar100" => Some((square(32, 3), 100)),
-            "mnist" | "fashion-mnist" => Some((square(28, 1), 10)),
+        let known = match recipe.data.source {
+            Source::Digits => Some((square(8, 1), 10)),
+            Source::Cifar10 => Some((square(32, 3), 10)),
+            Source::Cifar100 => Some((square(32, 3), 100)),
+            Source::Mnist | Source::FashionMnist => Some((square(28, 1), 10)),
             // The paper's folder is ImageNet.
-            "folder" if recipe.data.path.is_none() => {
+            Source::Folder if recipe.data.path.is_none() => {
                 if self.classes.is_none() {
                     tell(
                         "the recipe does not say where its images are, so ImageNet's 1000 classes are assumed; give --classes",

@@ -9,6 +9,7 @@ pub mod report;
 
 use crate::error::Error;
 use ftprop_train::built_in::built_in;
+use ftprop_train::choice::DeviceChoice;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::Recipe;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,7 @@ pub struct Plan {
     pub epochs: Option<u32>,
     /// What is held out of the training part.
     pub validation: f64,
-    pub device: String,
+    pub device: DeviceChoice,
     pub threads: usize,
     pub diagnostics: bool,
     /// `KEY=VALUE` for every recipe.
@@ -152,7 +153,7 @@ impl Cell {
         let mut recipe: Recipe = layers.build()?;
         recipe.data.path = plan.data.as_deref().map(ftprop_train::recipe::absolute);
         recipe.data.validation = plan.validation;
-        recipe.train.device.clone_from(&plan.device);
+        recipe.train.device = plan.device;
         recipe.train.threads = plan.threads;
         recipe.train.diagnostics = plan.diagnostics;
         if let Some(epochs) = plan.epochs {
@@ -161,9 +162,9 @@ impl Cell {
         let job = |seed: u32| {
             let mut recipe = recipe.clone();
             recipe.train.seed = u64::from(seed);
-            Job { recipe, folder: out.join("runs").join(&name).join(format!("seed-{seed}")) }
+            Ok(Job { recipe: recipe.checked()?, folder: out.join("runs").join(&name).join(format!("seed-{seed}")) })
         };
-        Ok((1..=plan.seeds).map(job).collect())
+        (1..=plan.seeds).map(job).collect()
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
             seeds: 2,
             epochs,
             validation: 0.02,
-            device: "cpu".into(),
+            device: DeviceChoice::Cpu,
             threads: 1,
             diagnostics: false,
             settings: Vec::new(),
@@ -193,7 +194,6 @@ mod tests {
             for cell in cells {
                 let jobs = cell.jobs(&plan(None), Path::new("out")).unwrap();
                 let recipe = &jobs[1].recipe;
-                recipe.check().unwrap();
                 assert_eq!(recipe.name, cell.name());
                 assert_eq!(recipe.network.preset.as_deref(), Some(cell.network.name));
                 let (activation, loss) = (recipe.activation.to_string(), recipe.layer_loss.to_string());

@@ -112,8 +112,7 @@ pub fn points(
             for (axis, value) in axes.iter().zip(&values) {
                 layers = layers.grid(&format!("{}={value}", axis.key))?;
             }
-            let recipe = finish(layers.build()?);
-            recipe.check()?;
+            let recipe: Recipe = finish(layers.build()?);
             let named: Vec<String> = axes.iter().zip(&values).map(|(axis, v)| format!("{}-{v}", axis.key)).collect();
             let mut folder = out.join("runs").join(folder_name(&base.name));
             if !named.is_empty() {
@@ -124,9 +123,9 @@ pub fn points(
                 recipe.train.seed = u64::from(seed);
                 // What progress and errors call it.
                 recipe.name = [&[base.name.clone()][..], &named].concat().join(" ");
-                Job { recipe, folder: folder.join(format!("seed-{seed}")) }
+                Ok(Job { recipe: recipe.checked()?, folder: folder.join(format!("seed-{seed}")) })
             };
-            let jobs = (1..=seeds).map(job).collect();
+            let jobs = (1..=seeds).map(job).collect::<Result<_, Error>>()?;
             let values = values.into_iter().map(str::to_string).collect();
             points.push(Point { base: base.name.clone(), values, jobs });
         }

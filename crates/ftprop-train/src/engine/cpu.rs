@@ -86,7 +86,7 @@ impl Engine for CpuEngine {
     fn learn(&mut self, images: &[f32], labels: &[u32]) -> Result<(), Error> {
         let announced = self.stretch.as_ref().and_then(|s| Some((s, *s.steps.get(self.done)?)));
         let Some((stretch, (factor, progress))) = announced else {
-            return Err(Error::Other("a step was taken that was not announced".into()));
+            return Err(Error::Engine("a step was taken that was not announced"));
         };
         let step = Step { seed: stretch.seed, number: stretch.first_step + self.done as u64, progress };
         let seen = self.network.learn(images, labels, &self.criterion, &step);
@@ -100,7 +100,7 @@ impl Engine for CpuEngine {
     }
 
     fn learn_resident(&mut self, _stretch: &Stretch) -> Result<(), Error> {
-        Err(Error::Other("no data lives on the CPU; its batches come from a loader".into()))
+        Err(Error::Engine("no data lives on the CPU; its batches come from a loader"))
     }
 
     fn settle(&mut self) -> Result<Tally, Error> {

@@ -44,7 +44,7 @@ impl CudaEngine {
         if streamed {
             network.reserve_streaming()?;
         }
-        if gpu.gate.is_some() {
+        if gpu.gate().is_some() {
             let others = [parts.validation, Some(parts.test)];
             network.load(&batch_sizes(&[Some(parts.train)], batch), &batch_sizes(&others, batch))?;
         }
@@ -82,7 +82,7 @@ pub fn build_cuda_network(
         input,
         classes,
         batch,
-        precision: recipe.precision()?,
+        precision: recipe.train.precision,
         tuning: gpu.tuning(recipe.train.deterministic),
         loss: recipe.train.loss,
         label_smoothing: recipe.train.label_smoothing,
@@ -150,7 +150,7 @@ impl Engine for CudaEngine {
     fn learn_resident(&mut self, stretch: &Stretch) -> Result<(), Error> {
         match &self.train {
             Some(data) => Ok(self.network.train(data, stretch)?),
-            None => Err(Error::Other("the training part does not live on the GPU".into())),
+            None => Err(Error::Engine("the training part does not live on the GPU")),
         }
     }
 

@@ -1,7 +1,10 @@
 //! A network in training on some device: what the trainer asks of it.
 
 mod cpu;
+#[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(not(feature = "cuda"))]
+mod stretch;
 
 use crate::checkpoint::Contents;
 use crate::device::Place;
@@ -12,8 +15,12 @@ use ftprop_nn::Tally;
 use ftprop_nn::parameter::{Parameter, Statistic};
 
 pub use cpu::build_network;
+#[cfg(feature = "cuda")]
 pub use cuda::build_cuda_network;
+#[cfg(feature = "cuda")]
 pub use ftprop_cuda::Stretch;
+#[cfg(not(feature = "cuda"))]
+pub use stretch::Stretch;
 
 /// A part of the data that is looked at, not learned from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +70,13 @@ pub trait Engine: Send {
 }
 
 /// A network for a recipe and its data, on a device.
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a GPU keeps parts of the data"))]
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
     match &place.gpu {
+        #[cfg(feature = "cuda")]
         Some(gpu) => Ok(Box::new(cuda::CudaEngine::new(recipe, dataset, parts, gpu)?)),
+        #[cfg(not(feature = "cuda"))]
+        Some(gpu) => match *gpu {},
         None => Ok(Box::new(cpu::CpuEngine::new(recipe, dataset, place.cpu.clone())?)),
     }
 }
