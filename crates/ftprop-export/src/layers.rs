@@ -10,30 +10,50 @@ use ftprop_train::model::Model;
 /// A layer. Dropout is left out, and every activation is the one it really has.
 #[derive(Clone, Debug)]
 pub enum Layer<'a> {
+    /// A convolution.
     Conv {
+        /// Its shapes.
         geometry: ConvGeometry,
+        /// Its filters.
         weight: Weight<'a>,
+        /// Its bias, if it has one.
         bias: Option<&'a [f32]>,
     },
+    /// A fully connected layer.
     Fc {
+        /// The shape of its input.
         input: Shape,
+        /// Its units.
         outputs: usize,
+        /// Its weights.
         weight: Weight<'a>,
+        /// Its bias, if it has one.
         bias: Option<&'a [f32]>,
     },
+    /// The largest of each window.
     MaxPool(Pool),
+    /// The mean of each window, its padding counted.
     AvgPool(Pool),
+    /// Batch norm by its running statistics.
     BatchNorm {
+        /// What is added to the variance.
         eps: f32,
+        /// The scales.
         gamma: &'a [f32],
+        /// The shifts.
         beta: &'a [f32],
+        /// The running means.
         mean: &'a [f32],
+        /// The running variances.
         variance: &'a [f32],
     },
+    /// An activation.
     Act(Activation),
     /// The sum of two paths; one without layers is the input itself.
     Residual {
+        /// The first path.
         main: Vec<Layer<'a>>,
+        /// The second path.
         shortcut: Vec<Layer<'a>>,
     },
 }
@@ -41,9 +61,13 @@ pub enum Layer<'a> {
 /// A pooling window: square, the same stride and pad in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
+    /// The side of the window.
     pub kernel: usize,
+    /// How far it moves.
     pub stride: usize,
+    /// What is added on every side.
     pub pad: usize,
+    /// Of the input.
     pub channels: usize,
 }
 

@@ -9,6 +9,7 @@
 //! | [`torch`] | safetensors with PyTorch's names and layouts, and back again |
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod classifier;
 pub mod error;

@@ -105,10 +105,13 @@ fn packed_activation(activation: Activation) -> Result<ftprop_runtime::Activatio
 /// How a packed model compares with the network it came from, over the test part; shares of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
+    /// Pictures in all.
     pub examples: u64,
     /// Pictures for which both have the same most likely class.
     pub agreement: f64,
+    /// The network's accuracy.
     pub float_top1: f64,
+    /// The packed model's accuracy.
     pub packed_top1: f64,
 }
 

@@ -26,7 +26,9 @@ pub struct Header {
     version: u32,
     /// The recipe, without what belongs to one machine.
     pub recipe: String,
+    /// What the network needs to be used.
     pub model: ModelInfo,
+    /// Where training stands.
     pub state: State,
     /// The optimizer's steps; none where its moments were left out.
     optimizer_steps: Option<u64>,
@@ -35,18 +37,22 @@ pub struct Header {
 /// What a trained network needs to be used without its data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
+    /// The classes' names, in the order of the outputs.
     pub classes: Vec<String>,
     /// Height, width and channels of an example.
     pub input: [usize; 3],
     /// Raw value that counts as 1, then each channel's mean and deviation.
     pub full: f32,
+    /// Each channel's mean, of values between 0 and 1.
     pub mean: Vec<f32>,
+    /// Each channel's deviation.
     pub std: Vec<f32>,
     /// Pictures: what the shorter edge is resized to.
     pub resize: Option<usize>,
 }
 
 impl ModelInfo {
+    /// What networks that learn from this data need.
     pub fn of(dataset: &Dataset) -> Self {
         let Normalize { full, mean, std } = dataset.normalize.clone();
         ModelInfo {
@@ -102,6 +108,7 @@ fn is_nothing(seconds: &f64) -> bool {
 }
 
 impl State {
+    /// Nothing is done yet.
     pub fn start() -> Self {
         State { epoch: 1, batch: 0, step: 0, tally: ExactTally::default(), best: None, seconds: 0.0 }
     }
@@ -110,15 +117,18 @@ impl State {
 /// The epoch whose network is kept as the best, and its top-1 share as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Best {
+    /// Counted from 1.
     pub epoch: u32,
     top1_bits: u64,
 }
 
 impl Best {
+    /// An epoch and its score.
     pub fn new(epoch: u32, top1: f64) -> Self {
         Best { epoch, top1_bits: top1.to_bits() }
     }
 
+    /// Its score, a fraction of 1.
     pub fn top1(&self) -> f64 {
         f64::from_bits(self.top1_bits)
     }
@@ -147,9 +157,13 @@ impl From<ExactTally> for Tally {
 
 /// What a network holds, wherever it lives.
 pub struct Contents<'a> {
+    /// What the values are, in their order.
     pub parameters: &'a [Parameter],
+    /// What the statistics are, in their order.
     pub statistics: &'a [Statistic],
+    /// All parameters.
     pub values: Cow<'a, [f32]>,
+    /// All running statistics.
     pub stats: Cow<'a, [f32]>,
     /// The optimizer's steps and moments; without them a checkpoint can be used but not trained on.
     pub optimizer: Option<(u64, Vec<Cow<'a, [f32]>>)>,
@@ -216,10 +230,12 @@ fn unwritable(path: &Path, why: String) -> Error {
 pub struct Checkpoint {
     path: std::path::PathBuf,
     bytes: Vec<u8>,
+    /// What it says beside its tensors.
     pub header: Header,
 }
 
 impl Checkpoint {
+    /// Reads a checkpoint's file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = files::read(path)?;
         let not = |why: String| Error::NotACheckpoint { path: path.to_path_buf(), why };
@@ -244,6 +260,7 @@ impl Checkpoint {
         Ok(Checkpoint { path: path.to_path_buf(), bytes, header })
     }
 
+    /// The recipe that it was trained by, without what belongs to one machine.
     pub fn recipe(&self) -> Result<Recipe, Error> {
         Recipe::from_toml(&format!("the recipe in {}", self.path.display()), &self.header.recipe)
     }

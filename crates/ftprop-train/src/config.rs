@@ -58,13 +58,34 @@ pub enum ConfigError {
     File(#[from] FileError),
     /// The file is not TOML.
     #[error("{file}:{line}:{column}: {message}")]
-    Syntax { file: String, line: usize, column: usize, message: String },
+    Syntax {
+        /// The file's name.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
     /// An argument cannot be laid over what is there.
     #[error("{origin}: {message}")]
-    Argument { origin: Origin, message: String },
+    Argument {
+        /// The argument.
+        origin: Origin,
+        /// What is wrong with it.
+        message: String,
+    },
     /// A key that is unknown, missing, or holds the wrong thing.
     #[error("{origin}: {message}")]
-    Key { origin: Origin, key: String, message: String },
+    Key {
+        /// Where it came from.
+        origin: Origin,
+        /// Its full path.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
 }
 
 impl ConfigError {
@@ -93,7 +114,12 @@ pub enum Origin {
     /// The program's own defaults.
     Defaults,
     /// A line of a file.
-    File { name: String, line: usize },
+    File {
+        /// The file's name.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+    },
     /// A setting, as `KEY=VALUE`.
     Set(String),
     /// One of the values of a grid, as `KEY=VALUE`.

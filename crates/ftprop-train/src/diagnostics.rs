@@ -22,6 +22,7 @@ pub struct Record {
     pub epoch: u32,
     /// Steps done: the number of the step that was looked at, counted from 0.
     pub step: u64,
+    /// What the step looked like.
     #[serde(flatten)]
     pub diagnosis: Diagnosis,
 }
@@ -36,6 +37,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// The twin of a recipe's network, which computes on this CPU.
     pub fn new(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>) -> Result<Self, Error> {
         let (train, _) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let config = LoaderConfig {

@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// One run of a fleet. A folder that has this run is gone on with; one whose run is finished is left alone.
 #[derive(Clone, Debug)]
 pub struct Job {
+    /// What to train.
     pub recipe: CheckedRecipe,
+    /// The run's folder.
     pub folder: PathBuf,
 }
 

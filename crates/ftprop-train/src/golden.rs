@@ -22,6 +22,7 @@ use std::path::Path;
 /// A case as its file has it.
 #[derive(Deserialize)]
 pub struct Case {
+    /// What it is called.
     pub name: String,
     net: String,
     activation: String,
@@ -29,6 +30,7 @@ pub struct Case {
     optimizer: OptimizerSpec,
     batch: usize,
     seed: u64,
+    /// The largest relative error that passes.
     pub tolerance: f64,
     expect: Vec<ExpectedStep>,
 }
@@ -55,6 +57,7 @@ struct ExpectedParameter {
 /// How far a case was from what it expects, relative as its file says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
+    /// The largest relative error.
     pub largest_error: f64,
     /// Where that was.
     pub place: String,

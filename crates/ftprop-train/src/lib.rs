@@ -15,6 +15,7 @@
 //! | [`files`], [`words`] | files that are whole or absent; numbers in words |
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod built_in;
 mod by_name;

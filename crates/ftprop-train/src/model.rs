@@ -11,8 +11,11 @@ use std::sync::Arc;
 
 /// A trained network with what it needs to be used.
 pub struct Model {
+    /// The network, on the CPU.
     pub network: Network,
+    /// What it was trained by.
     pub recipe: Recipe,
+    /// What it needs to be used without its data.
     pub info: ModelInfo,
     /// The file it was read from, if it was.
     pub path: Option<PathBuf>,
@@ -21,7 +24,9 @@ pub struct Model {
 /// Which of a run's two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
+    /// That of the best epoch.
     Best,
+    /// That of the last step.
     Last,
 }
 

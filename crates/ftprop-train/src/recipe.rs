@@ -22,16 +22,25 @@ use std::path::{Path, PathBuf};
 pub struct Recipe {
     /// What the run is called in folders, plots and reports.
     pub name: String,
+    /// What hidden units output.
     pub activation: Activation,
+    /// How well a hard unit meets its target.
     pub layer_loss: LayerLoss,
+    /// Which target a hard unit gets.
     pub target_rule: TargetRule,
+    /// How a qReLU is made of steps.
     pub qrelu_form: QreluForm,
     /// Whether a target's loss is weighted by how much its unit matters.
     pub weighted: bool,
+    /// The layers.
     pub network: NetworkRecipe,
+    /// The examples.
     pub data: DataRecipe,
+    /// How long, and on what.
     pub train: TrainRecipe,
+    /// The step along the gradients.
     pub optimizer: OptimizerSpec,
+    /// How the learning rate changes.
     pub schedule: Schedule,
 }
 
@@ -39,11 +48,13 @@ pub struct Recipe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRecipe {
+    /// One of the paper's networks, or `mlp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// The hidden widths of the preset `mlp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub widths: Vec<usize>,
+    /// Layers, where there is no preset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
 }
@@ -52,15 +63,19 @@ pub struct NetworkRecipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataRecipe {
+    /// The kind of data set.
     #[serde(with = "by_name")]
     pub source: Source,
+    /// Where its files are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Held out of the training part: a share below 1, or a number of examples; 0 for none.
     pub validation: f64,
-    /// Training pictures: black pixels added on every side, a random window, mirroring.
+    /// Training pictures: black pixels added on every side.
     pub pad: usize,
+    /// Training pictures: a random window of the padded picture.
     pub random_crop: bool,
+    /// Training pictures: half of them mirrored.
     pub flip: bool,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,14 +87,18 @@ pub struct DataRecipe {
     pub bad_images: BadImages,
     /// Threads that prepare batches ahead of the trainer.
     pub workers: usize,
+    /// Tables: how they are read.
     #[serde(default, skip_serializing_if = "CsvRecipe::is_default")]
     pub csv: CsvRecipe,
 }
 
+/// What to do about pictures that do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BadImages {
+    /// End with an error.
     Stop,
+    /// Leave them out, and count them.
     Skip,
 }
 
@@ -96,6 +115,7 @@ pub struct CsvRecipe {
     /// The share that is held out as the test part, unless there is a test file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_fraction: Option<f64>,
+    /// A table of its own for the test part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_file: Option<PathBuf>,
 }
@@ -106,10 +126,13 @@ impl CsvRecipe {
     }
 }
 
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ColumnRecipe {
+    /// By its number, counted from 0.
     Index(usize),
+    /// By its name.
     Name(String),
 }
 
@@ -117,10 +140,15 @@ pub enum ColumnRecipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainRecipe {
+    /// How often to go through the training part.
     pub epochs: u32,
+    /// Examples of a step.
     pub batch: usize,
+    /// What all randomness depends on.
     pub seed: u64,
+    /// The loss of the whole network.
     pub loss: OutputLoss,
+    /// How much of a label goes to all classes alike.
     pub label_smoothing: f32,
     /// The largest norm that a step's gradient may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,6 +223,7 @@ impl Recipe {
         Ok(Recipe::defaults()?.text(name, text)?.build()?)
     }
 
+    /// The recipe as a file has it.
     pub fn to_toml(&self) -> Result<String, Error> {
         toml::to_string(self).map_err(|e| Error::Unwritable { what: "the recipe".into(), why: e.to_string() })
     }
@@ -233,6 +262,7 @@ impl Recipe {
         }
     }
 
+    /// What the activations share unless a layer says otherwise.
     pub fn layer_defaults(&self) -> Defaults {
         Defaults {
             activation: self.activation,
@@ -279,10 +309,12 @@ impl DataRecipe {
         Ok((train, Some(validation)))
     }
 
+    /// What is done to training pictures.
     pub fn augment(&self) -> Augment {
         Augment { pad: self.pad, crop: self.random_crop, flip: self.flip }
     }
 
+    /// What is done about pictures that do not decode.
     pub fn bad_image(&self) -> BadImage {
         match self.bad_images {
             BadImages::Stop => BadImage::Stop,

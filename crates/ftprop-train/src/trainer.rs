@@ -540,41 +540,4 @@ fn stops(answer: Answer) -> Result<bool, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::choice::DeviceChoice;
-
-    #[test]
-    fn runs_pause_for_one_who_wants_to_be_alone() {
-        let temp = std::env::temp_dir().join(format!("ftprop-pause-{}", std::process::id()));
-        let gate = Arc::new(Gate::default());
-        let train = |name: &str, seed: u64, gate: Option<Arc<Gate>>| {
-            let mut recipe = Recipe::built_in("digits").unwrap().into_recipe();
-            (recipe.train.epochs, recipe.train.seed) = (1, seed);
-            // Each with threads of its own, as runs on a GPU have.
-            let (place, dataset) = (Place::open(DeviceChoice::Cpu, 1).unwrap(), recipe.data.open().unwrap());
-            let folder = RunFolder::planned(&temp.join(name)).unwrap();
-            let recipe = recipe.checked().unwrap();
-            let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
-            trainer.gate = gate;
-            folder.write_recipe(&recipe).unwrap();
-            let ending = trainer.run(&mut ()).unwrap();
-            assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
-            std::fs::read(folder.checkpoint()).unwrap()
-        };
-        let turns = || Some(gate.clone());
-        let mut alone = 0;
-        let paused = std::thread::scope(|scope| {
-            let runs = [scope.spawn(|| train("a", 1, turns())), scope.spawn(|| train("b", 2, turns()))];
-            while !runs.iter().any(|run| run.is_finished()) {
-                let _alone = gate.alone();
-                std::thread::sleep(Duration::from_millis(5));
-                alone += 1;
-            }
-            runs.map(|run| run.join().unwrap())
-        });
-        assert!(alone > 3, "alone {alone} times while two runs went on");
-        assert!(paused == [train("c", 1, None), train("d", 2, None)], "pausing changed what was learned");
-        std::fs::remove_dir_all(&temp).unwrap();
-    }
-}
+mod tests;

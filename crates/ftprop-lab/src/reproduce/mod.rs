@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 /// A block of rows of the table, by its data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
+    /// The convnets.
     Cifar10,
+    /// AlexNet and ResNet-18.
     Imagenet,
 }
 
@@ -26,11 +28,13 @@ pub enum Rows {
 pub struct Column {
     /// How its recipes' names end.
     pub ending: &'static str,
+    /// In tables.
     pub title: &'static str,
     /// In pictures, where the activation is in the title.
     pub short: &'static str,
 }
 
+/// The table's columns, from left to right.
 pub const COLUMNS: [Column; 6] = [
     Column { ending: "sign-sste", title: "sign, SSTE", short: "SSTE" },
     Column { ending: "sign-ftpsh", title: "sign, FTP-SH", short: "FTP-SH" },
@@ -43,7 +47,9 @@ pub const COLUMNS: [Column; 6] = [
 /// A network of the table, with figures in the order of [`COLUMNS`].
 #[derive(Debug)]
 pub struct NetworkRow {
+    /// As its recipes' names begin.
     pub name: &'static str,
+    /// In headings.
     pub title: &'static str,
     /// Best top-1 test accuracies in percent, as printed in the paper.
     pub paper: [f64; 6],
@@ -88,6 +94,7 @@ const IMAGENET: [NetworkRow; 2] = [
 ];
 
 impl Rows {
+    /// The data set's name.
     pub fn title(self) -> &'static str {
         match self {
             Rows::Cifar10 => "CIFAR-10",
@@ -95,6 +102,7 @@ impl Rows {
         }
     }
 
+    /// Its networks, from top to bottom.
     pub fn networks(self) -> &'static [NetworkRow] {
         match self {
             Rows::Cifar10 => &CIFAR10,
@@ -102,6 +110,7 @@ impl Rows {
         }
     }
 
+    /// All its cells, row by row.
     pub fn cells(self) -> Vec<Cell> {
         let networks = self.networks().iter();
         networks.flat_map(|network| (0..COLUMNS.len()).map(move |column| Cell { network, column })).collect()
@@ -111,6 +120,7 @@ impl Rows {
 /// A cell of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
+    /// Its row.
     pub network: &'static NetworkRow,
     /// Its place in [`COLUMNS`].
     pub column: usize,
@@ -119,14 +129,19 @@ pub struct Cell {
 /// What is the same for all runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Where the data is.
     pub data: Option<PathBuf>,
+    /// Seeds 1 to this for each cell.
     pub seeds: u32,
     /// Instead of the recipe's, with the schedule scaled to fit.
     pub epochs: Option<u32>,
     /// What is held out of the training part.
     pub validation: f64,
+    /// Where to train.
     pub device: DeviceChoice,
+    /// Of the CPU; 0 for one a core.
     pub threads: usize,
+    /// Whether to look into the hard layers.
     pub diagnostics: bool,
     /// `KEY=VALUE` for every recipe.
     pub settings: Vec<String>,
@@ -138,6 +153,7 @@ impl Cell {
         format!("{}-{}", self.network.name, COLUMNS[self.column].ending)
     }
 
+    /// What the paper says, in percent.
     pub fn paper(&self) -> f64 {
         self.network.paper[self.column]
     }

@@ -20,7 +20,9 @@ use std::str::FromStr;
 /// A key and the values it takes, as written on the command line: `optimizer.lr=1e-3,5e-4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
+    /// The recipe key.
     pub key: String,
+    /// Its values, as text.
     pub values: Vec<String>,
 }
 
@@ -63,7 +65,9 @@ fn listed(text: &str) -> Vec<&str> {
 
 /// A recipe with a name, before the grid is laid over it.
 pub struct Base {
+    /// What its runs and figures are called by.
     pub name: String,
+    /// The recipe, for settings to be laid over.
     pub layers: ftprop_train::config::Layers,
 }
 

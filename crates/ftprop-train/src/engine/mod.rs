@@ -25,14 +25,19 @@ pub use stretch::Stretch;
 /// A part of the data that is looked at, not learned from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// What is held out of the training part.
     Validation,
+    /// What the figures are of.
     Test,
 }
 
 /// The parts of a data set that a run uses.
 pub struct Parts<'a> {
+    /// What is learned from.
     pub train: &'a Split,
+    /// What is held out of it.
     pub validation: Option<&'a Split>,
+    /// What the figures are of.
     pub test: &'a Split,
 }
 
@@ -42,7 +47,9 @@ pub struct Parts<'a> {
 /// are made on the device by [`learn_resident`](Engine::learn_resident). What they gave is known when they are
 /// [settled](Engine::settle).
 pub trait Engine: Send {
+    /// What the numbers of the network are.
     fn parameters(&self) -> &[Parameter];
+    /// What its running statistics are.
     fn statistics(&self) -> &[Statistic];
     /// The network, as a checkpoint keeps it for use.
     fn network(&self) -> Result<Contents<'_>, Error>;
@@ -50,6 +57,7 @@ pub trait Engine: Send {
     fn contents(&self) -> Result<Contents<'_>, Error>;
     /// Goes on from a checkpoint's contents, which have an optimizer.
     fn restore(&mut self, contents: &Contents<'_>) -> Result<(), Error>;
+    /// Sets every parameter to where training starts from.
     fn initialise(&mut self, seed: u64) -> Result<(), Error>;
     /// Whether the training part lives on the device.
     fn has_training_data(&self) -> bool;
