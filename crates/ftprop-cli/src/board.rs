@@ -1,5 +1,6 @@
 //! What a person sees of a fleet: each run's end, and now and then how far all are.
 
+use crate::error;
 use crate::progress::{counted, duration, said, tell};
 use ftprop_lab::pictures::Pictures;
 use ftprop_train::fleet::{FleetEvent, FleetObserver, Job};
@@ -74,7 +75,7 @@ impl<'a> Board<'a> {
                 100.0 * s.test.top1_best,
                 100.0 * s.train.top1_last,
             )),
-            Err(error) => tell(&format!("{place} failed: {error}")),
+            Err(error) => tell(&format!("{place} failed: {}", error::words(error))),
             Ok(_) => {}
         }
     }

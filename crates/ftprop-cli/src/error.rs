@@ -3,20 +3,20 @@
 use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
 use ftprop_lab::plot::PlotError;
-use ftprop_nn::NnError;
+use ftprop_nn::{EngineError, NnError};
 use ftprop_search::SearchError;
 use ftprop_tensor::TensorError;
-use ftprop_train::config::ConfigError;
+use ftprop_train::config::{ConfigError, Origin};
 use ftprop_train::files::FileError;
 
 /// An error of a command. Its text is one line that says what is wrong and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(transparent)]
+    #[error("{}", words(.0))]
     Train(ftprop_train::Error),
-    #[error(transparent)]
+    #[error("{}", export_words(.0))]
     Export(ftprop_export::Error),
-    #[error(transparent)]
+    #[error("{}", lab_words(.0))]
     Lab(ftprop_lab::Error),
     #[error(transparent)]
     Search(SearchError),
@@ -75,7 +75,7 @@ macro_rules! through {
     )+};
 }
 
-through!(ftprop_train::Error: ConfigError, FileError, DataError, NnError, TensorError, CudaError);
+through!(ftprop_train::Error: ConfigError, FileError, DataError, NnError, TensorError, CudaError, EngineError);
 through!(ftprop_export::Error: ftprop_runtime::Error);
 through!(ftprop_lab::Error: PlotError);
 
@@ -84,8 +84,62 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
-            Error::Train(ftprop_train::Error::Config(e)) if e.is_on_command_line() => 2,
+            Error::Train(ftprop_train::Error::Config(e)) if e.argument().is_some() => 2,
             _ => 1,
         }
+    }
+}
+
+/// An error of training, with what to type where that helps.
+pub(crate) fn words(error: &ftprop_train::Error) -> String {
+    use ftprop_train::Error as Train;
+    match error {
+        Train::Config(error) => match error.argument() {
+            Some(Origin::Set(setting)) => format!("--set {setting}: {}", error.message()),
+            Some(Origin::Grid(setting)) => format!("--grid {setting}: {}", error.message()),
+            _ => error.to_string(),
+        },
+        Train::NoEpoch { path } => format!(
+            "{0} has no finished epoch; a run that was ended early goes on by ftprop train --resume {0}",
+            path.display()
+        ),
+        Train::RunExists { path } => format!(
+            "{0} already holds a run; choose another folder, or go on with it by ftprop train --resume {0}",
+            path.display()
+        ),
+        Train::Locked { path } => format!(
+            "{} is being trained by another process; wait for it, or end it and go on with --resume",
+            path.display()
+        ),
+        Train::OtherRecipe { path } => {
+            format!("{} holds a run of another recipe; remove it or choose another --out", path.display())
+        }
+        Train::Miscounted { counted, examples, epoch } => format!(
+            "the GPU counted {counted} of {examples} training examples in epoch {epoch}; ftprop selftest --device \
+             cuda:0 may tell why"
+        ),
+        Train::NoPictures => "the network was trained on a table, so it cannot take images; use ftprop eval".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The same for exporting.
+fn export_words(error: &ftprop_export::Error) -> String {
+    match error {
+        ftprop_export::Error::NoPictures => {
+            "the network was trained on a table; packed models take pictures, so use --format onnx".into()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The same for studies.
+fn lab_words(error: &ftprop_lab::Error) -> String {
+    match error {
+        ftprop_lab::Error::NotTrained { what, last } => {
+            let last = last.as_ref().map_or_else(String::new, |command| format!(", as in: {command}"));
+            format!("{what}; a report wants the flags that it was trained with{last}")
+        }
+        other => other.to_string(),
     }
 }

@@ -43,7 +43,7 @@ fn recipes_that_cannot_be() {
         (1, "--set network.preset=convnet9", &["convnet9", "convnet4, convnet8"]),
         (1, "--set network.preset=convnet4", &["convnet4", "32×32", "8×8"]),
         (1, "--set network.widths=[0]", &["layer 0 (fc)", "at least 1"]),
-        (1, "--set data.source=cifar", &["`cifar`", "cifar10"]),
+        (2, "--set data.source=cifar", &["`cifar`", "cifar10"]),
         (1, "--set data.source=cifar10", &["cifar10", "--data"]),
         (1, "--set data.source=cifar10 --data nowhere", &["CIFAR-10", "data_batch_1.bin", "nowhere"]),
         (1, "--set train.batch=0", &["train.batch"]),
@@ -211,7 +211,7 @@ fn checkpoints_that_do_not_belong() {
     refuse(&own[..own.len() / 2], &["not a checkpoint, or a damaged one"]);
     refuse(&[&own[..], b"more"].concat(), &["damaged"]);
     let plain = safetensors::serialize::<&str, safetensors::tensor::TensorView<'_>, _>([], None).unwrap();
-    refuse(&plain, &["not one that ftprop train wrote"]);
+    refuse(&plain, &["not one that ftprop wrote"]);
     temp.write("run/checkpoint.safetensors", &own);
     temp.run("train --quiet --resume run --epochs 3").ok();
 }

@@ -260,7 +260,7 @@ fn another_schedule_takes_the_place_of_a_recipes() {
     let schedule = |settings: &[&str]| {
         let layers = settings.iter().fold(layers.clone(), |layers, setting| layers.set(setting).unwrap());
         let recipe: Recipe = layers.build().unwrap();
-        recipe.check().map(|()| recipe.schedule)
+        recipe.checked().map(|recipe| recipe.schedule.clone())
     };
     assert_eq!(schedule(&["schedule.kind=step"]).unwrap().decay_at, [200, 250], "the same kind");
     for kind in ["constant", "cosine"] {

@@ -1,14 +1,10 @@
 //! Using a packed model: what `predict`, `eval` and `export --check` have in common.
 
 use crate::error::Error;
-use ftprop_cuda::CudaNetwork;
 use ftprop_data::{Normalize, Preprocess, Shape};
-use ftprop_nn::Network;
 use ftprop_runtime::{Engine, EngineOptions};
-use ftprop_train::device::Gpu;
-use ftprop_train::engine::build_cuda_network;
+use ftprop_train::evaluate::Predictor;
 use ftprop_train::files;
-use ftprop_train::model::Model;
 use std::path::Path;
 
 /// A packed model that is ready, taking the same normalised pictures as the trained network.
@@ -19,50 +15,20 @@ pub struct Classifier {
     logits: Vec<f32>,
 }
 
-/// A network that classifies, as trained or packed.
-pub enum Runner {
-    Float(Box<Network>),
-    Gpu(Box<OnGpu>),
-    Packed(Box<Classifier>),
-}
-
-impl Runner {
-    /// The logits of normalised pictures.
-    pub fn logits(&mut self, images: &[f32]) -> Result<&[f32], Error> {
-        match self {
-            Runner::Float(network) => Ok(network.infer(images)),
-            Runner::Gpu(gpu) => {
-                gpu.logits = gpu.network.infer(images)?;
-                Ok(&gpu.logits)
-            }
-            Runner::Packed(classifier) => classifier.logits(images),
-        }
-    }
-}
-
-/// A float network on a GPU.
-pub struct OnGpu {
-    network: CudaNetwork,
-    logits: Vec<f32>,
-}
-
-impl OnGpu {
-    /// Puts a trained network on a GPU, for batches of at most `batch`.
-    pub fn new(model: &Model, gpu: &Gpu, batch: usize) -> Result<Self, Error> {
-        let (input, classes) = (model.network.input(), model.info.classes.len());
-        let network = build_cuda_network(&model.recipe, input, classes, gpu, batch)?;
-        network.set_values(model.network.values())?;
-        network.set_stats(model.network.stats())?;
-        Ok(OnGpu { network, logits: Vec::new() })
+impl Predictor for Classifier {
+    fn classify(&mut self, examples: &[f32]) -> Result<&[f32], ftprop_train::Error> {
+        self.logits(examples).map_err(|e| ftprop_train::Error::Outside(Box::new(e)))
     }
 }
 
 impl Classifier {
+    /// A packed model's file, for so many threads.
     pub fn open(path: &Path, threads: usize) -> Result<Self, Error> {
         let refused = |e: ftprop_runtime::Error| Error::NotAModel { path: path.to_path_buf(), why: e.to_string() };
         Classifier::new(&files::read(path)?, threads).map_err(refused)
     }
 
+    /// A packed model in memory, for so many threads.
     pub fn new(packed: &[u8], threads: usize) -> Result<Self, ftprop_runtime::Error> {
         let engine = Engine::load(packed, &EngineOptions { threads, ..EngineOptions::default() })?;
         let classes = match engine.class_names() {
@@ -91,7 +57,7 @@ impl Classifier {
 
     /// The logits of normalised pictures. The model takes bytes and normalises them itself, so this undoes the
     /// normalising: exactly for what was made from bytes, and to the nearest byte otherwise.
-    pub fn logits(&mut self, images: &[f32]) -> Result<&[f32], Error> {
+    pub fn logits(&mut self, images: &[f32]) -> Result<&[f32], ftprop_runtime::Error> {
         let about = self.engine.preprocessing();
         let channels = about.mean.len();
         let byte =

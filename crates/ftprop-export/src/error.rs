@@ -1,6 +1,5 @@
 //! Everything that can go wrong while exporting, each as one line.
 
-use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
 use ftprop_nn::NnError;
 use ftprop_train::files::FileError;
@@ -31,9 +30,40 @@ pub enum Error {
         /// In what they differ.
         difference: String,
     },
-    /// Anything else, already in words.
-    #[error("{0}")]
-    Other(String),
+    /// A network of tables was to be packed.
+    #[error("the network was trained on a table; packed models take pictures, so export it as ONNX")]
+    NoPictures,
+    /// An activation with more steps than a packed model can have.
+    #[error("packed models have at most qrelu:{most}, the network has {activation}")]
+    TooManySteps {
+        /// The most steps of a packed model.
+        most: u8,
+        /// The network's activation.
+        activation: String,
+    },
+    /// Recipe and network do not belong together.
+    #[error("the recipe has a layer that the network has not: {name}; the run folder was changed by hand")]
+    NoSuchLayer {
+        /// The layer's path, or its parameter's name.
+        name: String,
+    },
+    /// PyTorch has no such module.
+    #[error("PyTorch has no name for {name}")]
+    NoTorchName {
+        /// The parameter's name here.
+        name: String,
+    },
+    /// A packed model whose integers a float cannot count.
+    #[error("a layer of the packed model has sums beyond 2^24, which a float does not hold; export its run instead")]
+    SumsTooLarge,
+    /// Something has no form as text or tensors.
+    #[error("{what} cannot be written: {why}")]
+    Unwritable {
+        /// What was to be written.
+        what: &'static str,
+        /// What the writer says.
+        why: String,
+    },
 }
 
 impl From<FileError> for Error {
@@ -50,12 +80,6 @@ impl From<DataError> for Error {
 
 impl From<NnError> for Error {
     fn from(error: NnError) -> Self {
-        Error::Train(error.into())
-    }
-}
-
-impl From<CudaError> for Error {
-    fn from(error: CudaError) -> Self {
         Error::Train(error.into())
     }
 }

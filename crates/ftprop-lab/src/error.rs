@@ -27,9 +27,18 @@ pub enum Error {
         /// The recipe key.
         key: String,
     },
-    /// Anything else, already in words.
-    #[error("{0}")]
-    Other(String),
+    /// A report was asked for of other runs than were trained: it would replace a good one.
+    #[error("{what}; a report wants the settings that it was trained with{}", as_in(.last.as_ref()))]
+    NotTrained {
+        /// In what they differ.
+        what: String,
+        /// The last call that trained in the study's folder.
+        last: Option<String>,
+    },
+}
+
+fn as_in(last: Option<&String>) -> String {
+    last.map_or_else(String::new, |command| format!(", as in: {command}"))
 }
 
 impl From<FileError> for Error {

@@ -9,6 +9,7 @@
 //! | [`reproduce`], [`sweep`] | the paper's table, grids over recipe keys |
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod diagnostics;
 pub mod error;

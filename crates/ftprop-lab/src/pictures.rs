@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const DRAW_EVERY: Duration = Duration::from_secs(60);
 
 /// Draws `curves` and, where the hard layers are looked into, `diagnostics` into the run's folder, as `.svg` and `.png`:
-/// at the end, and now and then before it.
+/// at the end, and now and then before it. A run without a folder has no pictures.
 #[derive(Default)]
 pub struct Pictures {
     /// When they were drawn last, or the run began.
@@ -20,12 +20,13 @@ pub struct Pictures {
 
 impl Pictures {
     fn draw(&mut self, run: &RunView<'_>) -> Result<(), PlotError> {
+        let Some(folder) = run.folder else { return Ok(()) };
         let name = &run.recipe.name;
         if !run.metrics.is_empty() {
-            picture(&[(name.clone(), run.metrics.to_vec())], name).save(&run.folder.join("curves"))?;
+            picture(&[(name.clone(), run.metrics.to_vec())], name).save(&folder.join("curves"))?;
         }
         if run.diagnostics.iter().any(|r| !r.diagnosis.layers.is_empty()) {
-            diagnostics::picture(run.diagnostics, name).save(&run.folder.join("diagnostics"))?;
+            diagnostics::picture(run.diagnostics, name).save(&folder.join("diagnostics"))?;
         }
         self.drawn = Some(Instant::now());
         Ok(())

@@ -46,10 +46,19 @@ use ftprop_train::files::{self, FileError};
 /// Why a picture could not be drawn or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
+    /// A file cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A picture is too large.
     #[error("a picture of {width} by {height} pixels cannot be drawn: {why}; draw fewer or smaller panels")]
-    Raster { width: u32, height: u32, why: String },
+    Raster {
+        /// In pixels.
+        width: u32,
+        /// In pixels.
+        height: u32,
+        /// What the painter says.
+        why: String,
+    },
 }
 
 /// Panels in a grid, row by row, over one legend.
@@ -57,6 +66,7 @@ pub enum PlotError {
 pub struct Picture {
     /// Above everything; empty for none.
     pub title: String,
+    /// Row by row.
     pub panels: Vec<Panel>,
     /// Panels side by side.
     pub columns: usize,
@@ -69,19 +79,26 @@ pub struct Picture {
 /// One field of a [`Picture`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Panel {
+    /// Lines over a pair of axes.
     Lines(Figure),
+    /// A plane coloured by class.
     Regions(Regions),
 }
 
 /// Lines over one pair of axes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Figure {
+    /// Above the axes; empty for none.
     pub title: String,
+    /// Below the horizontal axis.
     pub x_label: String,
+    /// Beside the vertical axis.
     pub y_label: String,
+    /// The lines, later ones on top.
     pub series: Vec<Series>,
     /// What the vertical axis spans; the data with a little room when not given.
     pub y_range: Option<(f64, f64)>,
+    /// A part of the lines, larger.
     pub inset: Option<Inset>,
     /// Explains the two line styles in the legend, as (thin dashed, solid), for when names stand for colours only.
     pub style_names: Option<(String, String)>,
@@ -94,6 +111,7 @@ pub struct Series {
     pub name: String,
     /// Series of one group share a colour.
     pub group: usize,
+    /// How it is drawn.
     pub style: Style,
     /// Where a coordinate is not a finite number, the line is interrupted.
     pub points: Vec<(f64, f64)>,
@@ -102,13 +120,16 @@ pub struct Series {
 /// How a line is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
+    /// Thin and dashed, for what matters less.
     ThinDashed,
+    /// Thick and solid.
     Solid,
 }
 
 /// A second pair of axes inside the first, placed where it covers the least, that shows a part of the same lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inset {
+    /// The part of the horizontal axis that it shows.
     pub x_range: (f64, f64),
     /// The data in `x_range` with a little room when not given.
     pub y_range: Option<(f64, f64)>,
@@ -122,11 +143,15 @@ pub struct Inset {
 /// hidden unit answers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Regions {
+    /// Above the plane; empty for none.
     pub title: String,
+    /// Below the horizontal axis.
     pub x_label: String,
+    /// Beside the vertical axis.
     pub y_label: String,
     /// What the cells span.
     pub x_range: (f64, f64),
+    /// What the cells span upwards.
     pub y_range: (f64, f64),
     /// Cells in a row.
     pub columns: usize,

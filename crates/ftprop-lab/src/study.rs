@@ -14,7 +14,8 @@ use crate::plot::{Curves, EpochPoint};
 use crate::report::document::Document;
 use crate::report::machine::{Machine, utc};
 use crate::report::statistics::Sample;
-use ftprop_train::device::Place;
+use ftprop_train::choice::DeviceChoice;
+use ftprop_train::device::{self, Place};
 use ftprop_train::files;
 use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
@@ -28,33 +29,45 @@ use std::time::{Duration, Instant, SystemTime};
 /// What a study's runs came to, as far as they are there.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// The run's folder.
     pub folder: PathBuf,
+    /// The run's seed.
     pub seed: u64,
     /// Of a finished run.
     pub summary: Option<Summary>,
+    /// The epochs so far.
     pub metrics: Vec<EpochMetrics>,
 }
 
 /// One call that trained, a line of `history.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stint {
+    /// When it began.
     pub started: String,
+    /// How long it took.
     pub seconds: f64,
-    /// Runs that it brought to their end, and epochs that it went through.
+    /// Runs that it brought to their end.
     pub finished: usize,
+    /// Epochs that it went through.
     pub epochs: u64,
+    /// What was typed.
     pub command: String,
+    /// What it trained on.
     pub device: String,
     /// The driver's and the libraries' versions, for a GPU.
     pub versions: Vec<String>,
+    /// The machine around it.
     pub machine: Machine,
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endings {
+    /// Runs that are done.
     pub finished: usize,
+    /// Runs that were stopped.
     pub interrupted: usize,
+    /// Runs that an error ended.
     pub failed: usize,
 }
 
@@ -89,8 +102,8 @@ pub fn train(
             finished: after.iter().zip(&before).filter(|(a, b)| a.0 && !b.0).count(),
             epochs,
             command: command.to_string(),
-            device: Place::open(&train.device, train.threads)?.describe(),
-            versions: versions(&train.device),
+            device: Place::open(train.device, train.threads)?.describe(),
+            versions: versions(train.device),
             machine: Machine::here(),
         };
         files::create_folder(out)?;
@@ -99,17 +112,15 @@ pub fn train(
     Ok(counted)
 }
 
-fn versions(device: &str) -> Vec<String> {
-    if device == "cpu" {
-        return Vec::new();
-    }
-    ftprop_cuda::versions().named()
+fn versions(choice: DeviceChoice) -> Vec<String> {
+    if choice == DeviceChoice::Cpu { Vec::new() } else { device::versions() }
 }
 
 fn history_file(out: &Path) -> PathBuf {
     out.join("history.jsonl")
 }
 
+/// The calls that trained in a study's folder, the first one first.
 pub fn history(out: &Path) -> Result<Vec<Stint>, Error> {
     Ok(jsonl::read(&history_file(out), "a line of a study's history")?)
 }
@@ -117,11 +128,8 @@ pub fn history(out: &Path) -> Result<Vec<Stint>, Error> {
 /// Refuses to report on these jobs if they are not what was trained in `out`: the report would replace a good one.
 pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
     let refused = |what: String| {
-        let last = history(out).ok().and_then(|stints| stints.last().map(|s| format!(", as in: {}", s.command)));
-        Err(Error::Other(format!(
-            "{what}; a report wants the flags that it was trained with{}",
-            last.unwrap_or_default()
-        )))
+        let last = history(out).ok().and_then(|stints| stints.last().map(|stint| stint.command.clone()));
+        Err(Error::NotTrained { what, last })
     };
     let mut found = false;
     for job in jobs {
@@ -160,13 +168,16 @@ pub fn outcome(job: &Job) -> Result<Outcome, Error> {
 pub struct Accuracy {
     /// The best of all epochs on the test part, which flatters; the paper gives it.
     pub best: Sample,
+    /// At the last epoch, on the test part.
     pub last: Sample,
     /// At the epoch that was best on the held-out validation part; empty where there is none.
     pub chosen: Sample,
+    /// At the last epoch, on the training part.
     pub train: Sample,
 }
 
 impl Accuracy {
+    /// Of these runs, as far as they are finished.
     pub fn of(runs: &[Outcome]) -> Self {
         let sample = |value: &dyn Fn(&Summary) -> Option<f64>| {
             Sample::new(runs.iter().filter_map(|run| run.summary.as_ref()).filter_map(value).map(|share| 100.0 * share))

@@ -21,6 +21,7 @@
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`] | the loss of the whole network |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
+//! | [`precision`] | what a GPU multiplies with |
 //! | [`probe`] | one step watched from within its hard layers |
 //! | [`timing`] | where a step's time goes |
 
@@ -39,6 +40,7 @@ pub mod number;
 pub mod optimizer;
 pub mod output_loss;
 pub mod parameter;
+pub mod precision;
 pub mod presets;
 pub mod probe;
 pub mod schedule;
@@ -56,6 +58,7 @@ pub use layer_loss::LayerLoss;
 pub use network::{Network, Step};
 pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};
+pub use precision::Precision;
 pub use probe::{Diagnosis, LayerDiagnosis, Probe};
 pub use schedule::{Schedule, ScheduleKind};
 pub use spec::{Defaults, LayerSpec};

@@ -1,4 +1,4 @@
-//! Configuration in layers: defaults, then files, then `--set KEY=VALUE`, then named flags.
+//! Configuration in layers: defaults, then files, then settings `KEY=VALUE`, then named flags.
 //!
 //! Each layer is laid over the ones before it: tables merge key by key, everything else (arrays too) replaces.
 //! [`Layers`] remembers where each key came from, so that every error is one line that names the file and line, or
@@ -33,7 +33,7 @@
 //! let misspelt = layers.set("train.epoch=3")?.build::<Recipe>().err().unwrap();
 //! assert_eq!(
 //!     misspelt.to_string(),
-//!     "--set train.epoch=3: unknown key `train.epoch`; did you mean `train.epochs`?"
+//!     "the setting train.epoch=3: unknown key `train.epoch`; did you mean `train.epochs`?"
 //! );
 //! # Ok::<(), ftprop_train::config::ConfigError>(())
 //! ```
@@ -58,21 +58,52 @@ pub enum ConfigError {
     File(#[from] FileError),
     /// The file is not TOML.
     #[error("{file}:{line}:{column}: {message}")]
-    Syntax { file: String, line: usize, column: usize, message: String },
+    Syntax {
+        /// The file's name.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
     /// An argument cannot be laid over what is there.
     #[error("{origin}: {message}")]
-    Argument { origin: Origin, message: String },
+    Argument {
+        /// The argument.
+        origin: Origin,
+        /// What is wrong with it.
+        message: String,
+    },
     /// A key that is unknown, missing, or holds the wrong thing.
     #[error("{origin}: {message}")]
-    Key { origin: Origin, key: String, message: String },
+    Key {
+        /// Where it came from.
+        origin: Origin,
+        /// Its full path.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
 }
 
 impl ConfigError {
-    /// Whether the command line is at fault, rather than a file.
-    pub fn is_on_command_line(&self) -> bool {
+    /// The setting or flag at fault; none where it is a file.
+    pub fn argument(&self) -> Option<&Origin> {
         match self {
-            Self::Argument { origin, .. } | Self::Key { origin, .. } => origin.is_argument(),
-            Self::File(_) | Self::Syntax { .. } => false,
+            Self::Argument { origin, .. } | Self::Key { origin, .. } => Some(origin).filter(|o| o.is_argument()),
+            Self::File(_) | Self::Syntax { .. } => None,
+        }
+    }
+
+    /// What is wrong, without where.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Argument { message, .. } | Self::Key { message, .. } | Self::Syntax { message, .. } => {
+                message.clone()
+            }
+            Self::File(error) => error.to_string(),
         }
     }
 }
@@ -83,17 +114,22 @@ pub enum Origin {
     /// The program's own defaults.
     Defaults,
     /// A line of a file.
-    File { name: String, line: usize },
-    /// `--set` with this argument.
+    File {
+        /// The file's name.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// A setting, as `KEY=VALUE`.
     Set(String),
-    /// One of the values of `--grid`, as `KEY=VALUE`.
+    /// One of the values of a grid, as `KEY=VALUE`.
     Grid(String),
-    /// A named flag, such as `--epochs`.
+    /// A flag, by the name that it was given with.
     Flag(String),
 }
 
 impl Origin {
-    /// Whether it stands on the command line.
+    /// Whether the caller gave it, beside files.
     fn is_argument(&self) -> bool {
         matches!(self, Origin::Set(_) | Origin::Grid(_) | Origin::Flag(_))
     }
@@ -104,8 +140,8 @@ impl fmt::Display for Origin {
         match self {
             Self::Defaults => write!(f, "the built-in defaults"),
             Self::File { name, line } => write!(f, "{name}:{line}"),
-            Self::Set(argument) => write!(f, "--set {argument}"),
-            Self::Grid(argument) => write!(f, "--grid {argument}"),
+            Self::Set(argument) => write!(f, "the setting {argument}"),
+            Self::Grid(argument) => write!(f, "the grid's {argument}"),
             Self::Flag(flag) => write!(f, "{flag}"),
         }
     }
@@ -160,13 +196,13 @@ impl Layers {
         Ok(self)
     }
 
-    /// Lays one `KEY=VALUE` of the command line over what is there. The key is a dotted path, in which a number
+    /// Lays one `KEY=VALUE` over what is there. The key is a dotted path, in which a number
     /// picks an entry of an array; the value is TOML, and what is not TOML is taken as a plain string.
     pub fn set(self, argument: &str) -> Result<Self, ConfigError> {
         self.assign(argument, Origin::Set(argument.to_owned()))
     }
 
-    /// The same for a value of `--grid`.
+    /// The same for one of a grid's values.
     pub fn grid(self, argument: &str) -> Result<Self, ConfigError> {
         self.assign(argument, Origin::Grid(argument.to_owned()))
     }

@@ -4,11 +4,11 @@
 //! taken and looks at it from within every hard layer (see [`ftprop_nn::probe`]). The twin lives on the CPU whatever
 //! the device that trains, and nothing it does reaches the run. `docs/diagnostics.md` says what the figures mean.
 
-use crate::checkpoint::Contents;
 use crate::error::Error;
 use crate::jsonl;
 use crate::recipe::{Recipe, input_shape};
 use ftprop_data::{Dataset, Loader, LoaderConfig};
+use ftprop_nn::engine::TrainingState;
 use ftprop_nn::{Criterion, Diagnosis, LayerDiagnosis, Optimizer, Probe, Step};
 use ftprop_tensor::Cpu;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ pub struct Record {
     pub epoch: u32,
     /// Steps done: the number of the step that was looked at, counted from 0.
     pub step: u64,
+    /// What the step looked like.
     #[serde(flatten)]
     pub diagnosis: Diagnosis,
 }
@@ -36,6 +37,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// The twin of a recipe's network, which computes on this CPU.
     pub fn new(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>) -> Result<Self, Error> {
         let (train, _) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let config = LoaderConfig {
@@ -47,23 +49,20 @@ impl Diagnostics {
         };
         let train = Loader::new(&train, config)?;
         let input = input_shape(dataset.shape);
-        let layers = recipe.layers(input)?;
-        let (defaults, classes) = (recipe.layer_defaults(), dataset.classes.len());
-        let probe = Probe::new(cpu, &layers, defaults, input, classes, recipe.train.batch)?;
-        let optimizer = Optimizer::new(&recipe.optimizer, probe.network().values().len())?;
+        let graph = recipe.graph(input, dataset.classes.len())?;
+        let optimizer = Optimizer::for_groups(recipe.learning(&graph)?.groups);
+        let probe = Probe::new(cpu, graph, recipe.train.batch)?;
         Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion: recipe.criterion()?, train })
     }
 
     /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch; after the last
-    /// epoch the step is one more of it. `contents` is the network under training with its optimizer. None if a number
+    /// epoch the step is one more of it. `state` is that of the network under training. None if a number
     /// blew up on the way, which training is about to find out, too.
-    pub fn look(&mut self, epoch: u32, step: u64, contents: &Contents<'_>) -> Result<Option<Record>, Error> {
+    pub fn look(&mut self, epoch: u32, step: u64, state: &TrainingState<'_>) -> Result<Option<Record>, Error> {
         let network = self.probe.network_mut();
-        copy(&contents.values, network.values_mut())?;
-        copy(&contents.stats, network.stats_mut())?;
-        if let Some((steps, moments)) = &contents.optimizer {
-            self.optimizer.restore(*steps, &moments.iter().map(|m| &m[..]).collect::<Vec<_>>())?;
-        }
+        copy(&state.network.values, network.values_mut())?;
+        copy(&state.network.statistics, network.stats_mut())?;
+        self.optimizer.restore(state.steps, &state.moments.iter().map(|m| &m[..]).collect::<Vec<_>>())?;
         let (epochs, steps) = (self.recipe.train.epochs, self.train.batches_per_epoch());
         let mut batches = self.train.epoch(u64::from(epoch) + 1, 0);
         let Some(batch) = batches.next_batch()? else { return Ok(None) };
@@ -82,8 +81,7 @@ impl Diagnostics {
 
 fn copy(from: &[f32], to: &mut [f32]) -> Result<(), Error> {
     if from.len() != to.len() {
-        let (a, b) = (from.len(), to.len());
-        return Err(Error::Other(format!("the network under training has {a} numbers where its twin has {b}")));
+        return Err(Error::NotATwin { network: from.len(), twin: to.len() });
     }
     to.copy_from_slice(from);
     Ok(())
@@ -121,35 +119,39 @@ fn figures(layer: &LayerDiagnosis) -> [(&'static str, Option<f64>); 12] {
     ]
 }
 
-/// The records of a run folder: `diagnostics.jsonl`.
-#[derive(Clone, Debug)]
+/// The records of a run, in its folder's `diagnostics.jsonl` where it has one.
+#[derive(Clone, Debug, Default)]
 pub struct Records {
-    folder: PathBuf,
+    folder: Option<PathBuf>,
     all: Vec<Record>,
 }
 
 impl Records {
     /// All that a run folder has.
     pub fn read(folder: &Path) -> Result<Self, Error> {
-        Ok(Records { folder: folder.to_path_buf(), all: jsonl::read(&file(folder), "a line of diagnostics")? })
+        Ok(Records { folder: Some(folder.to_path_buf()), all: jsonl::read(&file(folder), "a line of diagnostics")? })
     }
 
     /// Those from before the next look, which is due after so many epochs; later ones are dropped from the file.
     pub fn before(folder: &Path, next: u32) -> Result<Self, Error> {
-        Ok(Records { folder: folder.to_path_buf(), all: jsonl::cut(&file(folder), |r: &Record| r.epoch < next)? })
+        Ok(Records { folder: Some(folder.to_path_buf()), all: jsonl::cut(&file(folder), |r: &Record| r.epoch < next)? })
     }
 
+    /// In the order of the epochs.
     pub fn all(&self) -> &[Record] {
         &self.all
     }
 
+    /// The records themselves.
     pub fn into_all(self) -> Vec<Record> {
         self.all
     }
 
-    /// Writes one more.
+    /// Keeps one more.
     pub fn add(&mut self, record: Record) -> Result<(), Error> {
-        jsonl::append(&file(&self.folder), &record)?;
+        if let Some(folder) = &self.folder {
+            jsonl::append(&file(folder), &record)?;
+        }
         self.all.push(record);
         Ok(())
     }

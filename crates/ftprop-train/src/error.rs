@@ -2,50 +2,255 @@
 
 use crate::config::ConfigError;
 use crate::files::FileError;
-use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
-use ftprop_nn::NnError;
+use ftprop_nn::{EngineError, NnError};
 use ftprop_tensor::TensorError;
 use std::path::PathBuf;
 
 /// An error of training. Its text is one line that says what is wrong and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Of a recipe's text.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Of a file.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Of the data.
     #[error(transparent)]
     Data(DataError),
+    /// Of the network.
     #[error(transparent)]
     Network(#[from] NnError),
+    /// Of shapes and of the CPU.
     #[error(transparent)]
     Tensor(#[from] TensorError),
-    #[error("{error}{words}", error = .0, words = words_to_type(.0))]
-    Cuda(#[from] CudaError),
-    /// Whoever watched a run failed.
+    /// Of a GPU.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
-    Observer(Box<dyn std::error::Error + Send + Sync>),
-    #[error("{path}: {why}")]
-    NotACheckpoint { path: PathBuf, why: String },
-    #[error("{path} is of another network: {difference}")]
-    OtherNetwork { path: PathBuf, difference: String },
-    #[error("{path} is not a run folder: {why}")]
-    NotARun { path: PathBuf, why: &'static str },
-    #[error("{path} has no finished epoch; a run that was ended early goes on by ftprop train --resume {path}")]
-    NoEpoch { path: PathBuf },
-    #[error("{path} already holds a run; choose another folder, or go on with it by ftprop train --resume {path}")]
-    RunExists { path: PathBuf },
+    Cuda(#[from] ftprop_cuda::CudaError),
+    /// Of a network's engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of what the caller brought: an observer, or a network of another kind.
+    #[error(transparent)]
+    Outside(Box<dyn std::error::Error + Send + Sync>),
+    /// A recipe's key has a value that it cannot have.
+    #[error("{key} {must}")]
+    Setting {
+        /// The key's full path.
+        key: &'static str,
+        /// The rest of the sentence.
+        must: &'static str,
+    },
+    /// No recipe of this name is built in.
     #[error(
-        "the loss is no longer a number, in epoch {epoch} at step {step}: {culprit} blew up first; {saved}. \
-         A smaller optimizer.lr or train.clip usually helps"
+        "there is no built-in recipe {name}; there are digits and the 24 cells of the paper's table, such as convnet8-sign-ftpsh"
     )]
-    Diverged { epoch: u32, step: usize, culprit: String, saved: String },
+    NoRecipe {
+        /// As it was asked for.
+        name: String,
+    },
+    /// A device that is not there, or that no machine has.
     #[error("device '{device}': {why}")]
-    Device { device: String, why: String },
-    /// Anything else, already in words.
-    #[error("{0}")]
-    Other(String),
+    Device {
+        /// As it was asked for.
+        device: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Data without a choice.
+    #[error("the data has a single class, {class}: there is nothing to tell apart")]
+    SingleClass {
+        /// The class.
+        class: String,
+    },
+    /// Data whose classes are not those that a network tells apart.
+    #[error("the data has the classes {data} but the network was trained for {network}")]
+    OtherClasses {
+        /// The data's first classes.
+        data: String,
+        /// The network's first classes.
+        network: String,
+    },
+    /// Data whose examples a network cannot take.
+    #[error("the data's examples are {data} but the network takes {network} (rows × columns × channels)")]
+    OtherShape {
+        /// The data's.
+        data: String,
+        /// The network's.
+        network: String,
+    },
+    /// A network of tables was asked about a picture.
+    #[error("the network was trained on a table, so it cannot take images; evaluate it on a table instead")]
+    NoPictures,
+    /// A file that is not a checkpoint.
+    #[error("{path}: {why}")]
+    NotACheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A checkpoint of another network.
+    #[error("{path} is of another network: {difference}")]
+    OtherNetwork {
+        /// The file.
+        path: PathBuf,
+        /// In what they differ.
+        difference: String,
+    },
+    /// A folder that is not a run's.
+    #[error("{path} is not a run folder: {why}")]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A run without a network to use.
+    #[error("{path} has no finished epoch; a run that was ended early can go on")]
+    NoEpoch {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// A new run was to be made where there is one.
+    #[error("{path} already holds a run; choose another folder, or go on with that run")]
+    RunExists {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// Somebody else trains in this folder.
+    #[error("{path} is being trained by another process; wait for it, or end it and go on with the run")]
+    Locked {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// A job's folder has another run.
+    #[error("{path} holds a run of another recipe; remove it or choose another folder")]
+    OtherRecipe {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// Two jobs have the same folder.
+    #[error("{one} and {other} would both be written to {path}; give them different names")]
+    SameFolder {
+        /// The first run's name.
+        one: String,
+        /// The second run's name.
+        other: String,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run folder's files contradict each other.
+    #[error(
+        "{path}: metrics.jsonl has {metrics} epochs but the checkpoint is in epoch {epoch}; the folder was changed by hand"
+    )]
+    EpochsDiffer {
+        /// The run's folder.
+        path: PathBuf,
+        /// Lines of metrics.
+        metrics: usize,
+        /// Where the checkpoint stands.
+        epoch: u32,
+    },
+    /// A line of a file is not what it should be.
+    #[error("{path}:{line}: not {what}: {why}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What it should be.
+        what: String,
+        /// What the reader says.
+        why: String,
+    },
+    /// A run's `summary.json` is not one.
+    #[error("{path} is not a run's result: {why}")]
+    NotASummary {
+        /// The file.
+        path: PathBuf,
+        /// What the reader says.
+        why: String,
+    },
+    /// Something has no form as text or tensors.
+    #[error("{what} cannot be written: {why}")]
+    Unwritable {
+        /// What was to be written.
+        what: String,
+        /// What the writer says.
+        why: String,
+    },
+    /// Training blew up.
+    #[error(
+        "the loss is no longer a number, in epoch {epoch} at step {step}: {culprit} blew up first; {}. \
+         A smaller optimizer.lr or train.clip usually helps", kept(.checkpoint.as_ref())
+    )]
+    Diverged {
+        /// Counted from 1.
+        epoch: u32,
+        /// Counted from 1.
+        step: usize,
+        /// The first layer or parameter that is no number.
+        culprit: String,
+        /// The last good checkpoint, if there is one.
+        checkpoint: Option<PathBuf>,
+    },
+    /// A GPU went through another number of examples than there are.
+    #[error("the GPU counted {counted} of {examples} training examples in epoch {epoch}; its self test may tell why")]
+    Miscounted {
+        /// What it counted.
+        counted: u64,
+        /// What there is.
+        examples: usize,
+        /// Counted from 1.
+        epoch: u32,
+    },
+    /// Diagnostics of one network were asked about another.
+    #[error("the network under training has {network} numbers where its twin has {twin}")]
+    NotATwin {
+        /// Of the network under training.
+        network: usize,
+        /// Of its twin.
+        twin: usize,
+    },
+    /// A folder without golden cases.
+    #[error("{folder} holds no golden case (*.json)")]
+    NoGoldenCase {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file that is not a golden case.
+    #[error("{name} is not a golden case: {why}")]
+    NotAGoldenCase {
+        /// Its name.
+        name: String,
+        /// What the reader says.
+        why: String,
+    },
+    /// A golden case that cannot be run.
+    #[error("golden case {case}: {why}")]
+    GoldenCase {
+        /// Its name.
+        case: String,
+        /// Why not.
+        why: String,
+    },
+    /// What a search found does not fit the network that is to hold it.
+    #[error("the searched network does not fit: {why}")]
+    Searched {
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+/// What is left of a run that blew up.
+fn kept(checkpoint: Option<&PathBuf>) -> String {
+    match checkpoint {
+        Some(path) => format!("the last good checkpoint is kept in {}", path.display()),
+        None => "there was no checkpoint yet".into(),
+    }
 }
 
 /// Whichever crate met it, a file that cannot be used is explained in the same words.
@@ -58,11 +263,14 @@ impl From<DataError> for Error {
     }
 }
 
-/// What to type, after what an error of the GPU says to do.
-fn words_to_type(error: &CudaError) -> &'static str {
-    match error {
-        CudaError::Lost { .. } => " with --resume",
-        CudaError::OldDevice { .. } => " (--device cpu)",
-        _ => "",
+impl Error {
+    /// Whether a GPU has no memory left, so that it may work once others have ended.
+    pub(crate) fn is_gpu_memory(&self) -> bool {
+        match self {
+            #[cfg(feature = "cuda")]
+            Error::Cuda(error) => error.is_memory(),
+            Error::Engine(EngineError::Memory(_)) => true,
+            _ => false,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Files that are either whole or absent.
 //!
-//! Everything a run leaves behind goes through here. [`write`] puts the bytes in a second file beside the
+//! Everything a run leaves behind goes through here. [`write()`] puts the bytes in a second file beside the
 //! destination and renames it into place, so that a crash, a full disk or `kill -9` at any moment leaves the old
 //! content or the new one and nothing between. [`append_line`] adds one line to a log and takes it back if only a
 //! part of it fitted. A failure becomes a [`FileError`]: one line with the path, the cause and a remedy.
@@ -76,7 +76,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// As [`write`], for content that is produced piece by piece. If `produce` fails, `path` keeps its old content.
+/// As [`write()`], for content that is produced piece by piece. If `produce` fails, `path` keeps its old content.
 pub fn write_with(path: &Path, produce: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), FileError> {
     let aside = aside(path);
     let written = write_aside(&aside, produce).and_then(|()| fs::rename(&aside, path));

@@ -5,7 +5,9 @@
 //! the GPU. Where runs share a GPU, a later one is made while the others pause. A fleet can be ended at any moment
 //! and called again: what is finished is left alone, and what is not goes on from its checkpoint.
 
-use crate::device::Place;
+use crate::checked::CheckedRecipe;
+use crate::choice::DeviceChoice;
+use crate::device::{Gpu, Place};
 use crate::error::Error;
 use crate::gate::Gate;
 use crate::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
@@ -21,7 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// One run of a fleet. A folder that has this run is gone on with; one whose run is finished is left alone.
 #[derive(Clone, Debug)]
 pub struct Job {
-    pub recipe: Recipe,
+    /// What to train.
+    pub recipe: CheckedRecipe,
+    /// The run's folder.
     pub folder: PathBuf,
 }
 
@@ -88,14 +92,9 @@ pub fn train_all(
     let mut endings: Vec<Option<Result<Ending, Error>>> = Vec::new();
     let mut waiting = VecDeque::new();
     for (index, job) in jobs.iter().enumerate() {
-        job.recipe.check()?;
         if let Some(twin) = jobs[..index].iter().find(|other| other.folder == job.folder) {
-            return Err(Error::Other(format!(
-                "{} and {} would both be written to {}; give them different names",
-                twin.recipe.name,
-                job.recipe.name,
-                job.folder.display()
-            )));
+            let (one, other) = (twin.recipe.name.clone(), job.recipe.name.clone());
+            return Err(Error::SameFolder { one, other, path: job.folder.clone() });
         }
         let finished = job.finished()?;
         if finished.is_none() {
@@ -181,10 +180,7 @@ impl Job {
         }
         let folder = RunFolder::open(&self.folder)?;
         if !self.is_in(&folder)? {
-            return Err(Error::Other(format!(
-                "{} holds a run of another recipe; remove it or choose another --out",
-                self.folder.display()
-            )));
+            return Err(Error::OtherRecipe { path: self.folder.clone() });
         }
         let summary = folder.summary()?.filter(|s| s.epochs >= self.recipe.train.epochs);
         Ok(summary.map(Ending::Finished))
@@ -239,7 +235,7 @@ impl Shared {
     fn make(&mut self, jobs: &[Job], others: bool) -> Option<(usize, Result<Trainer, Error>)> {
         let index = self.waiting.pop_front()?;
         match self.yard.trainer(&jobs[index]) {
-            Err(Error::Cuda(error)) if self.patient && others && error.is_memory() => {
+            Err(error) if self.patient && others && error.is_gpu_memory() => {
                 self.waiting.push_front(index);
                 None
             }
@@ -260,18 +256,18 @@ const ROOM: usize = 1 << 30;
 /// Devices and data sets that runs have in common.
 #[derive(Default)]
 struct Yard {
-    places: HashMap<(String, usize), Place>,
+    places: HashMap<(DeviceChoice, usize), Place>,
     gate: Arc<Gate>,
     datasets: HashMap<String, Arc<Dataset>>,
 }
 
 impl Yard {
     fn place(&mut self, recipe: &Recipe) -> Result<Place, Error> {
-        let key = (recipe.train.device.clone(), recipe.train.threads);
+        let key = (recipe.train.device, recipe.train.threads);
         if let Some(place) = self.places.get(&key) {
             return Ok(place.clone());
         }
-        let place = Place::open(&key.0, key.1)?;
+        let place = Place::open(key.0, key.1)?;
         self.places.insert(key, place.clone());
         Ok(place)
     }
@@ -280,14 +276,14 @@ impl Yard {
     /// which could not go on if a run waited in it.
     fn share(&mut self, shared: bool) {
         for gpu in self.places.values_mut().filter_map(|place| place.gpu.as_mut()) {
-            gpu.gate = shared.then(|| self.gate.clone());
+            gpu.share(shared.then(|| self.gate.clone()));
         }
     }
 
     /// Whether every GPU has memory to spare.
     fn has_room(&self) -> bool {
         let gpus = self.places.values().filter_map(|place| place.gpu.as_ref());
-        gpus.filter_map(|gpu| gpu.device.memory().ok()).all(|(free, _)| free > ROOM)
+        gpus.filter_map(Gpu::free_memory).all(|free| free > ROOM)
     }
 
     fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {
@@ -306,7 +302,7 @@ impl Yard {
             true => RunFolder::open(&job.folder)?,
             false => RunFolder::planned(&job.folder)?,
         };
-        let trainer = Trainer::new(job.recipe.clone(), folder.clone(), &dataset, &place)?;
+        let trainer = Trainer::in_folder(job.recipe.clone(), folder.clone(), &dataset, &place)?;
         folder.write_recipe(&job.recipe)?;
         Ok(trainer)
     }
@@ -356,15 +352,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::built_in::DIGITS;
 
     fn jobs(folder: &std::path::Path, names: &[&str]) -> Vec<Job> {
         let job = |name: &&str| {
-            let mut recipe = Recipe::from_toml("digits", DIGITS).unwrap();
+            let mut recipe = Recipe::built_in("digits").unwrap().into_recipe();
             recipe.name = name.to_string();
-            (recipe.train.epochs, recipe.train.device, recipe.train.threads) = (1, "cpu".into(), 1);
+            (recipe.train.epochs, recipe.train.device, recipe.train.threads) = (1, DeviceChoice::Cpu, 1);
             recipe.train.seed = name.len() as u64;
-            Job { folder: folder.join(name), recipe }
+            Job { folder: folder.join(name), recipe: recipe.checked().unwrap() }
         };
         names.iter().map(job).collect()
     }
@@ -392,7 +387,9 @@ mod tests {
         assert!(!temp.join("apart/a/checkpoint.safetensors").exists(), "a finished run was run again");
         assert_eq!(before[2], std::fs::read(temp.join("apart/ccc/checkpoint.safetensors")).unwrap());
         let mut other = jobs(&temp.join("apart"), &names);
-        other[1].recipe.train.batch = 48;
+        let mut recipe = other[1].recipe.clone().into_recipe();
+        recipe.train.batch = 48;
+        other[1].recipe = recipe.checked().unwrap();
         let error = train_all(&other, 1, &()).unwrap_err().to_string();
         assert!(error.contains("another recipe") && error.contains("bb"), "{error}");
 

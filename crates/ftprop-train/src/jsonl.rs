@@ -18,15 +18,20 @@ pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>, Erro
         .lines()
         .enumerate()
         .map(|(i, line)| {
-            serde_json::from_str(line)
-                .map_err(|e| Error::Other(format!("{}:{}: not {what}: {e}", path.display(), i + 1)))
+            serde_json::from_str(line).map_err(|e| Error::Line {
+                path: path.to_path_buf(),
+                line: i + 1,
+                what: what.to_string(),
+                why: e.to_string(),
+            })
         })
         .collect()
 }
 
 /// Adds a line.
 pub fn append<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
-    let line = serde_json::to_string(value).map_err(|e| Error::Other(format!("{}: {e}", path.display())))?;
+    let line = serde_json::to_string(value)
+        .map_err(|e| Error::Unwritable { what: format!("a line of {}", path.display()), why: e.to_string() })?;
     Ok(files::append_line(path, &line)?)
 }
 

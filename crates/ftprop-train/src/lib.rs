@@ -2,25 +2,32 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`recipe`], [`built_in`], [`config`] | what a run depends on, the recipes carried here, and the layers one is put together from |
+//! | [`recipe`], [`checked`] | what a run depends on, as it is written and as it is trained |
+//! | [`built_in`], [`config`] | the recipes carried here, and the layers one is put together from |
 //! | [`trainer`], [`observe`] | the training loop, and what it tells whoever watches |
 //! | [`fleet`], [`gate`] | several runs at once, and how they share a device |
-//! | [`device`], [`engine`] | where networks are computed, and what the loop asks of one there |
+//! | [`choice`], [`device`], [`engine`] | a device by name, where networks are computed, and what the loop asks of one there |
 //! | [`run`], [`jsonl`], [`tensorboard`] | run folders: metrics, summary, event files |
 //! | [`diagnostics`] | how a run's hard layers fare |
-//! | [`checkpoint`], [`model`] | networks on disk, and networks ready for use |
+//! | [`checkpoint`], [`model`], [`evaluate`] | networks on disk, ready for use, and in use |
+//! | [`searched`] | networks that a search found |
 //! | [`golden`] | cases with known results |
 //! | [`files`], [`words`] | files that are whole or absent; numbers in words |
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod built_in;
+mod by_name;
+pub mod checked;
 pub mod checkpoint;
+pub mod choice;
 pub mod config;
 pub mod device;
 pub mod diagnostics;
 pub mod engine;
 pub mod error;
+pub mod evaluate;
 pub mod files;
 pub mod fleet;
 pub mod gate;
@@ -30,6 +37,8 @@ pub mod model;
 pub mod observe;
 pub mod recipe;
 pub mod run;
+pub mod searched;
+mod storage;
 pub mod tensorboard;
 pub mod trainer;
 pub mod words;

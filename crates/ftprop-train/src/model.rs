@@ -4,6 +4,7 @@ use crate::checkpoint::{Checkpoint, ModelInfo};
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
+use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Network, Shape};
 use ftprop_tensor::Cpu;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,22 @@ use std::sync::Arc;
 
 /// A trained network with what it needs to be used.
 pub struct Model {
+    /// The network, on the CPU.
     pub network: Network,
+    /// What it was trained by.
     pub recipe: Recipe,
+    /// What it needs to be used without its data.
     pub info: ModelInfo,
-    /// The file it was read from.
-    pub path: PathBuf,
+    /// The file it was read from, if it was.
+    pub path: Option<PathBuf>,
 }
 
 /// Which of a run's two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
+    /// That of the best epoch.
     Best,
+    /// That of the last step.
     Last,
 }
 
@@ -42,13 +48,30 @@ impl Model {
         let checkpoint = Checkpoint::read(&file)?;
         let saved = checkpoint.recipe()?;
         let info = checkpoint.header.model.clone();
-        let [height, width, channels] = info.input;
-        let input = Shape { height, width, channels };
-        let layers = saved.layers(input)?;
-        let mut network = Network::new(cpu, &layers, saved.layer_defaults(), input, info.classes.len(), batch)?;
+        let mut network = compiled(&saved, &info, cpu, batch)?;
         checkpoint.restore(&mut network)?;
-        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: file })
+        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: Some(file) })
     }
+
+    /// A network with these parameters and statistics, for batches of at most `batch`.
+    pub fn new(
+        recipe: Recipe,
+        info: ModelInfo,
+        state: &NetworkState<'_>,
+        cpu: Arc<Cpu>,
+        batch: usize,
+    ) -> Result<Self, Error> {
+        let mut network = compiled(&recipe, &info, cpu, batch)?;
+        network.values_mut().copy_from_slice(&state.values);
+        network.stats_mut().copy_from_slice(&state.statistics);
+        Ok(Model { network, recipe, info, path: None })
+    }
+}
+
+fn compiled(recipe: &Recipe, info: &ModelInfo, cpu: Arc<Cpu>, batch: usize) -> Result<Network, Error> {
+    let [height, width, channels] = info.input;
+    let graph = recipe.graph(Shape { height, width, channels }, info.classes.len())?;
+    Ok(Network::new(cpu, graph, batch)?)
 }
 
 /// The softmax of one example's logits.

@@ -26,8 +26,8 @@ const GO_ON: Answer = Ok(ControlFlow::Continue(()));
 pub struct RunView<'a> {
     /// What is trained.
     pub recipe: &'a Recipe,
-    /// The run's folder.
-    pub folder: &'a Path,
+    /// The run's folder, where it has one.
+    pub folder: Option<&'a Path>,
     /// Where training stands.
     pub state: &'a State,
     /// Steps of a whole epoch.

@@ -3,16 +3,19 @@
 //! A recipe is layered: the program's defaults, a file, `--set KEY=VALUE`, named flags; later layers win.
 //! What comes out is written to the run folder before training starts.
 
+use crate::by_name;
+use crate::choice::DeviceChoice;
 use crate::config::Layers;
 use crate::error::Error;
-use ftprop_cuda::Precision;
 use ftprop_data::{Augment, BadImage, CsvOptions, Dataset, HoldOut, LabelColumn, Options, Source, Split, TestPart};
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, LayerSpec, NnError, OptimizerSpec, OutputLoss, Schedule, Shape, presets,
+    Activation, Criterion, Defaults, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError, OptimizerSpec,
+    OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A training run, completely.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,16 +23,28 @@ use std::path::{Path, PathBuf};
 pub struct Recipe {
     /// What the run is called in folders, plots and reports.
     pub name: String,
+    /// What hidden units output.
     pub activation: Activation,
+    /// How well a hard unit meets its target.
     pub layer_loss: LayerLoss,
+    /// Which target a hard unit gets.
     pub target_rule: TargetRule,
+    /// How a qReLU is made of steps.
     pub qrelu_form: QreluForm,
     /// Whether a target's loss is weighted by how much its unit matters.
     pub weighted: bool,
+    /// The layers.
     pub network: NetworkRecipe,
+    /// The examples.
     pub data: DataRecipe,
+    /// How long, and on what.
     pub train: TrainRecipe,
+    /// The step along the gradients.
     pub optimizer: OptimizerSpec,
+    /// Parameters that are learned otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupSpec>,
+    /// How the learning rate changes.
     pub schedule: Schedule,
 }
 
@@ -37,11 +52,13 @@ pub struct Recipe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRecipe {
+    /// One of the paper's networks, or `mlp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// The hidden widths of the preset `mlp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub widths: Vec<usize>,
+    /// Layers, where there is no preset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
 }
@@ -50,14 +67,19 @@ pub struct NetworkRecipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataRecipe {
-    pub source: String,
+    /// The kind of data set.
+    #[serde(with = "by_name")]
+    pub source: Source,
+    /// Where its files are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Held out of the training part: a share below 1, or a number of examples; 0 for none.
     pub validation: f64,
-    /// Training pictures: black pixels added on every side, a random window, mirroring.
+    /// Training pictures: black pixels added on every side.
     pub pad: usize,
+    /// Training pictures: a random window of the padded picture.
     pub random_crop: bool,
+    /// Training pictures: half of them mirrored.
     pub flip: bool,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,14 +91,18 @@ pub struct DataRecipe {
     pub bad_images: BadImages,
     /// Threads that prepare batches ahead of the trainer.
     pub workers: usize,
+    /// Tables: how they are read.
     #[serde(default, skip_serializing_if = "CsvRecipe::is_default")]
     pub csv: CsvRecipe,
 }
 
+/// What to do about pictures that do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BadImages {
+    /// End with an error.
     Stop,
+    /// Leave them out, and count them.
     Skip,
 }
 
@@ -93,6 +119,7 @@ pub struct CsvRecipe {
     /// The share that is held out as the test part, unless there is a test file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_fraction: Option<f64>,
+    /// A table of its own for the test part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_file: Option<PathBuf>,
 }
@@ -103,10 +130,13 @@ impl CsvRecipe {
     }
 }
 
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ColumnRecipe {
+    /// By its number, counted from 0.
     Index(usize),
+    /// By its name.
     Name(String),
 }
 
@@ -114,19 +144,30 @@ pub enum ColumnRecipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainRecipe {
+    /// How often to go through the training part.
     pub epochs: u32,
+    /// Examples of a step.
     pub batch: usize,
+    /// What all randomness depends on.
     pub seed: u64,
+    /// The loss of the whole network.
     pub loss: OutputLoss,
+    /// How much of a label goes to all classes alike.
     pub label_smoothing: f32,
     /// The largest norm that a step's gradient may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
+    /// What a moving average of the weights keeps of itself at each step; the averaged network is the one that is
+    /// measured and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ema: Option<f64>,
     /// Seconds between checkpoints within an epoch; one is always written at its end.
     pub checkpoint_seconds: f64,
-    pub device: String,
-    /// On a GPU: what its matrix units compute with, `f32`, `tf32` or `bf16`. The CPU always computes in f32.
-    pub precision: String,
+    /// Where the network is computed.
+    #[serde(with = "by_name")]
+    pub device: DeviceChoice,
+    /// On a GPU: what its matrix units compute with. The CPU always computes in f32.
+    pub precision: Precision,
     /// On a GPU: the same bytes for the same seed. On the CPU that is always so.
     pub deterministic: bool,
     /// 0 takes one for each core.
@@ -141,13 +182,13 @@ impl Default for Recipe {
         Recipe {
             name: "run".into(),
             activation: Activation::Sign,
-            layer_loss: LayerLoss::SoftHinge,
+            layer_loss: LayerLoss::soft_hinge(),
             target_rule: TargetRule::default(),
             qrelu_form: QreluForm::default(),
             weighted: true,
             network: NetworkRecipe::default(),
             data: DataRecipe {
-                source: "digits".into(),
+                source: Source::Digits,
                 path: None,
                 validation: 0.0,
                 pad: 0,
@@ -166,14 +207,16 @@ impl Default for Recipe {
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
                 clip: None,
+                ema: None,
                 checkpoint_seconds: 300.0,
-                device: "auto".into(),
-                precision: Precision::default().to_string(),
+                device: DeviceChoice::Auto,
+                precision: Precision::default(),
                 deterministic: false,
                 threads: 0,
                 diagnostics: false,
             },
-            optimizer: OptimizerSpec::adam(1e-3),
+            optimizer: OptimizerSpec::adam(1e-3).expect("a rate above 0 is one that Adam takes"),
+            groups: Vec::new(),
             schedule: Schedule::default(),
         }
     }
@@ -190,8 +233,9 @@ impl Recipe {
         Ok(Recipe::defaults()?.text(name, text)?.build()?)
     }
 
+    /// The recipe as a file has it.
     pub fn to_toml(&self) -> Result<String, Error> {
-        toml::to_string(self).map_err(|e| Error::Other(format!("the recipe cannot be written as TOML: {e}")))
+        toml::to_string(self).map_err(|e| Error::Unwritable { what: "the recipe".into(), why: e.to_string() })
     }
 
     /// The recipe without what belongs to one machine: a checkpoint is the same wherever it was trained.
@@ -215,43 +259,24 @@ impl Recipe {
         recipe
     }
 
-    /// What can be wrong with a recipe before any data is read.
-    pub fn check(&self) -> Result<(), Error> {
-        let bad = |what: &str| Err(Error::Other(what.to_string()));
-        if self.train.epochs == 0 {
-            return bad("train.epochs must be at least 1");
-        }
-        if self.train.batch == 0 {
-            return bad("train.batch must be at least 1");
-        }
-        if self.train.checkpoint_seconds.is_nan() || self.train.checkpoint_seconds < 0.0 {
-            return bad("train.checkpoint_seconds must be 0 or more");
-        }
-        if self.train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
-            return bad("train.clip must be a positive number");
-        }
-        if !(self.data.validation >= 0.0 && self.data.validation.is_finite()) {
-            return bad("data.validation must be 0, a share below 1, or a number of examples");
-        }
-        if self.network.preset.is_some() && !self.network.layers.is_empty() {
-            return bad("network.preset and network.layers are both given; keep one of them");
-        }
-        if self.network.preset.as_deref() != Some("mlp") && !self.network.widths.is_empty() {
-            return bad("network.widths goes with network.preset = \"mlp\"");
-        }
-        self.schedule.check()?;
-        self.criterion()?;
-        self.precision()?;
-        Ok(())
-    }
-
-    /// What a GPU's matrix units compute with.
-    pub fn precision(&self) -> Result<Precision, Error> {
-        self.train.precision.parse().map_err(|e| Error::Other(format!("train.precision: {e}")))
-    }
-
+    /// The loss of the whole network.
     pub fn criterion(&self) -> Result<Criterion, NnError> {
         Criterion::new(self.train.loss, self.train.label_smoothing)
+    }
+
+    /// The network for examples of this shape and so many classes.
+    pub fn graph(&self, input: Shape, classes: usize) -> Result<Arc<Graph>, NnError> {
+        Graph::resolve(&self.layers(input)?, &self.layer_defaults(), input, classes).map(Arc::new)
+    }
+
+    /// How a network learns.
+    pub fn learning(&self, graph: &Graph) -> Result<Learning, NnError> {
+        Ok(Learning {
+            criterion: self.criterion()?,
+            groups: Arc::new(ParameterGroups::resolve(&self.optimizer, &self.groups, graph)?),
+            clip: self.train.clip,
+            average: self.train.ema,
+        })
     }
 
     /// The layers for an input of this shape.
@@ -262,6 +287,7 @@ impl Recipe {
         }
     }
 
+    /// What the activations share unless a layer says otherwise.
     pub fn layer_defaults(&self) -> Defaults {
         Defaults {
             activation: self.activation,
@@ -276,7 +302,6 @@ impl Recipe {
 impl DataRecipe {
     /// Opens the data set.
     pub fn open(&self) -> Result<Dataset, Error> {
-        let source: Source = self.source.parse()?;
         let label = match &self.csv.label {
             None => LabelColumn::Last,
             Some(ColumnRecipe::Index(index)) => LabelColumn::Index(*index),
@@ -288,7 +313,11 @@ impl DataRecipe {
             (None, None) => CsvOptions::default().test,
         };
         let csv = CsvOptions { label, header: self.csv.header, test };
-        Ok(ftprop_data::open(source, self.path.as_deref(), &Options { crop: self.crop, resize: self.resize, csv })?)
+        Ok(ftprop_data::open(
+            self.source,
+            self.path.as_deref(),
+            &Options { crop: self.crop, resize: self.resize, csv },
+        )?)
     }
 
     /// The training part and what is held out of it for validation.
@@ -305,10 +334,12 @@ impl DataRecipe {
         Ok((train, Some(validation)))
     }
 
+    /// What is done to training pictures.
     pub fn augment(&self) -> Augment {
         Augment { pad: self.pad, crop: self.random_crop, flip: self.flip }
     }
 
+    /// What is done about pictures that do not decode.
     pub fn bad_image(&self) -> BadImage {
         match self.bad_images {
             BadImages::Stop => BadImage::Stop,

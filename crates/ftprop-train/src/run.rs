@@ -24,8 +24,11 @@ use std::path::{Path, PathBuf};
 /// Loss and accuracies over one part of the data; accuracies are fractions of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
+    /// The mean loss.
     pub loss: f64,
+    /// The share whose most likely class is right.
     pub top1: f64,
+    /// The share whose class is among the five most likely.
     pub top5: f64,
 }
 
@@ -38,9 +41,13 @@ impl From<&Tally> for Scores {
 /// One epoch, a line of `metrics.jsonl`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochMetrics {
+    /// Counted from 1.
     pub epoch: u32,
+    /// The training part, as it was learned from.
     pub train: Scores,
+    /// The validation part, where there is one.
     pub validation: Option<Scores>,
+    /// The test part.
     pub test: Scores,
     /// At the epoch's last step.
     pub learning_rate: f64,
@@ -55,17 +62,25 @@ pub struct EpochMetrics {
 /// The result of a run, `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// The recipe's name.
     pub name: String,
+    /// The training part.
     pub train: PartSummary,
+    /// The validation part, where there is one.
     pub validation: Option<PartSummary>,
+    /// The test part.
     pub test: PartSummary,
     /// The epoch kept in `best.safetensors`: best on the validation part if there is one, else on the test part.
     pub best_epoch: u32,
     /// The test part's top-1 at that epoch.
     pub test_top1_at_best: f64,
+    /// Epochs in all.
     pub epochs: u32,
+    /// How many numbers the network learned.
     pub parameters: usize,
+    /// How long all epochs took.
     pub seconds: f64,
+    /// Training images a second, the mean over the epochs.
     pub images_per_s: f64,
 }
 
@@ -73,9 +88,13 @@ pub struct Summary {
 /// given because the paper reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartSummary {
+    /// The best of all epochs.
     pub top1_best: f64,
+    /// Top-1 at the last epoch.
     pub top1_last: f64,
+    /// Top-5 at the last epoch.
     pub top5_last: f64,
+    /// The loss at the last epoch.
     pub loss_last: f64,
 }
 
@@ -123,6 +142,7 @@ impl RunFolder {
         std::iter::once(base.clone()).chain(numbered).find(|p| !p.exists()).expect("there is always a next number")
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -134,22 +154,22 @@ impl RunFolder {
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         match folder.try_lock() {
             Ok(()) => Ok(Some(folder)),
-            Err(TryLockError::WouldBlock) => Err(Error::Other(format!(
-                "{} is being trained by another process; wait for it, or end it and go on with --resume",
-                self.path.display()
-            ))),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked { path: self.path.clone() }),
             Err(TryLockError::Error(_)) => Ok(None),
         }
     }
 
+    /// The file to go on from.
     pub fn checkpoint(&self) -> PathBuf {
         self.path.join("checkpoint.safetensors")
     }
 
+    /// The file of the best epoch's network.
     pub fn best(&self) -> PathBuf {
         self.path.join("best.safetensors")
     }
 
+    /// The recipe as it was resolved before training.
     pub fn recipe(&self) -> Result<Recipe, Error> {
         let path = self.path.join("recipe.toml");
         Recipe::from_toml(&path.display().to_string(), &files::read_text(&path)?)
@@ -171,6 +191,7 @@ impl RunFolder {
         jsonl::read(&self.metrics_path(), "a line of metrics")
     }
 
+    /// Adds an epoch.
     pub fn append_metrics(&self, metrics: &EpochMetrics) -> Result<(), Error> {
         jsonl::append(&self.metrics_path(), metrics)
     }
@@ -189,11 +210,13 @@ impl RunFolder {
         }
         serde_json::from_str(&files::read_text(&path)?)
             .map(Some)
-            .map_err(|e| Error::Other(format!("{} is not a run's result: {e}", path.display())))
+            .map_err(|e| Error::NotASummary { path: path.clone(), why: e.to_string() })
     }
 
+    /// Writes the result of a run that is finished.
     pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(summary).map_err(|e| Error::Other(e.to_string()))?;
+        let text = serde_json::to_string_pretty(summary)
+            .map_err(|e| Error::Unwritable { what: "the result".into(), why: e.to_string() })?;
         Ok(files::write(&self.path.join("summary.json"), format!("{text}\n").as_bytes())?)
     }
 }

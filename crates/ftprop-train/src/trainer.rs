@@ -1,44 +1,51 @@
-//! The training loop: recipe in, run folder out.
+//! The training loop: recipe and data in, metrics and networks out.
 //!
-//! A run is a pure function of its recipe and data. Killed at any moment and resumed, it ends with the same
+//! A run is a pure function of its recipe and data. [`Trainer::new`] keeps everything in memory;
+//! [`Trainer::in_folder`] keeps a run folder. Killed at any moment and resumed, a run in a folder ends with the same
 //! bytes: the checkpoint holds everything that the next step depends on, and whatever was written after it is
 //! written again.
 
-use crate::checkpoint::{self, Best, Checkpoint, Contents, ModelInfo, State};
+use crate::checked::CheckedRecipe;
+use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
-use crate::engine::{self, Engine, Part, Parts, StepSpan};
+use crate::engine::{self, Parts};
 use crate::error::Error;
+use crate::evaluate::evaluation_loader;
 use crate::gate::Gate;
+use crate::model::{Model, Which};
 use crate::observe::{Answer, Ending, Notice, Observer, RunView, StepReport};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
-use crate::tensorboard::EventWriter;
+use crate::storage::Storage;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
-use ftprop_nn::Tally;
+use ftprop_nn::engine::{NetworkState, Part, StepSpan};
+use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::Cpu;
-use std::fs::File;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How often a device that runs ahead is asked for results: waiting for them leaves it idle for a moment.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// Steps that are announced at once, at most.
 const ANNOUNCED: usize = 4096;
+/// Examples whose statistics the averaged network's are taken over.
+const AVERAGED_OVER: usize = 8192;
 /// What saving may cost: an epoch that ends sooner than this many times the last saving took is not saved.
 const SAVING_SHARE: u32 = 20;
 
 /// A run under way.
 pub struct Trainer {
-    recipe: Recipe,
-    folder: RunFolder,
-    /// Held from the making to the end of the run, so that no other process trains in its folder.
-    lock: Option<File>,
+    recipe: CheckedRecipe,
+    /// Where it is kept; without it everything is in memory only.
+    storage: Option<Storage>,
     model: ModelInfo,
     engine: Box<dyn Engine>,
-    /// Whose threads compute; none where a GPU does.
-    cpu: Option<Arc<Cpu>>,
+    cpu: Arc<Cpu>,
+    /// Whether a GPU computes, and not the CPU's threads.
+    on_gpu: bool,
     /// How it takes turns with other runs on a GPU.
     gate: Option<Arc<Gate>>,
     train: Loader,
@@ -47,8 +54,10 @@ pub struct Trainer {
     state: State,
     metrics: Vec<EpochMetrics>,
     diagnostics: Option<(Diagnostics, Records)>,
-    /// The best network, where it is better than the one on disk.
-    unsaved_best: Option<BestNetwork>,
+    /// The best network, unless it is in the storage.
+    best: Option<BestNetwork>,
+    /// The statistics that belong to the moving average of the weights, as of the last epoch's end.
+    averaged: Option<Vec<f32>>,
     saved: Instant,
     /// When the epoch began in this process, and how long it had taken before.
     began: Instant,
@@ -61,18 +70,48 @@ pub struct Trainer {
 /// A network that was the best at its time.
 struct BestNetwork {
     state: State,
-    values: Vec<f32>,
-    stats: Vec<f32>,
+    network: NetworkState<'static>,
 }
 
 impl Trainer {
+    /// Prepares a run that writes nothing.
+    ///
+    /// ```
+    /// use ftprop_train::choice::DeviceChoice;
+    /// use ftprop_train::device::Place;
+    /// use ftprop_train::model::Which;
+    /// use ftprop_train::recipe::Recipe;
+    /// use ftprop_train::trainer::Trainer;
+    ///
+    /// let mut recipe = Recipe::built_in("digits")?.into_recipe();
+    /// recipe.train.epochs = 1;
+    /// let (dataset, place) = (recipe.data.open()?, Place::open(DeviceChoice::Cpu, 1)?);
+    /// let mut trainer = Trainer::new(recipe.checked()?, &dataset, &place)?;
+    /// trainer.run(&mut ())?;
+    /// assert!(trainer.metrics()[0].test.top1 > 0.5);
+    /// let model = trainer.model(Which::Best, 1)?;
+    /// assert_eq!(model.info.classes.len(), 10);
+    /// # Ok::<(), ftprop_train::Error>(())
+    /// ```
+    pub fn new(recipe: CheckedRecipe, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
+        Trainer::made(recipe, None, dataset, place)
+    }
+
     /// Prepares a run in its folder; goes on from the folder's checkpoint if it has one.
-    pub fn new(recipe: Recipe, folder: RunFolder, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
-        recipe.check()?;
+    pub fn in_folder(
+        recipe: CheckedRecipe,
+        folder: RunFolder,
+        dataset: &Dataset,
+        place: &Place,
+    ) -> Result<Self, Error> {
+        Trainer::made(recipe, Some(folder), dataset, place)
+    }
+
+    fn made(recipe: CheckedRecipe, folder: Option<RunFolder>, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
         if let [only] = &dataset.classes[..] {
-            return Err(Error::Other(format!("the data has a single class, {only}: there is nothing to tell apart")));
+            return Err(Error::SingleClass { class: only.clone() });
         }
-        let lock = folder.lock()?;
+        let storage = folder.map(Storage::new).transpose()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let config = LoaderConfig {
             workers: recipe.data.workers,
@@ -90,59 +129,57 @@ impl Trainer {
             validation: validation.as_ref().map(evaluation).transpose()?,
             test: evaluation(&dataset.test)?,
             model: ModelInfo::of(dataset),
-            cpu: place.gpu.is_none().then(|| place.cpu.clone()),
-            gate: place.gpu.as_ref().and_then(|gpu| gpu.gate.clone()),
+            cpu: place.cpu.clone(),
+            on_gpu: place.gpu.is_some(),
+            gate: place.gpu.as_ref().and_then(|gpu| gpu.gate().cloned()),
             state: State::start(),
             metrics: Vec::new(),
             diagnostics: None,
-            unsaved_best: None,
+            best: None,
+            averaged: None,
             saved: Instant::now(),
             began: Instant::now(),
             before: 0.0,
             saving_took: Duration::ZERO,
             span: 64,
             recipe,
-            folder,
-            lock,
+            storage,
             engine,
         };
-        if trainer.folder.checkpoint().exists() {
-            trainer.take_up()?;
-        } else {
-            trainer.engine.initialise(trainer.recipe.train.seed)?;
+        match trainer.storage.as_ref().map(Storage::checkpoint).transpose()?.flatten() {
+            Some(checkpoint) => trainer.take_up(&checkpoint)?,
+            None => trainer.engine.initialise(trainer.recipe.train.seed)?,
         }
-        trainer.metrics = trainer.folder.cut_metrics(trainer.state.epoch - 1)?;
-        if trainer.metrics.len() != trainer.state.epoch as usize - 1 {
-            return Err(Error::Other(format!(
-                "{}: metrics.jsonl has {} epochs but the checkpoint is in epoch {}; the folder was changed by hand",
-                trainer.folder.path().display(),
-                trainer.metrics.len(),
-                trainer.state.epoch
-            )));
+        if let Some(storage) = &trainer.storage {
+            trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
         if trainer.recipe.train.diagnostics {
             // Between epochs the next look is due now; within one it was when the epoch began.
             let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
-            let twin = Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?;
-            trainer.diagnostics = Some((twin, Records::before(trainer.folder.path(), next)?));
+            let records = match &trainer.storage {
+                Some(storage) => Records::before(storage.folder().path(), next)?,
+                None => Records::default(),
+            };
+            trainer.diagnostics = Some((Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?, records));
         }
         Ok(trainer)
     }
 
-    /// Goes on where the folder's checkpoint stands.
-    fn take_up(&mut self) -> Result<(), Error> {
-        let saved = Checkpoint::read(&self.folder.checkpoint())?;
-        let (parameters, statistics) = (self.engine.parameters().to_vec(), self.engine.statistics().to_vec());
-        let contents = saved.contents(&parameters, &statistics)?;
-        if contents.optimizer.is_none() {
+    /// Goes on where a checkpoint stands.
+    fn take_up(&mut self, saved: &Checkpoint) -> Result<(), Error> {
+        let graph = self.engine.graph().clone();
+        let contents = saved.contents(&graph)?;
+        let average = contents.optimizer.as_ref().and_then(|o| o.average.as_ref());
+        self.averaged = average.map(|average| average.statistics.to_vec());
+        let Some(training) = contents.training() else {
             return Err(
                 saved.other("it was saved for use, without the optimizer, so training cannot go on".to_string())
             );
-        }
+        };
         if saved.header.model.classes != self.model.classes {
             return Err(saved.other("its classes are not those of the data".into()));
         }
-        self.engine.restore(&contents).map_err(|e| saved.other(e.to_string()))?;
+        self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
         self.state = saved.header.state;
         self.before = self.state.seconds;
         Ok(())
@@ -150,15 +187,45 @@ impl Trainer {
 
     /// How many numbers the network learns.
     pub fn parameters(&self) -> usize {
-        self.engine.parameters().last().map_or(0, |p| p.range.end)
+        self.engine.graph().parameter_count()
     }
 
+    /// Where training stands.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    pub fn recipe(&self) -> &Recipe {
+    /// What is trained.
+    pub fn recipe(&self) -> &CheckedRecipe {
         &self.recipe
+    }
+
+    /// The epochs so far.
+    pub fn metrics(&self) -> &[EpochMetrics] {
+        &self.metrics
+    }
+
+    /// The network as it is now, or the best so far, on the CPU and ready for batches of at most `batch`.
+    pub fn model(&self, which: Which, batch: usize) -> Result<Model, Error> {
+        let folder = self.storage.as_ref().map(Storage::folder);
+        let network = match (which, &self.best, folder) {
+            (Which::Best, Some(best), _) => best.network.clone(),
+            (Which::Best, None, Some(folder)) if self.state.best.is_some() => {
+                return Model::load(folder.path(), which, self.cpu.clone(), batch);
+            }
+            _ => self.used_network()?,
+        };
+        Model::new(Recipe::clone(&self.recipe), self.model.clone(), &network, self.cpu.clone(), batch)
+    }
+
+    /// The network that is measured and kept: the averaged one where the recipe asks for an average.
+    fn used_network(&self) -> Result<NetworkState<'static>, Error> {
+        let state = self.engine.state()?;
+        let (values, statistics) = match (state.average, &self.averaged) {
+            (Some(average), Some(statistics)) => (average, statistics.clone()),
+            _ => (state.network.values, state.network.statistics.into_owned()),
+        };
+        Ok(NetworkState { values: values.into_owned().into(), statistics: statistics.into() })
     }
 
     /// Examples that are held out of the training part.
@@ -166,10 +233,12 @@ impl Trainer {
         self.validation.as_ref().map_or(0, Loader::examples)
     }
 
+    /// Examples that are learned from.
     pub fn train_examples(&self) -> usize {
         self.train.examples()
     }
 
+    /// Steps of a whole epoch.
     pub fn steps_per_epoch(&self) -> usize {
         self.train.batches_per_epoch()
     }
@@ -178,7 +247,7 @@ impl Trainer {
     pub fn view(&self) -> RunView<'_> {
         RunView {
             recipe: &self.recipe,
-            folder: self.folder.path(),
+            folder: self.storage.as_ref().map(|storage| storage.folder().path()),
             state: &self.state,
             steps_per_epoch: self.train.batches_per_epoch(),
             metrics: &self.metrics,
@@ -188,57 +257,60 @@ impl Trainer {
 
     /// Trains until the last epoch is done or the observer has had enough.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
-        if self.lock.is_none() {
-            self.lock = self.folder.lock()?;
+        if let Some(storage) = &mut self.storage {
+            storage.begin(self.state.epoch)?;
         }
-        let ending = self.run_locked(observer);
-        self.lock = None;
+        let ending = self.run_epochs(observer);
+        if let Some(storage) = &mut self.storage {
+            storage.end();
+        }
         ending
     }
 
-    fn run_locked(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
-        let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
-        if self.state.epoch > 1 {
-            events.restart_at(u64::from(self.state.epoch), SystemTime::now())?;
-        }
+    fn run_epochs(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
         if self.state.batch == 0 {
-            self.look(&mut events)?;
+            self.look()?;
         }
         let mut enough = stops(observer.begin(&self.view()))?;
         while self.state.epoch <= self.recipe.train.epochs {
             self.began = Instant::now();
-            let learned = match self.cpu.clone() {
+            let cpu = self.cpu.clone();
+            let learned = match self.on_gpu {
                 _ if enough => None,
-                Some(cpu) => cpu.enter(|| self.learn_epoch(observer))?,
-                None => self.learn_epoch(observer)?,
+                true => self.learn_epoch(observer)?,
+                false => cpu.enter(|| self.learn_epoch(observer))?,
             };
             let Some(epoch) = learned else {
                 self.save()?;
                 let ending = Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch };
-                observer.end(&self.view(), &ending).map_err(Error::Observer)?;
+                observer.end(&self.view(), &ending).map_err(Error::Outside)?;
                 return Ok(ending);
             };
             let metrics = self.finish_epoch(&epoch)?;
-            events.scalars(u64::from(metrics.epoch), SystemTime::now(), &scalars(&metrics))?;
-            self.look(&mut events)?;
+            if let Some(storage) = &mut self.storage {
+                storage.show_metrics(&metrics)?;
+            }
+            self.look()?;
             enough = stops(observer.epoch(&self.view()))? || epoch.enough;
         }
         let best = self.state.best.map_or(self.state.epoch - 1, |b| b.epoch);
         let summary = Summary::new(&self.recipe.name, &self.metrics, best, self.parameters())
-            .ok_or_else(|| Error::Other("the run has no epochs".into()))?;
+            .expect("a checked recipe has at least one epoch, and all are done");
         let ending = Ending::Finished(summary.clone());
-        observer.end(&self.view(), &ending).map_err(Error::Observer)?;
-        self.folder.write_summary(&summary)?;
+        observer.end(&self.view(), &ending).map_err(Error::Outside)?;
+        if let Some(storage) = &self.storage {
+            storage.write_summary(&summary)?;
+        }
         Ok(ending)
     }
 
     /// Looks at the step about to be taken, if the recipe asks for it.
-    fn look(&mut self, events: &mut EventWriter) -> Result<(), Error> {
+    fn look(&mut self) -> Result<(), Error> {
         let Some((twin, records)) = &mut self.diagnostics else { return Ok(()) };
-        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.contents()?)? {
-            let scalars = record.scalars();
-            let scalars: Vec<(&str, f32)> = scalars.iter().map(|(tag, value)| (tag.as_str(), *value)).collect();
-            events.scalars(u64::from(record.epoch), SystemTime::now(), &scalars)?;
+        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.state()?)? {
+            if let Some(storage) = &mut self.storage {
+                storage.show_record(&record)?;
+            }
             records.add(record)?;
         }
         Ok(())
@@ -247,7 +319,7 @@ impl Trainer {
     /// The steps of one epoch; none if the observer had enough before its end.
     fn learn_epoch(&mut self, observer: &mut dyn Observer) -> Result<Option<EpochTimes>, Error> {
         let steps = self.train.batches_per_epoch();
-        let resident = self.engine.has_training_data();
+        let resident = self.engine.resident().is_some_and(|resident| resident.has(Part::Train));
         let mut batches = (!resident).then(|| self.train.epoch(u64::from(self.state.epoch), self.state.batch));
         let mut tally = Tally::from(self.state.tally);
         let (started, mut settled) = (Instant::now(), Instant::now());
@@ -264,7 +336,9 @@ impl Trainer {
             match &mut batches {
                 None => {
                     let span = self.announce(self.state.batch, self.span);
-                    self.engine.learn_resident(&span)?;
+                    if let Some(resident) = self.engine.resident() {
+                        resident.train(&span)?;
+                    }
                     self.state.batch += span.steps.len();
                     self.state.step += span.steps.len() as u64;
                 }
@@ -276,18 +350,19 @@ impl Trainer {
                         announced = batch.index + span.steps.len();
                         self.engine.begin(span)?;
                     }
-                    self.engine.learn(batch.images, batch.labels)?;
+                    self.engine.step(batch.images, batch.labels)?;
                     self.state.batch = batch.index + 1;
                     self.state.step += 1;
                 }
             }
             let last = self.state.batch >= steps;
-            let due = self.saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds;
+            let due =
+                self.storage.is_some() && self.saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds;
             let ahead = self.engine.runs_ahead() && !resident && settled.elapsed() < SETTLE_EVERY;
             if ahead && !last && !due {
                 continue;
             }
-            let seen = self.engine.settle()?;
+            let seen = self.engine.finish()?;
             turn = None;
             if !seen.loss_sum.is_finite() {
                 return Err(self.diverged(self.state.batch));
@@ -318,15 +393,11 @@ impl Trainer {
             }
         }
         // Pictures at the end that were skipped leave steps that are done but not settled.
-        tally.add(&self.engine.settle()?);
+        tally.add(&self.engine.finish()?);
         drop(turn);
         if resident && tally.examples != self.train_examples() as u64 {
-            return Err(Error::Other(format!(
-                "the GPU counted {} of {} training examples in epoch {}; ftprop selftest --device cuda:0 may tell why",
-                tally.examples,
-                self.train_examples(),
-                self.state.epoch
-            )));
+            let (counted, examples) = (tally.examples, self.train_examples());
+            return Err(Error::Miscounted { counted, examples, epoch: self.state.epoch });
         }
         self.state.tally = tally.into();
         let mut waited = Duration::ZERO;
@@ -381,17 +452,20 @@ impl Trainer {
         let epoch = self.state.epoch;
         let gate = self.gate.clone();
         let turn = || gate.as_deref().map(Gate::enter);
-        let validation = match &self.validation {
-            Some(loader) => {
-                let _turn = turn();
-                Some(self.engine.evaluate(Part::Validation, loader)?)
-            }
-            None => None,
-        };
+        let learned = self.use_average(&turn)?;
+        let mut validation = None;
+        if let Some(loader) = &self.validation {
+            let _turn = turn();
+            validation = Some(self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Validation, loader))?);
+        }
         let test = {
             let _turn = turn();
-            self.engine.evaluate(Part::Test, &self.test)?
+            self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Test, &self.test))?
         };
+        let measured = learned.is_some().then(|| self.engine.network().map(owned)).transpose()?;
+        if let Some(learned) = learned {
+            self.engine.set_network(&learned)?;
+        }
         let metrics = EpochMetrics {
             epoch,
             train: Scores::from(&Tally::from(self.state.tally)),
@@ -414,14 +488,15 @@ impl Trainer {
         let due =
             waited >= SAVING_SHARE * self.saving_took || waited.as_secs_f64() >= self.recipe.train.checkpoint_seconds;
         if better || over || due {
-            let network = self.engine.network()?;
+            let network = measured.map_or_else(|| self.engine.network().map(owned), Ok)?;
             self.ensure_finite(&network)?;
             if better {
-                let (values, stats) = (network.values.into_owned(), network.stats.into_owned());
-                self.unsaved_best = Some(BestNetwork { state: next, values, stats });
+                self.best = Some(BestNetwork { state: next, network });
             }
         }
-        self.folder.append_metrics(&metrics)?;
+        if let Some(storage) = &mut self.storage {
+            storage.add_metrics(&metrics)?;
+        }
         self.metrics.push(metrics);
         (self.state, self.before) = (next, 0.0);
         if over || due {
@@ -430,46 +505,63 @@ impl Trainer {
         Ok(metrics)
     }
 
+    /// Where the recipe asks for a moving average of the weights, has the engine compute with it, with statistics that
+    /// belong to it, and gives the network under training.
+    fn use_average<T>(&mut self, turn: &dyn Fn() -> T) -> Result<Option<NetworkState<'static>>, Error> {
+        let Some(average) = self.engine.state()?.average.map(Cow::into_owned) else { return Ok(None) };
+        let _turn = turn();
+        let learned = owned(self.engine.network()?);
+        let statistics = learned.statistics.clone();
+        self.engine.set_network(&NetworkState { values: average.into(), statistics })?;
+        // The epoch's own batches, so that a resumed run takes the same.
+        let enough = AVERAGED_OVER.div_ceil(self.recipe.train.batch);
+        let mut batches = self.train.epoch(u64::from(self.state.epoch), 0);
+        let cpu = self.cpu.clone();
+        cpu.enter(|| {
+            for before in 0..enough {
+                let Some(batch) = batches.next_batch()? else { break };
+                self.engine.take_statistics(batch.images, before)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        self.averaged = Some(self.engine.network()?.statistics.into_owned());
+        Ok(Some(learned))
+    }
+
     /// How long the present epoch has taken, in all processes that it ran in.
     fn epoch_seconds(&self) -> f64 {
         self.before + self.began.elapsed().as_secs_f64()
     }
 
-    /// Writes the best network, if it is a new one, and a checkpoint.
+    /// Writes the best network, if it is a new one, and a checkpoint, where there is a place for them.
     fn save(&mut self) -> Result<(), Error> {
+        let Some(storage) = &self.storage else { return Ok(()) };
         let started = Instant::now();
         if self.state.batch > 0 {
             self.state.seconds = self.epoch_seconds();
         }
-        let contents = self.engine.contents()?;
-        self.ensure_finite(&contents)?;
-        if let Some(BestNetwork { state, values, stats }) = self.unsaved_best.take() {
-            let Contents { parameters, statistics, .. } = contents;
-            let (values, stats) = (values.into(), stats.into());
-            let best = Contents { parameters, statistics, values, stats, optimizer: None };
-            checkpoint::save(&self.folder.best(), &self.recipe, &self.model, &state, &best)?;
+        let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
+        self.ensure_finite(&state.network)?;
+        if let Some(BestNetwork { state, network }) = self.best.take() {
+            storage.save_best(&self.recipe, &self.model, &state, &Contents::for_use(&graph, network))?;
         }
-        checkpoint::save(&self.folder.checkpoint(), &self.recipe, &self.model, &self.state, &contents)?;
+        let contents = Contents::for_training(&graph, state, self.averaged.as_deref());
+        storage.save(&self.recipe, &self.model, &self.state, &contents)?;
         (self.saved, self.saving_took) = (Instant::now(), started.elapsed());
         Ok(())
     }
 
     /// Keeps what blew up out of the run folder: a step can spoil the network although its own loss was fine.
-    fn ensure_finite(&self, contents: &Contents<'_>) -> Result<(), Error> {
+    fn ensure_finite(&self, network: &NetworkState<'_>) -> Result<(), Error> {
         let sound = |values: &[f32]| values.iter().all(|v| v.is_finite());
-        if sound(&contents.values) && sound(&contents.stats) { Ok(()) } else { Err(self.diverged(self.state.batch)) }
+        if sound(&network.values) && sound(&network.statistics) { Ok(()) } else { Err(self.diverged(self.state.batch)) }
     }
 
     /// `step` is counted from 1.
     fn diverged(&self, step: usize) -> Error {
-        let path = self.folder.checkpoint();
-        let saved = if path.exists() {
-            format!("the last good checkpoint is kept in {}", path.display())
-        } else {
-            "there was no checkpoint yet".into()
-        };
+        let checkpoint = self.storage.as_ref().and_then(Storage::kept);
         let culprit = self.engine.first_non_finite().unwrap_or_else(|| "the loss".into());
-        Error::Diverged { epoch: self.state.epoch, step, culprit, saved }
+        Error::Diverged { epoch: self.state.epoch, step, culprit, checkpoint }
     }
 }
 
@@ -482,73 +574,15 @@ struct EpochTimes {
     enough: bool,
 }
 
+/// A network's numbers, apart from its engine.
+fn owned(network: NetworkState<'_>) -> NetworkState<'static> {
+    NetworkState { values: network.values.into_owned().into(), statistics: network.statistics.into_owned().into() }
+}
+
 /// Whether an observer wants the run to stop.
 fn stops(answer: Answer) -> Result<bool, Error> {
-    Ok(answer.map_err(Error::Observer)? == ControlFlow::Break(()))
-}
-
-/// A loader of a part of the data as it is, in batches that the network can take.
-pub fn evaluation_loader(split: &Split, recipe: &Recipe, dataset: &Dataset, batch: usize) -> Result<Loader, Error> {
-    let config = LoaderConfig {
-        workers: recipe.data.workers,
-        bad_image: recipe.data.bad_image(),
-        ..LoaderConfig::evaluation(batch.min(split.len()), dataset.normalize.clone())
-    };
-    Ok(Loader::new(split, config)?)
-}
-
-fn scalars(m: &EpochMetrics) -> Vec<(&'static str, f32)> {
-    let mut all = vec![
-        ("train/loss", m.train.loss),
-        ("train/top1", m.train.top1),
-        ("train/top5", m.train.top5),
-        ("test/loss", m.test.loss),
-        ("test/top1", m.test.top1),
-        ("test/top5", m.test.top5),
-        ("learning_rate", m.learning_rate),
-        ("images_per_s", m.images_per_s),
-    ];
-    if let Some(v) = m.validation {
-        all.extend([("validation/loss", v.loss), ("validation/top1", v.top1), ("validation/top5", v.top5)]);
-    }
-    all.into_iter().map(|(name, value)| (name, value as f32)).collect()
+    Ok(answer.map_err(Error::Outside)? == ControlFlow::Break(()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::built_in::DIGITS;
-
-    #[test]
-    fn runs_pause_for_one_who_wants_to_be_alone() {
-        let temp = std::env::temp_dir().join(format!("ftprop-pause-{}", std::process::id()));
-        let gate = Arc::new(Gate::default());
-        let train = |name: &str, seed: u64, gate: Option<Arc<Gate>>| {
-            let mut recipe = Recipe::from_toml("digits", DIGITS).unwrap();
-            (recipe.train.epochs, recipe.train.seed) = (1, seed);
-            // Each with threads of its own, as runs on a GPU have.
-            let (place, dataset) = (Place::open("cpu", 1).unwrap(), recipe.data.open().unwrap());
-            let folder = RunFolder::planned(&temp.join(name)).unwrap();
-            let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
-            trainer.gate = gate;
-            folder.write_recipe(&recipe).unwrap();
-            let ending = trainer.run(&mut ()).unwrap();
-            assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
-            std::fs::read(folder.checkpoint()).unwrap()
-        };
-        let turns = || Some(gate.clone());
-        let mut alone = 0;
-        let paused = std::thread::scope(|scope| {
-            let runs = [scope.spawn(|| train("a", 1, turns())), scope.spawn(|| train("b", 2, turns()))];
-            while !runs.iter().any(|run| run.is_finished()) {
-                let _alone = gate.alone();
-                std::thread::sleep(Duration::from_millis(5));
-                alone += 1;
-            }
-            runs.map(|run| run.join().unwrap())
-        });
-        assert!(alone > 3, "alone {alone} times while two runs went on");
-        assert!(paused == [train("c", 1, None), train("d", 2, None)], "pausing changed what was learned");
-        std::fs::remove_dir_all(&temp).unwrap();
-    }
-}
+mod tests;

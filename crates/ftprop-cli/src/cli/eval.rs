@@ -5,15 +5,14 @@ use crate::error::Error;
 use crate::progress::Progress;
 use clap::{Args, ValueEnum};
 use ftprop_data::{Dataset, Normalize, Preprocess, Shape, Source};
-use ftprop_export::classifier::{Classifier, OnGpu, Runner};
-use ftprop_nn::Tally;
+use ftprop_export::classifier::Classifier;
+use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
+use ftprop_train::evaluate::{Predictor, check_data, evaluate, evaluation_loader, predictor};
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::model::{Model, Which};
-use ftprop_train::observe::StepReport;
 use ftprop_train::recipe::Recipe;
 use ftprop_train::run::Scores;
-use ftprop_train::trainer::evaluation_loader;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -101,21 +100,17 @@ impl Eval {
         }
         // A packed model is for CPUs.
         let packed = is_packed(&self.model);
-        let name = if packed && self.device == "auto" { "cpu" } else { &self.device };
-        let place = Place::open(name, self.threads)?;
+        let device = match self.device.parse()? {
+            DeviceChoice::Auto if packed => DeviceChoice::Cpu,
+            device => device,
+        };
+        let place = Place::open(device, self.threads)?;
         let cpu = place.cpu.clone();
         if packed && place.gpu.is_some() {
             return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
         }
-        let Subject { mut network, classes, recipe, dataset, path } =
+        let Subject { mut network, recipe, dataset, path } =
             if packed { self.packed(cpu.threads())? } else { self.trained(&place)? };
-        if dataset.classes != classes {
-            return Err(Error::Other(format!(
-                "the data has the classes {} but the network was trained for {}",
-                listed(&dataset.classes),
-                listed(&classes)
-            )));
-        }
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let split = match self.split {
             Part::Train => train,
@@ -136,22 +131,11 @@ impl Eval {
         let mut progress = Progress::of_steps("evaluating", loader.batches_per_epoch(), self.json);
         let mut record = self.save.as_ref().map(|_| Record::default());
         let started = Instant::now();
-        let tally = cpu.enter(|| -> Result<Tally, Error> {
-            let mut tally = Tally::default();
-            let mut batches = loader.epoch(0, 0);
-            while let Some(batch) = batches.next_batch()? {
-                let logits = network.logits(batch.images)?;
-                tally.add(&criterion.apply(logits, batch.labels, classes.len(), None));
-                record.iter_mut().for_each(|record| record.add(batch.images, batch.labels, logits));
-                progress.step(&StepReport {
-                    step: batch.index + 1,
-                    steps: loader.batches_per_epoch(),
-                    loss: tally.loss(),
-                    top1: tally.top1_share(),
-                    images_per_s: tally.examples as f64 / started.elapsed().as_secs_f64(),
-                });
-            }
-            Ok(tally)
+        let tally = cpu.enter(|| {
+            evaluate(&mut *network, &loader, &criterion, &mut |seen| {
+                record.iter_mut().for_each(|record| record.add(seen.examples, seen.labels, seen.logits));
+                progress.step(&seen.so_far);
+            })
         })?;
         drop(progress);
         let seconds = started.elapsed().as_secs_f64();
@@ -193,16 +177,11 @@ impl Eval {
             model.recipe.data.path = Some(data.clone());
         }
         let mut dataset = model.recipe.data.open()?;
-        same_shape(dataset.shape, model.info.shape())?;
+        check_data(&dataset, model.info.shape(), &model.info.classes)?;
         // Other data must not be normalised by its own mean: the network was trained with this one.
         dataset.normalize = model.info.normalize();
-        let on_gpu = place.gpu.as_ref().map(|gpu| OnGpu::new(&model, gpu, self.batch)).transpose()?;
-        let Model { network, recipe, info, path } = model;
-        let network = match on_gpu {
-            Some(network) => Runner::Gpu(Box::new(network)),
-            None => Runner::Float(Box::new(network)),
-        };
-        Ok(Subject { network, classes: info.classes, recipe, dataset, path })
+        let (recipe, path) = (model.recipe.clone(), model.path.clone().unwrap_or_else(|| self.model.clone()));
+        Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, path })
     }
 
     /// A packed model and the data that the command line names.
@@ -215,41 +194,25 @@ impl Eval {
             ));
         };
         let mut recipe = Recipe::default();
-        recipe.data.source.clone_from(source);
+        recipe.data.source = source.parse()?;
         recipe.data.path.clone_from(&self.data);
-        if source == Source::Folder.name() {
+        if recipe.data.source == Source::Folder {
             recipe.data.resize = Some(resize);
         }
-        if source != Source::Csv.name() && shape.height == shape.width {
+        if recipe.data.source != Source::Csv && shape.height == shape.width {
             recipe.data.crop = Some(shape.height);
         }
         let mut dataset = recipe.data.open()?;
-        same_shape(dataset.shape, shape)?;
+        check_data(&dataset, shape, classifier.classes())?;
         // The model normalises as it was trained; whatever the data would do is undone with the same numbers.
         dataset.normalize = Normalize { full: dataset.normalize.full, ..normalize };
-        let classes = classifier.classes().to_vec();
-        let network = Runner::Packed(Box::new(classifier));
-        Ok(Subject { network, classes, recipe, dataset, path: self.model.clone() })
+        Ok(Subject { network: Box::new(classifier), recipe, dataset, path: self.model.clone() })
     }
-}
-
-/// Refuses data that the network cannot take.
-fn same_shape(data: Shape, network: Shape) -> Result<(), Error> {
-    let text = |s: Shape| format!("{}×{}×{}", s.height, s.width, s.channels);
-    if data == network {
-        return Ok(());
-    }
-    Err(Error::Other(format!(
-        "the data's examples are {} but the network takes {} (rows × columns × channels)",
-        text(data),
-        text(network)
-    )))
 }
 
 /// What is measured, and on what.
 struct Subject {
-    network: Runner,
-    classes: Vec<String>,
+    network: Box<dyn Predictor>,
     recipe: Recipe,
     dataset: Dataset,
     path: PathBuf,
@@ -289,10 +252,4 @@ impl Record {
             .map_err(|e| Error::Other(format!("writing {}: {e}", path.display())))?;
         Ok(files::write(path, &bytes)?)
     }
-}
-
-/// The first few of a list of classes.
-fn listed(classes: &[String]) -> String {
-    let shown = classes.iter().take(4).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if classes.len() > 4 { format!("{shown}, … ({} in all)", classes.len()) } else { shown }
 }

@@ -9,6 +9,7 @@ use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
 use ftprop_export::{onnx, torch};
 use ftprop_runtime::pack::WeightFormat;
+use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::model::Model;
 use serde::Serialize;
@@ -118,11 +119,7 @@ impl Export {
                     model.recipe.data.path = Some(data.clone());
                 }
                 let dataset = model.recipe.data.open()?;
-                if dataset.classes != model.info.classes {
-                    return Err(Error::Other(
-                        "the data's classes are not those that the network was trained for".into(),
-                    ));
-                }
+                check_data(&dataset, model.info.shape(), &model.info.classes)?;
                 let mut classifier = Classifier::new(&bytes, cpu.threads())?;
                 let mut progress: Option<Progress> = None;
                 let agreement = packed::check(&mut model, &mut classifier, &dataset, &mut |step| {
@@ -141,7 +138,7 @@ impl Export {
                 Some(agreement)
             }
         };
-        self.write(&bytes, &model.path, check)
+        self.write(&bytes, model.path.as_deref().unwrap_or(&self.model), check)
     }
 
     /// As the command line says, or the file's ending.

@@ -22,6 +22,7 @@ use crate::progress::tell;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use ftprop_tensor::Cpu;
+use ftprop_train::choice::DeviceChoice;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -118,9 +119,9 @@ fn one_line(message: &str) -> String {
 
 /// The CPU, for commands that know no other device.
 fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
-    match name {
-        "auto" | "cpu" => Ok(Arc::new(Cpu::new(threads)?)),
-        _ => {
+    match name.parse()? {
+        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(Arc::new(Cpu::new(threads)?)),
+        DeviceChoice::Cuda(_) => {
             let why = "this command runs on the CPU; use auto or cpu".into();
             Err(ftprop_train::Error::Device { device: name.into(), why }.into())
         }

@@ -5,10 +5,11 @@ use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
-use ftprop_export::classifier::{Classifier, OnGpu, Runner};
+use ftprop_export::classifier::Classifier;
 use ftprop_train::device::Place;
+use ftprop_train::evaluate::{Predictor, predict, predictor};
 use ftprop_train::files::is_packed;
-use ftprop_train::model::{Model, ranked};
+use ftprop_train::model::Model;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,39 +61,34 @@ impl Predict {
         if self.top == 0 {
             return Err(Error::Usage("--top must be at least 1".into()));
         }
-        let place = Place::open(&self.device, self.threads)?;
+        let place = Place::open(self.device.parse()?, self.threads)?;
         let cpu = place.cpu.clone();
-        let (mut network, classes, preprocess) = if is_packed(&self.model) {
+        let (mut network, classes, preprocess): (Box<dyn Predictor>, _, _) = if is_packed(&self.model) {
             if place.gpu.is_some() {
                 return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
             }
             let packed = Classifier::open(&self.model, cpu.threads())?;
             let (classes, preprocess) = (packed.classes().to_vec(), packed.preprocess());
-            (Runner::Packed(Box::new(packed)), classes, preprocess)
+            (Box::new(packed), classes, preprocess)
         } else {
             let model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
-            let preprocess = model.info.preprocess().ok_or_else(|| {
-                Error::Other("the network was trained on a table, so it cannot take images; use ftprop eval".into())
-            })?;
-            let network = match &place.gpu {
-                Some(gpu) => Runner::Gpu(Box::new(OnGpu::new(&model, gpu, 1)?)),
-                None => Runner::Float(Box::new(model.network)),
-            };
-            (network, model.info.classes, preprocess)
+            let preprocess = model.info.preprocess().ok_or(ftprop_train::Error::NoPictures)?;
+            let classes = model.info.classes.clone();
+            (predictor(model, &place, 1)?, classes, preprocess)
         };
         let mut predictions = Vec::new();
         let mut failed = 0;
         for path in &self.images {
             // One bad file does not keep the others from their answer.
-            let image = match ftprop_data::load_image(path, &preprocess) {
-                Ok(image) => image,
-                Err(e) => {
+            let ranked = match cpu.enter(|| predict(&mut *network, &preprocess, path)) {
+                Ok(ranked) => ranked,
+                Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
                     tell(&format!("ftprop: {}", Error::from(e)));
                     failed += 1;
                     continue;
                 }
+                Err(e) => return Err(e.into()),
             };
-            let ranked = ranked(cpu.enter(|| network.logits(&image))?);
             let guesses: Vec<Guess> = ranked
                 .into_iter()
                 .take(self.top)

@@ -67,7 +67,7 @@ impl Reproduce {
             seeds: self.seeds,
             epochs: self.study.epochs,
             validation: self.validation,
-            device: self.study.device.clone(),
+            device: self.study.device.parse()?,
             threads: self.study.threads,
             diagnostics: self.study.diagnostics,
             settings: self.study.set.clone(),

@@ -4,6 +4,7 @@ use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
 use ftprop_train::built_in::DIGITS;
+use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
 use ftprop_train::fleet::{Job, train_all};
 use ftprop_train::golden;
@@ -51,7 +52,7 @@ struct Row {
 
 impl Selftest {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let place = Place::open(&self.device, self.threads)?;
+        let place = Place::open(self.device.parse()?, self.threads)?;
         let cases = match &self.golden {
             Some(folder) => golden::in_folder(folder)?,
             None => golden::built_in()?,
@@ -107,7 +108,7 @@ impl Selftest {
             self.show(&row);
             rows.push(row);
         })?;
-        let row = sharing(&self.device)?;
+        let row = sharing(self.device.parse()?)?;
         self.show(&row);
         rows.push(row);
         Ok(rows)
@@ -129,7 +130,7 @@ impl Selftest {
 
 /// Runs that share a device, where the last are made while others train, against the same runs one after another: every
 /// checkpoint must have the same bytes.
-fn sharing(device: &str) -> Result<Row, Error> {
+fn sharing(device: DeviceChoice) -> Result<Row, Error> {
     let started = Instant::now();
     let folder = std::env::temp_dir().join(format!("ftprop-selftest-{}", std::process::id()));
     // A self test that was killed may have left one.
@@ -150,16 +151,16 @@ fn sharing(device: &str) -> Result<Row, Error> {
 }
 
 /// The bytes of some runs' last checkpoints. Each has another network, so each has kernels of its own to load.
-fn checkpoints(device: &str, folder: &Path, at_once: usize) -> Result<Vec<Vec<u8>>, Error> {
+fn checkpoints(device: DeviceChoice, folder: &Path, at_once: usize) -> Result<Vec<Vec<u8>>, Error> {
     let mut jobs = Vec::new();
     for (number, activation) in ["sign", "qrelu:3", "saturated_relu", "qrelu:5", "relu"].into_iter().enumerate() {
         let activation = format!("activation={activation}");
         let mut recipe: Recipe = Recipe::defaults()?.text("digits", DIGITS)?.set(&activation)?.build()?;
         // Of unequal length, so that one ends while the other goes on.
         (recipe.train.epochs, recipe.train.seed) = (2 + number as u32 % 3, number as u64);
-        (recipe.train.device, recipe.train.deterministic) = (device.into(), true);
+        (recipe.train.device, recipe.train.deterministic) = (device, true);
         recipe.name = number.to_string();
-        jobs.push(Job { folder: folder.join(&recipe.name), recipe });
+        jobs.push(Job { folder: folder.join(&recipe.name), recipe: recipe.checked()? });
     }
     let files: Vec<PathBuf> = jobs.iter().map(|job| job.folder.join("checkpoint.safetensors")).collect();
     for ending in train_all(&jobs, at_once, &())? {
@@ -174,10 +175,10 @@ mod tests {
 
     #[test]
     fn runs_that_share_a_device_are_what_they_are_alone() {
-        let row = sharing("cpu").unwrap();
+        let row = sharing(DeviceChoice::Cpu).unwrap();
         assert!(row.passed && row.place.starts_with("0 of 5"), "{}", row.place);
         let temp = std::env::temp_dir().join(format!("ftprop-sharing-{}", std::process::id()));
-        let bytes = checkpoints("cpu", &temp, 2).unwrap();
+        let bytes = checkpoints(DeviceChoice::Cpu, &temp, 2).unwrap();
         std::fs::remove_dir_all(&temp).unwrap();
         assert!(bytes.iter().all(|b| b.len() > 1000) && bytes[0] != bytes[1], "these are five different networks");
     }

@@ -1,7 +1,6 @@
 //! `ftprop solve`
 
 pub(super) mod data;
-mod save;
 
 use super::{say, say_json};
 use crate::error::Error;
@@ -12,6 +11,7 @@ use ftprop_search::{
     Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig, solve,
 };
 use ftprop_train::run::RunFolder;
+use ftprop_train::searched;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -127,7 +127,13 @@ impl Solve {
             written(format!("decision regions in {0}.svg and {0}.png", drawn.display()));
         }
         if let Some(folder) = &self.save {
-            save::save(folder, &problem, &origin, &solution)?;
+            let changed = searched::save(folder, &problem, &origin, &solution)?;
+            if changed > 0 {
+                tell(&format!(
+                    "ftprop: in 32-bit arithmetic the saved network answers {changed} training instances differently: \
+                     they are too near to a boundary"
+                ));
+            }
             written(format!("run folder {}", folder.display()));
         }
         Ok(ExitCode::SUCCESS)

@@ -4,7 +4,9 @@ use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
-use ftprop_nn::{LayerInfo, Network, Shape};
+use ftprop_data::Source;
+use ftprop_nn::Shape;
+use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
 use ftprop_train::model::{Model, Which};
 use ftprop_train::recipe::Recipe;
@@ -58,23 +60,23 @@ struct Row {
 
 impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let cpu = Arc::new(Cpu::new(1)?);
         let is_recipe = self.network.extension().is_some_and(|e| e == "toml");
-        let network = if is_recipe {
+        let graph = if is_recipe {
             let recipe: Recipe = Recipe::defaults()?.file(&self.network)?.build()?;
             let (input, classes) = self.data_shape(&recipe)?;
-            Network::new(cpu, &recipe.layers(input)?, recipe.layer_defaults(), input, classes, 1)?
+            recipe.graph(input, classes)?
         } else {
-            Model::load(&self.network, Which::Best, cpu, 1)?.network
+            Model::load(&self.network, Which::Best, Arc::new(Cpu::new(1)?), 1)?.network.graph().clone()
         };
+        let (nodes, parameters) = (graph.walk(), graph.parameter_count());
         let report = Report {
-            input: network.input().to_string(),
-            classes: network.classes(),
-            parameters: network.values().len(),
-            multiply_adds: network.layers().iter().map(|l| l.multiply_adds).sum(),
-            weight_bits: 32 * network.values().len(),
-            activation_bits: network.layers().iter().filter_map(activation_bits).sum(),
-            layers: network.layers().iter().map(row).collect(),
+            input: graph.input().to_string(),
+            classes: graph.classes(),
+            parameters,
+            multiply_adds: nodes.iter().map(|node| node.multiply_adds()).sum(),
+            weight_bits: 32 * parameters,
+            activation_bits: nodes.iter().filter_map(|node| activation_bits(node)).sum(),
+            layers: nodes.iter().map(|node| row(&graph, node)).collect(),
         };
         if self.json {
             say_json(&report)?;
@@ -91,13 +93,13 @@ impl Summary {
             let side = side.unwrap_or(usual);
             Shape { height: side, width: side, channels }
         };
-        let known = match recipe.data.source.as_str() {
-            "digits" => Some((square(8, 1), 10)),
-            "cifar10" => Some((square(32, 3), 10)),
-            "cifar100" => Some((square(32, 3), 100)),
-            "mnist" | "fashion-mnist" => Some((square(28, 1), 10)),
+        let known = match recipe.data.source {
+            Source::Digits => Some((square(8, 1), 10)),
+            Source::Cifar10 => Some((square(32, 3), 10)),
+            Source::Cifar100 => Some((square(32, 3), 100)),
+            Source::Mnist | Source::FashionMnist => Some((square(28, 1), 10)),
             // The paper's folder is ImageNet.
-            "folder" if recipe.data.path.is_none() => {
+            Source::Folder if recipe.data.path.is_none() => {
                 if self.classes.is_none() {
                     tell(
                         "the recipe does not say where its images are, so ImageNet's 1000 classes are assumed; give --classes",
@@ -130,18 +132,18 @@ fn parse_shape(text: &str) -> Result<Shape, String> {
     }
 }
 
-fn activation_bits(layer: &LayerInfo) -> Option<usize> {
-    layer.activation_bits.map(|bits| bits as usize * layer.output.len())
+fn activation_bits(node: &Node) -> Option<usize> {
+    node.activation_bits().map(|bits| bits as usize * node.output.len())
 }
 
-fn row(layer: &LayerInfo) -> Row {
+fn row(graph: &Graph, node: &Node) -> Row {
     Row {
-        layer: layer.path.clone(),
-        kind: layer.description.clone(),
-        output: layer.output.to_string(),
-        parameters: layer.parameters,
-        multiply_adds: layer.multiply_adds,
-        activation_bits: activation_bits(layer),
+        layer: node.path.clone(),
+        kind: node.description(),
+        output: node.output.to_string(),
+        parameters: node.parameters().map(|id| graph.parameter(id).range.len()).sum(),
+        multiply_adds: node.multiply_adds(),
+        activation_bits: activation_bits(node),
     }
 }
 

@@ -7,6 +7,7 @@ use ftprop_lab::study;
 use ftprop_lab::sweep::report::report;
 use ftprop_lab::sweep::{Axis, Base, points};
 use ftprop_train::built_in::DIGITS;
+use ftprop_train::choice::DeviceChoice;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::{Recipe, absolute};
 use std::path::PathBuf;
@@ -53,7 +54,8 @@ impl Sweep {
             return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
         }
         let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-        let points = points(&self.bases()?, &axes, self.seeds, &self.out, |recipe| self.finish(recipe))?;
+        let device = self.study.device.parse()?;
+        let points = points(&self.bases()?, &axes, self.seeds, &self.out, |recipe| self.finish(recipe, device))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
         self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
     }
@@ -76,13 +78,13 @@ impl Sweep {
         Ok(bases)
     }
 
-    fn finish(&self, mut recipe: Recipe) -> Recipe {
+    fn finish(&self, mut recipe: Recipe, device: DeviceChoice) -> Recipe {
         if let Some(data) = &self.data {
             recipe.data.path = Some(data.clone());
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        recipe.train.device.clone_from(&self.study.device);
+        recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;
         match self.study.epochs {

@@ -86,19 +86,19 @@ impl Train {
             Some(run) => {
                 let folder = RunFolder::open(run)?;
                 let mut recipe = folder.recipe()?;
-                self.overrule(&mut recipe);
+                self.overrule(&mut recipe)?;
                 (recipe, Some(folder))
             }
             None => (self.resolve(self.recipe.first().map(PathBuf::as_path))?, None),
         };
-        recipe.check()?;
+        let recipe = recipe.checked()?;
         let folder = match folder {
             Some(folder) => folder,
             None => RunFolder::planned(&self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name)))?,
         };
-        let place = Place::open(&recipe.train.device, recipe.train.threads)?;
+        let place = Place::open(recipe.train.device, recipe.train.threads)?;
         let dataset = recipe.data.open()?;
-        let mut trainer = Trainer::new(recipe.clone(), folder.clone(), &dataset, &place)?;
+        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place)?;
         let done = trainer.state().epoch - 1;
         if self.epochs.is_some() && done > recipe.train.epochs {
             return Err(Error::Usage(format!(
@@ -176,7 +176,7 @@ impl Train {
         let parent = self.out.clone().unwrap_or_else(|| PathBuf::from("runs"));
         let job = |file: &PathBuf| {
             let recipe = self.resolve(Some(file))?;
-            Ok(Job { folder: parent.join(folder_name(&recipe.name)), recipe })
+            Ok(Job { folder: parent.join(folder_name(&recipe.name)), recipe: recipe.checked()? })
         };
         let jobs = self.recipe.iter().map(job).collect::<Result<Vec<Job>, Error>>()?;
         let stop = stop_on_ctrl_c();
@@ -220,19 +220,19 @@ impl Train {
             layers = layers.flag("--seed", "train.seed", seed)?;
         }
         let mut recipe: Recipe = layers.build()?;
-        self.overrule(&mut recipe);
+        self.overrule(&mut recipe)?;
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
         Ok(recipe)
     }
 
     /// The named flags that a resumed run may change, too: none of them changes what a step computes.
-    fn overrule(&self, recipe: &mut Recipe) {
+    fn overrule(&self, recipe: &mut Recipe) -> Result<(), Error> {
         if let Some(data) = &self.data {
             recipe.data.path = Some(absolute(data));
         }
         if let Some(device) = &self.device {
-            recipe.train.device.clone_from(device);
+            recipe.train.device = device.parse()?;
         }
         if let Some(threads) = self.threads {
             recipe.train.threads = threads;
@@ -241,6 +241,7 @@ impl Train {
             recipe.train.epochs = epochs;
         }
         recipe.train.diagnostics |= self.diagnostics;
+        Ok(())
     }
 }
 

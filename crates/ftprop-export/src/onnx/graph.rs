@@ -47,7 +47,8 @@ impl Graph {
             .each(&self.initializers, |m, tensor| m.message(5, tensor))
             .message(11, &value_info("input", input))
             .message(12, &value_info("logits", &[classes.len()]));
-        let classes = serde_json::to_string(classes).map_err(|e| Error::Other(e.to_string()))?;
+        let classes = serde_json::to_string(classes)
+            .map_err(|e| Error::Unwritable { what: "the list of classes", why: e.to_string() })?;
         Ok(Message::default()
             .number(1, IR_VERSION)
             .text(2, "ftprop")

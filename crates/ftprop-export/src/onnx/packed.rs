@@ -309,10 +309,7 @@ fn within(conv: &Conv<'_>, channels: usize, largest: i64, change: impl Fn(f32) -
     let sum = |output: usize| conv.weights.reals(output, inputs).map(|q| change(q).abs() as i64).sum::<i64>();
     match (0..conv.outputs).all(|output| sum(output) * largest <= EXACT) {
         true => Ok(()),
-        false => Err(Error::Other(
-            "a layer of the packed model has sums beyond 2^24, which a float does not hold; export its run instead"
-                .into(),
-        )),
+        false => Err(Error::SumsTooLarge),
     }
 }
 

@@ -5,7 +5,9 @@ use super::{Figure, Inset, Panel, Picture, Series, Style};
 /// What happened to one run, epoch by epoch.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Curves {
+    /// What the run is called in the legend.
     pub name: String,
+    /// In their order.
     pub epochs: Vec<EpochPoint>,
 }
 
@@ -14,9 +16,13 @@ pub struct Curves {
 pub struct EpochPoint {
     /// Counted from 1.
     pub epoch: u32,
+    /// Of the training part.
     pub train_accuracy: f64,
+    /// Of the training part.
     pub train_loss: f64,
+    /// Of the test part.
     pub test_accuracy: Option<f64>,
+    /// Of the test part.
     pub test_loss: Option<f64>,
 }
 

@@ -46,18 +46,22 @@ pub(super) enum Block {
 }
 
 impl Document {
+    /// An empty page.
     pub fn new(title: &str) -> Self {
         Document { title: title.to_owned(), blocks: Vec::new() }
     }
 
+    /// Begins a section.
     pub fn heading(&mut self, text: &str) {
         self.blocks.push(Block::Heading(text.to_owned()));
     }
 
+    /// A paragraph.
     pub fn text(&mut self, text: &str) {
         self.blocks.push(Block::Text(text.to_owned()));
     }
 
+    /// A list of points.
     pub fn list(&mut self, items: Vec<String>) {
         self.blocks.push(Block::List(items));
     }
@@ -67,6 +71,7 @@ impl Document {
         self.blocks.push(Block::Table { head: head.iter().map(|h| h.as_ref().to_owned()).collect(), rows });
     }
 
+    /// Commands and the like, as they stand.
     pub fn code(&mut self, lines: Vec<String>) {
         self.blocks.push(Block::Code(lines));
     }

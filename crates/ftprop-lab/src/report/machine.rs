@@ -10,12 +10,14 @@ pub struct Machine {
     pub processor: String,
     /// Cores that this program may use.
     pub cores: usize,
+    /// The operating system and the kind of processor.
     pub system: String,
     /// This program's version.
     pub ftprop: String,
 }
 
 impl Machine {
+    /// The machine that this runs on.
     pub fn here() -> Self {
         Machine {
             processor: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),

@@ -12,6 +12,7 @@
 /// The same figure from several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
+    /// How many there are.
     pub count: usize,
     /// 0 where there is nothing to average.
     pub mean: f64,
@@ -22,12 +23,16 @@ pub struct Sample {
 /// A mean with the limits of its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
+    /// The difference of the means.
     pub mean: f64,
+    /// The interval's lower end.
     pub low: f64,
+    /// The interval's upper end.
     pub high: f64,
 }
 
 impl Sample {
+    /// The sample of these values.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         let count = values.len();

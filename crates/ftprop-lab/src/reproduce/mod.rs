@@ -9,6 +9,7 @@ pub mod report;
 
 use crate::error::Error;
 use ftprop_train::built_in::built_in;
+use ftprop_train::choice::DeviceChoice;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::Recipe;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ use std::path::{Path, PathBuf};
 /// A block of rows of the table, by its data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
+    /// The convnets.
     Cifar10,
+    /// AlexNet and ResNet-18.
     Imagenet,
 }
 
@@ -25,11 +28,13 @@ pub enum Rows {
 pub struct Column {
     /// How its recipes' names end.
     pub ending: &'static str,
+    /// In tables.
     pub title: &'static str,
     /// In pictures, where the activation is in the title.
     pub short: &'static str,
 }
 
+/// The table's columns, from left to right.
 pub const COLUMNS: [Column; 6] = [
     Column { ending: "sign-sste", title: "sign, SSTE", short: "SSTE" },
     Column { ending: "sign-ftpsh", title: "sign, FTP-SH", short: "FTP-SH" },
@@ -42,7 +47,9 @@ pub const COLUMNS: [Column; 6] = [
 /// A network of the table, with figures in the order of [`COLUMNS`].
 #[derive(Debug)]
 pub struct NetworkRow {
+    /// As its recipes' names begin.
     pub name: &'static str,
+    /// In headings.
     pub title: &'static str,
     /// Best top-1 test accuracies in percent, as printed in the paper.
     pub paper: [f64; 6],
@@ -87,6 +94,7 @@ const IMAGENET: [NetworkRow; 2] = [
 ];
 
 impl Rows {
+    /// The data set's name.
     pub fn title(self) -> &'static str {
         match self {
             Rows::Cifar10 => "CIFAR-10",
@@ -94,6 +102,7 @@ impl Rows {
         }
     }
 
+    /// Its networks, from top to bottom.
     pub fn networks(self) -> &'static [NetworkRow] {
         match self {
             Rows::Cifar10 => &CIFAR10,
@@ -101,6 +110,7 @@ impl Rows {
         }
     }
 
+    /// All its cells, row by row.
     pub fn cells(self) -> Vec<Cell> {
         let networks = self.networks().iter();
         networks.flat_map(|network| (0..COLUMNS.len()).map(move |column| Cell { network, column })).collect()
@@ -110,6 +120,7 @@ impl Rows {
 /// A cell of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
+    /// Its row.
     pub network: &'static NetworkRow,
     /// Its place in [`COLUMNS`].
     pub column: usize,
@@ -118,14 +129,19 @@ pub struct Cell {
 /// What is the same for all runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Where the data is.
     pub data: Option<PathBuf>,
+    /// Seeds 1 to this for each cell.
     pub seeds: u32,
     /// Instead of the recipe's, with the schedule scaled to fit.
     pub epochs: Option<u32>,
     /// What is held out of the training part.
     pub validation: f64,
-    pub device: String,
+    /// Where to train.
+    pub device: DeviceChoice,
+    /// Of the CPU; 0 for one a core.
     pub threads: usize,
+    /// Whether to look into the hard layers.
     pub diagnostics: bool,
     /// `KEY=VALUE` for every recipe.
     pub settings: Vec<String>,
@@ -137,6 +153,7 @@ impl Cell {
         format!("{}-{}", self.network.name, COLUMNS[self.column].ending)
     }
 
+    /// What the paper says, in percent.
     pub fn paper(&self) -> f64 {
         self.network.paper[self.column]
     }
@@ -152,7 +169,7 @@ impl Cell {
         let mut recipe: Recipe = layers.build()?;
         recipe.data.path = plan.data.as_deref().map(ftprop_train::recipe::absolute);
         recipe.data.validation = plan.validation;
-        recipe.train.device.clone_from(&plan.device);
+        recipe.train.device = plan.device;
         recipe.train.threads = plan.threads;
         recipe.train.diagnostics = plan.diagnostics;
         if let Some(epochs) = plan.epochs {
@@ -161,9 +178,9 @@ impl Cell {
         let job = |seed: u32| {
             let mut recipe = recipe.clone();
             recipe.train.seed = u64::from(seed);
-            Job { recipe, folder: out.join("runs").join(&name).join(format!("seed-{seed}")) }
+            Ok(Job { recipe: recipe.checked()?, folder: out.join("runs").join(&name).join(format!("seed-{seed}")) })
         };
-        Ok((1..=plan.seeds).map(job).collect())
+        (1..=plan.seeds).map(job).collect()
     }
 }
 
@@ -177,7 +194,7 @@ mod tests {
             seeds: 2,
             epochs,
             validation: 0.02,
-            device: "cpu".into(),
+            device: DeviceChoice::Cpu,
             threads: 1,
             diagnostics: false,
             settings: Vec::new(),
@@ -193,7 +210,6 @@ mod tests {
             for cell in cells {
                 let jobs = cell.jobs(&plan(None), Path::new("out")).unwrap();
                 let recipe = &jobs[1].recipe;
-                recipe.check().unwrap();
                 assert_eq!(recipe.name, cell.name());
                 assert_eq!(recipe.network.preset.as_deref(), Some(cell.network.name));
                 let (activation, loss) = (recipe.activation.to_string(), recipe.layer_loss.to_string());

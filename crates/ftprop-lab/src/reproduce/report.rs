@@ -21,10 +21,13 @@ const FIGURES: [(&str, &[usize]); 2] = [("sign", &[0, 1]), ("qReLU and full prec
 /// A cell and what its runs came to.
 #[derive(Clone, Debug)]
 pub struct CellRuns {
+    /// Which cell.
     pub cell: Cell,
     /// How long a whole run is.
     pub epochs: u32,
+    /// What was held out of the training part, as recipes say it.
     pub held_out: f64,
+    /// A run for each seed.
     pub runs: Vec<Outcome>,
 }
 

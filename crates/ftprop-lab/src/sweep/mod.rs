@@ -20,7 +20,9 @@ use std::str::FromStr;
 /// A key and the values it takes, as written on the command line: `optimizer.lr=1e-3,5e-4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
+    /// The recipe key.
     pub key: String,
+    /// Its values, as text.
     pub values: Vec<String>,
 }
 
@@ -63,7 +65,9 @@ fn listed(text: &str) -> Vec<&str> {
 
 /// A recipe with a name, before the grid is laid over it.
 pub struct Base {
+    /// What its runs and figures are called by.
     pub name: String,
+    /// The recipe, for settings to be laid over.
     pub layers: ftprop_train::config::Layers,
 }
 
@@ -112,8 +116,7 @@ pub fn points(
             for (axis, value) in axes.iter().zip(&values) {
                 layers = layers.grid(&format!("{}={value}", axis.key))?;
             }
-            let recipe = finish(layers.build()?);
-            recipe.check()?;
+            let recipe: Recipe = finish(layers.build()?);
             let named: Vec<String> = axes.iter().zip(&values).map(|(axis, v)| format!("{}-{v}", axis.key)).collect();
             let mut folder = out.join("runs").join(folder_name(&base.name));
             if !named.is_empty() {
@@ -124,9 +127,9 @@ pub fn points(
                 recipe.train.seed = u64::from(seed);
                 // What progress and errors call it.
                 recipe.name = [&[base.name.clone()][..], &named].concat().join(" ");
-                Job { recipe, folder: folder.join(format!("seed-{seed}")) }
+                Ok(Job { recipe: recipe.checked()?, folder: folder.join(format!("seed-{seed}")) })
             };
-            let jobs = (1..=seeds).map(job).collect();
+            let jobs = (1..=seeds).map(job).collect::<Result<_, Error>>()?;
             let values = values.into_iter().map(str::to_string).collect();
             points.push(Point { base: base.name.clone(), values, jobs });
         }

@@ -112,7 +112,7 @@ fn another_kind_replaces_its_table() {
     let other_order = kinds().set("schedule.warm_up=5").unwrap().set("schedule.name=cosine").unwrap();
     assert_eq!(build(other_order).schedule, cosine);
     let incomplete = kinds().set("schedule.name=cosine");
-    assert_eq!(message(incomplete), "--set schedule.name=cosine: the key `schedule.warm_up` is missing");
+    assert_eq!(message(incomplete), "the setting schedule.name=cosine: the key `schedule.warm_up` is missing");
     let same_kind = kinds().text("r.toml", "schedule = { name = 'step', factor = 0.5 }").unwrap();
     assert_eq!(build(same_kind).schedule, Schedule::Step { decay_at: vec![10], factor: 0.5 });
 }
@@ -135,7 +135,7 @@ fn set_reaches_into_lists() {
     assert_eq!(build(set).network.layers.iter().map(|layer| layer.activation).collect::<Vec<_>>(), expected);
     assert_eq!(
         message(layers().set("network.layers.2.activation=sign")),
-        "--set network.layers.2.activation=sign: `network.layers.2`: the list has 2 entries, numbered 0 to 1"
+        "the setting network.layers.2.activation=sign: `network.layers.2`: the list has 2 entries, numbered 0 to 1"
     );
 }
 
@@ -147,15 +147,15 @@ fn an_unknown_key_names_its_place_and_the_nearest_known_one() {
     );
     assert_eq!(
         message(layers().set("activatoin=sign")),
-        "--set activatoin=sign: unknown key `activatoin`; did you mean `activation`?"
+        "the setting activatoin=sign: unknown key `activatoin`; did you mean `activation`?"
     );
     assert_eq!(
         message(layers().set("epochs=sign")),
-        "--set epochs=sign: unknown key `epochs`; did you mean `train.epochs`?"
+        "the setting epochs=sign: unknown key `epochs`; did you mean `train.epochs`?"
     );
     assert_eq!(
         message(layers().set("train.colour=blue")),
-        "--set train.colour=blue: unknown key `train.colour`; known are epochs, seed, rate, note"
+        "the setting train.colour=blue: unknown key `train.colour`; known are epochs, seed, rate, note"
     );
     assert_eq!(
         message(layers().text("r.toml", "[[network.layers]]\nwidth = 1\n[[network.layers]]\nwdth = 2")),
@@ -163,7 +163,7 @@ fn an_unknown_key_names_its_place_and_the_nearest_known_one() {
     );
     assert_eq!(
         message(layers().set("schedule.facter=1")),
-        "--set schedule.facter=1: unknown key `schedule.facter`; did you mean `schedule.factor`?"
+        "the setting schedule.facter=1: unknown key `schedule.facter`; did you mean `schedule.factor`?"
     );
 }
 
@@ -171,7 +171,7 @@ fn an_unknown_key_names_its_place_and_the_nearest_known_one() {
 fn a_wrong_type_names_the_key_and_what_was_expected() {
     assert_eq!(
         message(layers().set("train.epochs=many")),
-        "--set train.epochs=many: `train.epochs`: invalid type: string \"many\", \
+        "the setting train.epochs=many: `train.epochs`: invalid type: string \"many\", \
          expected a whole number that is not negative"
     );
     assert_eq!(
@@ -184,11 +184,11 @@ fn a_wrong_type_names_the_key_and_what_was_expected() {
     );
     assert_eq!(
         message(layers().set("activation=sing")),
-        "--set activation=sing: `activation` cannot be `sing`; did you mean `sign`?"
+        "the setting activation=sing: `activation` cannot be `sing`; did you mean `sign`?"
     );
     assert_eq!(
         message(layers().set("train=3")),
-        "--set train=3: `train`: invalid type: integer `3`, expected a table of keys"
+        "the setting train=3: `train`: invalid type: integer `3`, expected a table of keys"
     );
 }
 
@@ -207,16 +207,16 @@ fn bad_syntax_gives_line_and_column() {
     let error = message(layers().text("r.toml", "[train]\nepochs = 1\nepochs = 2\n"));
     assert!(error.starts_with("r.toml:3:1: duplicate key"), "{error}");
     let error = message(layers().set("schedule.decay_at=[1,"));
-    assert!(error.starts_with("--set schedule.decay_at=[1,: the value is not valid TOML: "), "{error}");
-    let expected = "--set train.epochs: expected KEY=VALUE, for example train.epochs=10";
+    assert!(error.starts_with("the setting schedule.decay_at=[1,: the value is not valid TOML: "), "{error}");
+    let expected = "the setting train.epochs: expected KEY=VALUE, for example train.epochs=10";
     assert_eq!(message(layers().set("train.epochs")), expected);
     assert_eq!(
         message(layers().set("train..x=1")),
-        "--set train..x=1: `train..x` is not a key; expected names joined by dots"
+        "the setting train..x=1: `train..x` is not a key; expected names joined by dots"
     );
     assert_eq!(
         message(layers().set("train.epochs.x=1")),
-        "--set train.epochs.x=1: `train.epochs.x` cannot be set: `train.epochs` is no table but of type integer"
+        "the setting train.epochs.x=1: `train.epochs.x` cannot be set: `train.epochs` is no table but of type integer"
     );
 }
 
@@ -234,9 +234,9 @@ fn the_merged_table_builds_again_from_its_own_text() {
 }
 
 #[test]
-fn an_error_knows_whether_the_command_line_is_at_fault() {
+fn an_error_knows_whether_the_caller_is_at_fault() {
     let at_fault = |layers: Result<Layers, ConfigError>| {
-        layers.and_then(|layers| layers.build::<Recipe>()).unwrap_err().is_on_command_line()
+        layers.and_then(|layers| layers.build::<Recipe>()).unwrap_err().argument().is_some()
     };
     assert!(at_fault(layers().set("train.epochs")));
     assert!(at_fault(layers().set("train.epoch=1")));

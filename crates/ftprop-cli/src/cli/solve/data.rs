@@ -3,15 +3,8 @@
 use crate::error::Error;
 use ftprop_data::{Options, Source, Split};
 use ftprop_search::{Labelled, Points, Problem, ProblemName, SearchError};
-use std::path::{Path, PathBuf};
-
-/// Where a problem's instances come from, for a saved model.
-pub(in crate::cli) enum Origin {
-    /// Numbers as they are.
-    Table,
-    /// Pixels of a data set, divided by their largest value.
-    Pixels(Source, Option<PathBuf>),
-}
+use ftprop_train::searched::Origin;
+use std::path::Path;
 
 /// The problem of a name: a built-in one, or a CSV file.
 pub(in crate::cli) fn problem(

@@ -1,36 +1,47 @@
-//! A searched network as a run folder, like one that was trained.
+//! A network that a search found, as one that was trained: in memory, or as a run folder.
 
-use super::data::Origin;
+use crate::checkpoint::{self, Contents, ModelInfo, State};
 use crate::error::Error;
-use ftprop_data::Normalize;
+use crate::files;
+use crate::recipe::{Recipe, absolute, input_shape};
+use crate::run::RunFolder;
+use ftprop_data::{Normalize, Source};
+use ftprop_nn::engine::NetworkState;
 use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Activation, Network};
 use ftprop_search::{Labelled, Problem, Solution};
 use ftprop_tensor::Cpu;
-use ftprop_train::checkpoint::{self, Contents, ModelInfo, State};
-use ftprop_train::files;
-use ftprop_train::recipe::{Recipe, absolute, input_shape};
-use ftprop_train::run::RunFolder;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes the folder. Tables, also made-up ones, are copied into it, so that `ftprop eval` finds them.
-pub(super) fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Solution) -> Result<(), Error> {
+/// Where a problem's instances come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Numbers as they are.
+    Table,
+    /// Pixels of a data set, divided by their largest value, and where it lies.
+    Pixels(Source, Option<PathBuf>),
+}
+
+/// Writes a run folder and gives how many training instances the network, in 32-bit arithmetic, answers differently than
+/// the search found: those too near to a boundary. Tables, also made-up ones, are copied into the folder, so that the
+/// network can be evaluated on them.
+pub fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Solution) -> Result<usize, Error> {
     let mut recipe = Recipe { name: solution.problem.clone(), activation: Activation::Sign, ..Recipe::default() };
     recipe.network.preset = Some("mlp".into());
     recipe.network.widths = solution.hidden.clone();
     recipe.train.seed = solution.seed;
     match origin {
         Origin::Table => {
-            recipe.data.source = "csv".into();
+            recipe.data.source = Source::Csv;
             recipe.data.path = Some(absolute(&folder.join("points.csv")));
             let test = if problem.test.is_some() { "test.csv" } else { "points.csv" };
             recipe.data.csv.test_file = Some(absolute(&folder.join(test)));
             recipe.data.csv.header = Some(false);
         }
         Origin::Pixels(source, path) => {
-            recipe.data.source = source.to_string();
+            recipe.data.source = *source;
             recipe.data.path.clone_from(path);
         }
     }
@@ -43,25 +54,21 @@ pub(super) fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: 
     }
     let dataset = recipe.data.open()?;
     if dataset.classes != problem.train.classes {
-        return Err(Error::Other("the classes of the saved table come in another order than they were learned".into()));
+        return Err(Error::Searched {
+            why: "the classes of the saved table come in another order than they were learned",
+        });
     }
     let input = input_shape(dataset.shape);
-    let layers = recipe.layers(input)?;
+    let graph = recipe.graph(input, dataset.classes.len())?;
     let cpu = Arc::new(Cpu::new(1)?);
-    let mut network = Network::new(cpu.clone(), &layers, recipe.layer_defaults(), input, dataset.classes.len(), 1)?;
-    fill(&mut network, solution, &dataset.normalize)?;
+    let mut network = Network::new(cpu.clone(), graph.clone(), 1)?;
+    fill(&mut network, &solution.network, &dataset.normalize)?;
     let info = ModelInfo::of(&dataset);
     for file in [run.best(), run.checkpoint()] {
-        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::of(&network, None))?;
+        let state = NetworkState { values: network.values().into(), statistics: network.stats().into() };
+        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::for_use(&graph, state))?;
     }
-    let changed = cpu.enter(|| changed(&mut network, problem, solution, &dataset.normalize));
-    if changed > 0 {
-        eprintln!(
-            "ftprop: in 32-bit arithmetic the saved network answers {changed} training instances differently: they \
-             are too near to a boundary"
-        );
-    }
-    Ok(())
+    Ok(cpu.enter(|| changed(&mut network, problem, &solution.network, &dataset.normalize)))
 }
 
 fn table(data: &Labelled) -> String {
@@ -75,10 +82,10 @@ fn table(data: &Labelled) -> String {
     text
 }
 
-/// Puts the weights into the network. Its inputs are normalised, those of the search were not: the first layer takes
-/// that back. One output unit becomes two, of which the first always says zero.
-fn fill(network: &mut Network, solution: &Solution, normalize: &Normalize) -> Result<(), Error> {
-    let mut layers = solution.network.layers.clone();
+/// Puts a search's weights into a network of the same widths. Its inputs are normalised, those of the search were not:
+/// the first layer takes that back. One output unit becomes two, of which the first always says zero.
+pub fn fill(network: &mut Network, searched: &ftprop_search::Network, normalize: &Normalize) -> Result<(), Error> {
+    let mut layers = searched.layers.clone();
     for unit in &mut layers[0] {
         let last = unit.len() - 1;
         let mut shift = 0.0;
@@ -96,13 +103,14 @@ fn fill(network: &mut Network, solution: &Solution, normalize: &Normalize) -> Re
     }
     let mut weights = layers.iter();
     let mut biases = layers.iter();
-    let parameters = network.parameters().to_vec();
-    for parameter in parameters {
+    let graph = network.graph().clone();
+    for parameter in graph.parameters() {
         let (layer, is_bias) = match parameter.kind {
             ParameterKind::Fc { .. } => (weights.next(), false),
             _ => (biases.next(), true),
         };
-        let layer = layer.ok_or_else(|| Error::Other("the network has more layers than the search found".into()))?;
+        let layer =
+            layer.ok_or_else(|| Error::Searched { why: "the network has more layers than the search found" })?;
         let values: Vec<f32> = layer
             .iter()
             .flat_map(|unit| {
@@ -110,14 +118,23 @@ fn fill(network: &mut Network, solution: &Solution, normalize: &Normalize) -> Re
                 if is_bias { vec![*bias as f32] } else { linear.iter().map(|&w| w as f32).collect() }
             })
             .collect();
-        network.values_mut()[parameter.range.clone()].copy_from_slice(&values);
+        let place = &mut network.values_mut()[parameter.range.clone()];
+        if place.len() != values.len() {
+            return Err(Error::Searched { why: "a layer of the network has another size than the search found" });
+        }
+        place.copy_from_slice(&values);
     }
     Ok(())
 }
 
 /// How many training instances the network in f32 gives another class.
-fn changed(network: &mut Network, problem: &Problem, solution: &Solution, normalize: &Normalize) -> usize {
-    let wanted = solution.network.predict(&problem.train.points);
+fn changed(
+    network: &mut Network,
+    problem: &Problem,
+    searched: &ftprop_search::Network,
+    normalize: &Normalize,
+) -> usize {
+    let wanted = searched.predict(&problem.train.points);
     let channels = normalize.mean.len();
     let answers = problem.train.points.rows().map(|row| {
         let normal = |(input, &x): (usize, &f64)| {

@@ -1,0 +1,73 @@
+//! Recipes that were checked: what training takes.
+
+use crate::built_in::built_in;
+use crate::error::Error;
+use crate::recipe::Recipe;
+use std::ops::Deref;
+
+/// A recipe whose settings fit each other. It is made once, by [`Recipe::checked`], and cannot be changed; whoever wants
+/// to takes the recipe [out](CheckedRecipe::into_recipe) and checks it again.
+///
+/// ```
+/// use ftprop_train::recipe::Recipe;
+///
+/// let mut recipe = Recipe::built_in("digits")?.into_recipe();
+/// recipe.train.epochs = 0;
+/// assert_eq!(recipe.checked().unwrap_err().to_string(), "train.epochs must be at least 1");
+/// # Ok::<(), ftprop_train::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedRecipe(Recipe);
+
+impl Recipe {
+    /// Checks what can be wrong with a recipe before any data is read.
+    pub fn checked(self) -> Result<CheckedRecipe, Error> {
+        let wrong = |key: &'static str, must: &'static str| Err(Error::Setting { key, must });
+        let Recipe { train, data, network, .. } = &self;
+        if train.epochs == 0 {
+            return wrong("train.epochs", "must be at least 1");
+        }
+        if train.batch == 0 {
+            return wrong("train.batch", "must be at least 1");
+        }
+        if train.checkpoint_seconds.is_nan() || train.checkpoint_seconds < 0.0 {
+            return wrong("train.checkpoint_seconds", "must be 0 or more");
+        }
+        if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
+            return wrong("train.clip", "must be a positive number");
+        }
+        if !(data.validation >= 0.0 && data.validation.is_finite()) {
+            return wrong("data.validation", "must be 0, a share below 1, or a number of examples");
+        }
+        if network.preset.is_some() && !network.layers.is_empty() {
+            return wrong("network.preset", "and network.layers are both given; keep one of them");
+        }
+        if network.preset.as_deref() != Some("mlp") && !network.widths.is_empty() {
+            return wrong("network.widths", "goes with network.preset = \"mlp\"");
+        }
+        self.schedule.check()?;
+        self.criterion()?;
+        Ok(CheckedRecipe(self))
+    }
+
+    /// A recipe that the crate carries, by its file's name without the ending: `digits`, `convnet8-sign-ftpsh`.
+    pub fn built_in(name: &str) -> Result<CheckedRecipe, Error> {
+        let text = built_in(name).ok_or_else(|| Error::NoRecipe { name: name.to_string() })?;
+        Recipe::from_toml(&format!("the built-in recipe {name}.toml"), text)?.checked()
+    }
+}
+
+impl CheckedRecipe {
+    /// The recipe, for changes; it has to be checked again.
+    pub fn into_recipe(self) -> Recipe {
+        self.0
+    }
+}
+
+impl Deref for CheckedRecipe {
+    type Target = Recipe;
+
+    fn deref(&self) -> &Recipe {
+        &self.0
+    }
+}

@@ -1,0 +1,105 @@
+use super::*;
+use crate::choice::DeviceChoice;
+
+#[test]
+fn runs_pause_for_one_who_wants_to_be_alone() {
+    let temp = std::env::temp_dir().join(format!("ftprop-pause-{}", std::process::id()));
+    let gate = Arc::new(Gate::default());
+    let train = |name: &str, seed: u64, gate: Option<Arc<Gate>>| {
+        let mut recipe = Recipe::built_in("digits").unwrap().into_recipe();
+        (recipe.train.epochs, recipe.train.seed) = (1, seed);
+        // Each with threads of its own, as runs on a GPU have.
+        let (place, dataset) = (Place::open(DeviceChoice::Cpu, 1).unwrap(), recipe.data.open().unwrap());
+        let folder = RunFolder::planned(&temp.join(name)).unwrap();
+        let recipe = recipe.checked().unwrap();
+        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
+        trainer.gate = gate;
+        folder.write_recipe(&recipe).unwrap();
+        let ending = trainer.run(&mut ()).unwrap();
+        assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
+        std::fs::read(folder.checkpoint()).unwrap()
+    };
+    let turns = || Some(gate.clone());
+    let mut alone = 0;
+    let paused = std::thread::scope(|scope| {
+        let runs = [scope.spawn(|| train("a", 1, turns())), scope.spawn(|| train("b", 2, turns()))];
+        while !runs.iter().any(|run| run.is_finished()) {
+            let _alone = gate.alone();
+            std::thread::sleep(Duration::from_millis(5));
+            alone += 1;
+        }
+        runs.map(|run| run.join().unwrap())
+    });
+    assert!(alone > 3, "alone {alone} times while two runs went on");
+    assert!(paused == [train("c", 1, None), train("d", 2, None)], "pausing changed what was learned");
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
+fn digits(epochs: u32) -> (CheckedRecipe, Dataset, Place) {
+    let mut recipe = Recipe::built_in("digits").unwrap().into_recipe();
+    (recipe.train.epochs, recipe.train.diagnostics) = (epochs, true);
+    let (dataset, place) = (recipe.data.open().unwrap(), Place::open(DeviceChoice::Cpu, 1).unwrap());
+    (recipe.checked().unwrap(), dataset, place)
+}
+
+#[test]
+fn a_run_without_a_folder_is_the_same_run() {
+    let temp = std::env::temp_dir().join(format!("ftprop-memory-{}", std::process::id()));
+    let (recipe, dataset, place) = digits(2);
+    let folder = RunFolder::create(&temp, &recipe).unwrap();
+    let mut kept = Trainer::in_folder(recipe.clone(), folder, &dataset, &place).unwrap();
+    let mut memory = Trainer::new(recipe, &dataset, &place).unwrap();
+    let scores = |ending: Ending| match ending {
+        Ending::Finished(summary) => (summary.train, summary.test, summary.best_epoch),
+        interrupted @ Ending::Interrupted { .. } => panic!("{interrupted:?}"),
+    };
+    assert_eq!(scores(memory.run(&mut ()).unwrap()), scores(kept.run(&mut ()).unwrap()));
+    assert_eq!((memory.metrics().len(), memory.view().diagnostics.len()), (2, 3));
+    assert_eq!(memory.view().diagnostics, kept.view().diagnostics);
+    assert!(memory.view().folder.is_none());
+    for which in [Which::Best, Which::Last] {
+        let (here, there) = (memory.model(which, 1).unwrap(), kept.model(which, 1).unwrap());
+        assert_eq!(here.network.values(), there.network.values(), "{which:?}");
+        assert_eq!(here.info, there.info);
+        let saved = Model::load(&temp, which, place.cpu.clone(), 1).unwrap();
+        assert_eq!(here.network.values(), saved.network.values(), "{which:?}");
+    }
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
+/// Has enough after so many steps, and fails after so many epochs.
+struct Impatient {
+    steps: usize,
+    epochs: usize,
+}
+
+impl Observer for Impatient {
+    fn step(&mut self, run: &RunView<'_>, step: &StepReport) -> Answer {
+        let done = (run.state.epoch as usize - 1) * run.steps_per_epoch + step.step;
+        Ok(if done >= self.steps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    fn epoch(&mut self, run: &RunView<'_>) -> Answer {
+        if run.metrics.len() >= self.epochs { Err("no paper left".into()) } else { Ok(ControlFlow::Continue(())) }
+    }
+}
+
+#[test]
+fn an_observer_can_stop_a_run_and_let_it_go_on() {
+    let (recipe, dataset, place) = digits(2);
+    let mut whole = Trainer::new(recipe.clone(), &dataset, &place).unwrap();
+    whole.run(&mut ()).unwrap();
+    let mut stopped = Trainer::new(recipe, &dataset, &place).unwrap();
+    let steps = stopped.steps_per_epoch();
+    // Within an epoch, and at its last step, after which it is still evaluated.
+    for (after, at) in [(5, (1, 5)), (steps, (2, 0))] {
+        match stopped.run(&mut Impatient { steps: after, epochs: 9 }).unwrap() {
+            Ending::Interrupted { epoch, step } => assert_eq!((epoch, step), at),
+            Ending::Finished(_) => panic!("it was not stopped after {after} steps"),
+        }
+    }
+    let failed = stopped.run(&mut Impatient { steps: usize::MAX, epochs: 2 }).unwrap_err();
+    assert_eq!(failed.to_string(), "no paper left");
+    let values = |trainer: &Trainer| trainer.model(Which::Last, 1).unwrap().network.values().to_vec();
+    assert!(values(&stopped) == values(&whole), "stopping changed what was learned");
+}
