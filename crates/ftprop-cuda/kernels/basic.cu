@@ -53,7 +53,7 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
 // A batch that the host brought, from whichever of the two places it was put in.
 extern "C" __global__ void __launch_bounds__(256)
 load_staged(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
-           const DeviceStep* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n, u32 channels, u32 stored) {
+            const DeviceStep* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n, u32 channels, u32 stored) {
     const u32 slot = step->batch & 1;
     const float* from = staged + (size_t)slot * slot_len;
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {

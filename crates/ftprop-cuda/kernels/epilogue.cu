@@ -142,8 +142,8 @@ __device__ __forceinline__ void activate(FloatVec<VEC> z, int pixel, int c, act_
 
 extern "C" __global__ void __launch_bounds__(256)
 epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
-       const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ argmax,
-       const DeviceStep* __restrict__ step, int n, int training) {
+                 const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, u8* __restrict__ argmax,
+                 const DeviceStep* __restrict__ step, int n, int training) {
     const int count = n * POOL_H * POOL_W * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC, pixel = i / (C / VEC);
@@ -265,10 +265,10 @@ __device__ __forceinline__ FloatVec<VEC> through_norm(const FloatVec<VEC>& d, co
 // bias_gradient, since nothing further down waits for them.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
-            const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ argmax,
-            act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
-            u32* __restrict__ counter, const DeviceStep* __restrict__ step, const float* __restrict__ scalars,
-            const u32* __restrict__ labels, int n) {
+                  const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const u8* __restrict__ argmax,
+                  act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
+                  u32* __restrict__ counter, const DeviceStep* __restrict__ step, const float* __restrict__ scalars,
+                  const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
     const int c = thread.c, rows = n * ROWS_PER_IMAGE;
     sum_t sums[SUMS][VEC];
@@ -366,7 +366,7 @@ __device__ __forceinline__ FloatVec<VEC> through_norm(const FloatVec<VEC>& d, co
 // The second pass back, where there is a norm: from dz to the gradients of the inputs.
 extern "C" __global__ void __launch_bounds__(256)
 epilogue_backward_input(const act_t* dz, const act_t* __restrict__ y, const act_t* __restrict__ y2, const sum_t* __restrict__ mean1,
-                  const sum_t* __restrict__ coefficients1, const sum_t* __restrict__ mean2, const sum_t* __restrict__ coefficients2, act_t* dy, act_t* dy2, int n) {
+                        const sum_t* __restrict__ coefficients1, const sum_t* __restrict__ mean2, const sum_t* __restrict__ coefficients2, act_t* dy, act_t* dy2, int n) {
     const int count = n * ROWS_PER_IMAGE * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC;

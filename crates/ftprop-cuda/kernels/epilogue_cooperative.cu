@@ -5,7 +5,7 @@
 // Forward in training.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, NormSaved saved, sum_t* partial, u32* barrier, act_t* __restrict__ out,
-                u8* __restrict__ argmax, const DeviceStep* __restrict__ step, int n) {
+                             u8* __restrict__ argmax, const DeviceStep* __restrict__ step, int n) {
     const ColumnThread thread;
     const int rows = n * ROWS_PER_IMAGE, first = blockIdx.x * THREADS_Y + thread.y, stride = gridDim.x * THREADS_Y;
     sum_t sums[2][VEC];
@@ -58,8 +58,8 @@ epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, N
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const sum_t* __restrict__ shift,
-                     const u8* __restrict__ argmax, act_t* dy, NormBackward norm, sum_t* partial, u32* barrier, const DeviceStep* __restrict__ step,
-                     const float* __restrict__ scalars, const u32* __restrict__ labels, int n) {
+                              const u8* __restrict__ argmax, act_t* dy, NormBackward norm, sum_t* partial, u32* barrier, const DeviceStep* __restrict__ step,
+                              const float* __restrict__ scalars, const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
     const int rows = n * ROWS_PER_IMAGE, first = blockIdx.x * THREADS_Y + thread.y, stride = gridDim.x * THREADS_Y;
     sum_t sums[2][VEC];

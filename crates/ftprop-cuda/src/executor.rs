@@ -232,20 +232,20 @@ impl Executor {
         let context = self.context(n, Statistics::Batch);
         for pass in self.passes.iter().rev() {
             if pass.uses_side_stream() {
-                pass.gradients(&context, self.beside()?)?;
+                pass.gradients(&context, self.side_stream()?)?;
             } else {
                 pass.gradients(&context, &self.stream)?;
             }
             pass.backward(&context, &self.stream)?;
             if pass.has_partial_bias() {
-                pass.reduce_bias_gradient(&context, self.beside()?)?;
+                pass.reduce_bias_gradient(&context, self.side_stream()?)?;
             }
         }
         self.side.iter().try_for_each(|side| side.join_into(&self.stream))
     }
 
     /// The stream for what nothing further down waits for, after what has been put into the main one by now.
-    fn beside(&self) -> Result<&CudaStream, CudaError> {
+    fn side_stream(&self) -> Result<&CudaStream, CudaError> {
         self.side.as_ref().map_or(Ok(&self.stream), |side| side.fork_from(&self.stream))
     }
 

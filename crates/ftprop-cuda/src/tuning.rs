@@ -186,7 +186,7 @@ fn time(
     if streams.is_empty() {
         return Ok(None);
     }
-    streams.iter().try_for_each(|on| tensors.fill(on))?;
+    tensors.fill(&streams)?;
     let own = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Tiled(_) | Algorithm::Patch);
     let mut best: Option<(f32, Algorithm)> = None;
     for (algorithm, one) in &compiled {
@@ -224,10 +224,10 @@ impl TimingTensors {
     }
 
     /// Zeros can run faster than real numbers do.
-    fn fill(&self, on: &TimingStream) -> Result<(), CudaError> {
+    fn fill(&self, streams: &[TimingStream]) -> Result<(), CudaError> {
         for (region, len) in [self.x, self.y, self.w] {
             let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
-            on.arena.write(&on.stream, region, &values)?;
+            streams.iter().try_for_each(|on| on.arena.write(&on.stream, region, &values))?;
         }
         Ok(())
     }
