@@ -66,6 +66,21 @@ pub enum NnError {
         /// Those that were given.
         got: Vec<usize>,
     },
+    /// A setting that an optimizer does not have. In the words that serde has for it, so that whoever explains those
+    /// explains this.
+    #[error("unknown field `{key}`, expected one of `{known}`")]
+    Key {
+        /// The setting.
+        key: String,
+        /// Those that it has.
+        known: String,
+    },
+    /// A setting that an optimizer cannot do without.
+    #[error("missing field `{key}`")]
+    MissingKey {
+        /// The setting.
+        key: &'static str,
+    },
     /// A setting outside its range, in words.
     #[error("{0}")]
     Setting(String),

@@ -337,7 +337,7 @@ mod tests {
         let (graph, spec) = (graph(), OptimizerSpec::adam(1e-3).unwrap());
         let message = |group| ParameterGroups::resolve(&spec, &[group], &graph).unwrap_err().to_string();
         assert!(message(group("conv1.*")).contains("group 1 has no parameters"));
-        assert!(message(GroupSpec { momentum: Some(0.9), ..group("norms") }).contains("no setting 'momentum'"));
+        assert!(message(GroupSpec { momentum: Some(0.9), ..group("norms") }).contains("unknown field `momentum`"));
         assert!(message(GroupSpec { lr_factor: f64::NAN, ..group("biases") }).contains("lr_factor"));
         // What an earlier group took is not there for a later one.
         let twice = ParameterGroups::resolve(&spec, &[group("norms"), group("norms")], &graph);

@@ -292,8 +292,8 @@ mod tests {
             ("adam", &[number("lr", f64::NAN)], "finite"),
             ("adam", &[number("lr", f64::INFINITY)], "optimizer.lr must be a finite number, not inf"),
             ("adam", &[number("lr", 0.1), number("beta1", 1.0)], "below 1"),
-            ("adam", &[number("lr", 0.1), number("momentum", 0.5)], "no setting 'momentum'"),
-            ("adam", &[], "optimizer.lr must be given"),
+            ("adam", &[number("lr", 0.1), number("momentum", 0.5)], "unknown field `momentum`, expected one of `lr`"),
+            ("adam", &[], "missing field `lr`"),
         ];
         for (name, settings, expected) in cases {
             let message = OptimizerSpec::new(name, settings).unwrap_err().to_string();

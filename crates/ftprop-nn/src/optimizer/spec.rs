@@ -185,13 +185,13 @@ impl OptimizerSpec {
         for (key, value) in settings {
             let Some(known) = family.keys.iter().find(|k| k.name == *key) else {
                 let keys: Vec<&str> = family.keys.iter().map(|k| k.name).collect();
-                return Err(NnError::Setting(format!("{name} has no setting '{key}'; it has {}", keys.join(", "))));
+                return Err(NnError::Key { key: (*key).into(), known: keys.join("`, `") });
             };
             known.check(*value).map_err(|why| NnError::Setting(format!("optimizer.{key} must be {why}")))?;
             all.insert((*key).into(), *value);
         }
         if let Some(missing) = family.keys.iter().find(|k| !all.contains_key(k.name)) {
-            return Err(NnError::Setting(format!("optimizer.{} must be given for {name}", missing.name)));
+            return Err(NnError::MissingKey { key: missing.name });
         }
         let spec = OptimizerSpec { name: family.name.into(), settings: all };
         (family.make)(&spec)?;
