@@ -3,6 +3,7 @@
 //! A recipe is layered: the program's defaults, a file, `--set KEY=VALUE`, named flags; later layers win.
 //! What comes out is written to the run folder before training starts.
 
+use crate::built_in::built_in;
 use crate::by_name;
 use crate::choice::DeviceChoice;
 use crate::config::Layers;
@@ -226,6 +227,15 @@ impl Recipe {
     /// The bottom layer of every recipe: the program's defaults.
     pub fn defaults() -> Result<Layers, Error> {
         Ok(Layers::new(&Recipe::default())?.kinds(&["network.preset", "optimizer.name", "schedule.kind"]))
+    }
+
+    /// A recipe that is named: a file's, or a built-in one's where there is no such file, over the defaults.
+    pub fn layers_of(name: &Path) -> Result<Layers, Error> {
+        let defaults = Recipe::defaults()?;
+        match name.to_str().filter(|_| !name.exists()).and_then(built_in) {
+            Some(text) => Ok(defaults.text(&format!("the built-in recipe {}", name.display()), text)?),
+            None => Ok(defaults.file(name)?),
+        }
     }
 
     /// A recipe from its TOML, over the defaults; `name` is what errors call it.

@@ -19,7 +19,7 @@ The names and shapes in the file must be those that ftprop export --format torch
 data is opened for its classes and normalising. Training can go on from the weights with ftprop train --resume RUN.
 
 Examples:
-  ftprop import c8.safetensors --recipe recipes/cifar10/convnet8-sign-ftpsh.toml --data cifar-10-batches-bin --out runs/c8")]
+  ftprop import c8.safetensors --recipe convnet8-sign-ftpsh --data cifar-10-batches-bin --out runs/c8")]
 pub(super) struct Import {
     /// A safetensors file with PyTorch's names
     file: PathBuf,
@@ -39,7 +39,7 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let mut layers = Recipe::defaults()?.file(&self.recipe)?;
+        let mut layers = Recipe::layers_of(&self.recipe)?;
         for setting in &self.set {
             layers = layers.set(setting)?;
         }

@@ -8,6 +8,7 @@ use ftprop_data::Source;
 use ftprop_nn::Shape;
 use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
+use ftprop_train::built_in::built_in;
 use ftprop_train::model::{Model, Which};
 use ftprop_train::recipe::Recipe;
 use serde::Serialize;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 #[command(after_help = "\
 Examples:
   ftprop summary runs/digits
-  ftprop summary recipes/cifar10/convnet8-qrelu-ftpsh.toml
+  ftprop summary convnet8-qrelu-ftpsh
   ftprop summary my.toml --input 3x64x64 --classes 20")]
 pub(super) struct Summary {
     /// A run folder, a checkpoint file or a recipe
@@ -60,9 +61,10 @@ struct Row {
 
 impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let is_recipe = self.network.extension().is_some_and(|e| e == "toml");
+        let is_built_in = || self.network.to_str().and_then(built_in).is_some() && !self.network.exists();
+        let is_recipe = self.network.extension().is_some_and(|e| e == "toml") || is_built_in();
         let graph = if is_recipe {
-            let recipe: Recipe = Recipe::defaults()?.file(&self.network)?.build()?;
+            let recipe: Recipe = Recipe::layers_of(&self.network)?.build()?;
             let (input, classes) = self.data_shape(&recipe)?;
             recipe.graph(input, classes)?
         } else {
