@@ -34,7 +34,6 @@ from torch import nn
 
 from torch_train import alexnet, convnet4, convnet8
 
-ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 10
 RECIPES = {
     "convnet4": "convnet4-sign-ftpsh",

@@ -348,7 +348,8 @@ mod tests {
         assert!(unweighted.largest_error > 1e-2, "{unweighted:?}");
         let subset = changed(&|case| case["target_rule"] = "random_subset:0.5".into()).unwrap();
         assert!(subset.largest_error > 1e-2, "{subset:?}");
-        let refusals: [(&dyn Fn(&mut serde_json::Value), &str); 6] = [
+        type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+        let refusals: [(Change<'_>, &str); 6] = [
             (&|case| case["weigthed"] = false.into(), "weigthed"),
             (&|case| case["steps"] = 9.into(), "9 steps are expected"),
             (&|case| drop(case["expect"][0]["logits"].as_array_mut().unwrap().pop()), "logits"),
