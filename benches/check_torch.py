@@ -34,13 +34,12 @@ from torch import nn
 
 from torch_train import alexnet, convnet4, convnet8
 
-ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 10
 RECIPES = {
-    "convnet4": "recipes/cifar10/convnet4-sign-ftpsh.toml",
-    "convnet8": "recipes/cifar10/convnet8-sign-ftpsh.toml",
-    "alexnet": "recipes/imagenet/alexnet-sign-ftpsh.toml",
-    "resnet18": "recipes/imagenet/resnet18-sign-ftpsh.toml",
+    "convnet4": "convnet4-sign-ftpsh",
+    "convnet8": "convnet8-sign-ftpsh",
+    "alexnet": "alexnet-sign-ftpsh",
+    "resnet18": "resnet18-sign-ftpsh",
 }
 
 
@@ -158,7 +157,7 @@ def from_torch(preset, activation, data, folder, options):
     model.eval()
     write_safetensors(folder / "there.safetensors", model.state_dict())
     out = folder / f"{preset}-{activation.replace(':', '')}"
-    run(options.program, "import", folder / "there.safetensors", "--recipe", ROOT / RECIPES[preset], "--data", data,
+    run(options.program, "import", folder / "there.safetensors", "--recipe", RECIPES[preset], "--data", data,
         "--set", f"activation={activation}", "--out", out)
     run(options.program, "eval", out, "--save", folder / "record.safetensors", "--device", "cpu")
     run(options.program, "export", out, "-o", folder / "back.safetensors", "--format", "torch")

@@ -3,7 +3,7 @@
 use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
 use ftprop_lab::plot::PlotError;
-use ftprop_nn::NnError;
+use ftprop_nn::{EngineError, NnError};
 use ftprop_search::SearchError;
 use ftprop_tensor::TensorError;
 use ftprop_train::config::{ConfigError, Origin};
@@ -75,7 +75,7 @@ macro_rules! through {
     )+};
 }
 
-through!(ftprop_train::Error: ConfigError, FileError, DataError, NnError, TensorError, CudaError);
+through!(ftprop_train::Error: ConfigError, FileError, DataError, NnError, TensorError, CudaError, EngineError);
 through!(ftprop_export::Error: ftprop_runtime::Error);
 through!(ftprop_lab::Error: PlotError);
 
@@ -118,6 +118,8 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "the GPU counted {counted} of {examples} training examples in epoch {epoch}; ftprop selftest --device \
              cuda:0 may tell why"
         ),
+        Train::Cuda(error) => gpu_words(error),
+        Train::Engine(EngineError::Device(error)) => error.downcast_ref().map_or_else(|| error.to_string(), gpu_words),
         Train::NoPictures => "the network was trained on a table, so it cannot take images; use ftprop eval".into(),
         other => other.to_string(),
     }
@@ -141,5 +143,29 @@ fn lab_words(error: &ftprop_lab::Error) -> String {
             format!("{what}; a report wants the flags that it was trained with{last}")
         }
         other => other.to_string(),
+    }
+}
+
+fn gpu_words(error: &CudaError) -> String {
+    match error {
+        CudaError::Lost { .. } => format!("{error} with --resume"),
+        CudaError::OldDevice { .. } => format!("{error} (--device cpu)"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_gpu_says_what_to_type() {
+        let lost = || CudaError::Lost { reason: "gone".into() };
+        for error in [Error::from(lost()), Error::from(EngineError::from(lost()))] {
+            assert!(error.to_string().ends_with("start again from it with --resume"), "{error}");
+        }
+        let old = CudaError::OldDevice { name: "K80".into(), found: (3, 7), needed: (8, 0) };
+        assert!(Error::from(old).to_string().ends_with("8.0 is needed; use the CPU (--device cpu)"));
+        assert_eq!(Error::from(CudaError::EmptyBatch).to_string(), CudaError::EmptyBatch.to_string());
     }
 }

@@ -5,7 +5,7 @@
 // same random numbers as on the CPU, normalised by table. One block row an example.
 extern "C" __global__ void __launch_bounds__(256)
 gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, const u32* __restrict__ numbers, const float* __restrict__ tables,
-             act_t* __restrict__ images, u32* __restrict__ labels, const Step* __restrict__ step, u32 examples, u32 batch, int height, int width,
+             act_t* __restrict__ images, u32* __restrict__ labels, const DeviceStep* __restrict__ step, u32 examples, u32 batch, int height, int width,
              int channels, int stored, int window_h, int window_w, int pad, int shuffle, int crop, int flip) {
     __shared__ u32 shared_number;
     __shared__ int shared_x, shared_y, shared_flip;
@@ -44,7 +44,7 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
         int y = shared_y + row - pad, x = shared_x + col - pad;
         bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
         u32 raw = inside ? from[(y * width + x) * channels + c] : 0;
-        Wide<1> v;
+        FloatVec<1> v;
         v.v[0] = operand(tables[c * 256 + raw]);
         store<1>(to + place * stored + c, v);
     }
@@ -52,12 +52,12 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
 
 // A batch that the host brought, from whichever of the two places it was put in.
 extern "C" __global__ void __launch_bounds__(256)
-take_batch(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
-           const Step* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n, u32 channels, u32 stored) {
+load_staged(const float* __restrict__ staged, const u32* __restrict__ staged_labels, act_t* __restrict__ images, u32* __restrict__ labels,
+            const DeviceStep* __restrict__ step, u32 slot_len, u32 slot_batch, u32 len, u32 n, u32 channels, u32 stored) {
     const u32 slot = step->batch & 1;
     const float* from = staged + (size_t)slot * slot_len;
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {
-        Wide<1> v;
+        FloatVec<1> v;
         v.v[0] = operand(from[i]);
         store<1>(images + (size_t)(i / channels) * stored + i % channels, v);
         if (i < n) labels[i] = staged_labels[slot * slot_batch + i];
@@ -65,10 +65,10 @@ take_batch(const float* __restrict__ staged, const u32* __restrict__ staged_labe
 }
 
 // Moves an evaluation on to its next batch; training's optimizer does this itself.
-extern "C" __global__ void next_batch(Step* step) { step->batch += 1; }
+extern "C" __global__ void next_batch(DeviceStep* step) { step->batch += 1; }
 
-extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ copy, u32 count) {
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) copy[i] = to_bf16(values[i]);
+extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ bf16_values, u32 count) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) bf16_values[i] = to_bf16(values[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __restrict__ from, float* __restrict__ to, u32 count) {

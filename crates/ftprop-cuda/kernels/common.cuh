@@ -1,51 +1,56 @@
 // What every kernel shares: number formats, wide loads and stores, the counter-based random numbers, and
-// sums over columns in a fixed order. PREC is 0 for f32, 1 for tf32, 2 for bf16; it decides how activations
-// are stored (bf16 or f32) and how what a matrix unit reads next is rounded.
+// sums over columns in a fixed order. PRECISION decides how activations are stored (bf16 or f32) and how what a
+// matrix unit reads next is rounded.
+//
+// The host defines a choice as a name, such as PRECISION_TF32. The names' numbers begin at 1, so that one which is not
+// known here, which counts as 0, is none of them.
+#define PRECISION_F32 1
+#define PRECISION_TF32 2
+#define PRECISION_BF16 3
+#if PRECISION != PRECISION_F32 && PRECISION != PRECISION_TF32 && PRECISION != PRECISION_BF16
+#error "unknown PRECISION"
+#endif
 
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#if PREC == 2
+#if PRECISION == PRECISION_BF16
 typedef u16 act_t;
 #else
 typedef float act_t;
 #endif
 
 // What sums over a batch are taken in, and what follows from them is kept in.
-#if PREC == 0
+#if PRECISION == PRECISION_F32
 typedef double sum_t;
 #else
 typedef float sum_t;
 #endif
 
 // What a step depends on; the host sets it, the last kernel of a step moves it on. `index` is the row of the
-// table of scalars, `batch` the batch's number in its epoch.
-struct Step {
+// table of scalars, which the host works out for a whole epoch, `batch` the batch's number in its epoch.
+struct DeviceStep {
     u64 number;
     u64 dropout_base;
+    u64 target_base;
     u64 shuffle_key;
     u64 augment_key;
     u32 index;
     u32 batch;
 };
 
-// The numbers of one step that a schedule changes, worked out by the host for a whole epoch.
-struct Scalars {
-    float lr;
-    float rate;
-    float root;
-    float keep;
-    float tau;
-};
-
-struct Tally {
+struct DeviceTally {
     double loss_sum;
     u64 examples;
     u64 top1;
     u64 top5;
 };
+
+// The host has the same structs, and says how large they are there.
+static_assert(sizeof(DeviceStep) == DEVICE_STEP_BYTES && sizeof(DeviceTally) == DEVICE_TALLY_BYTES,
+              "the host's structs have another size");
 
 __device__ __forceinline__ u64 mix(u64 x) {
     u64 z = x + 0x9E3779B97F4A7C15ull;
@@ -70,27 +75,27 @@ __device__ __forceinline__ float to_tf32(float v) {
 }
 // Rounds what a matrix unit reads next, so that the unit itself has nothing to cut off.
 __device__ __forceinline__ float operand(float v) {
-#if PREC == 1
+#if PRECISION == PRECISION_TF32
     return to_tf32(v);
 #else
     return v;
 #endif
 }
 
-template <int N> struct Wide {
+template <int N> struct FloatVec {
     float v[N];
 };
-template <int N> struct WideSum {
+template <int N> struct SumVec {
     sum_t v[N];
 };
-template <int N> __device__ __forceinline__ WideSum<N> load_sums(const sum_t* p) {
-    WideSum<N> r;
+template <int N> __device__ __forceinline__ SumVec<N> load_sums(const sum_t* p) {
+    SumVec<N> r;
 #pragma unroll
     for (int i = 0; i < N; i++) r.v[i] = p[i];
     return r;
 }
-template <int N> __device__ __forceinline__ Wide<N> load(const float* p) {
-    Wide<N> r;
+template <int N> __device__ __forceinline__ FloatVec<N> load(const float* p) {
+    FloatVec<N> r;
     if constexpr (N == 4) {
         float4 q = *reinterpret_cast<const float4*>(p);
         r.v[0] = q.x; r.v[1] = q.y; r.v[2] = q.z; r.v[3] = q.w;
@@ -100,8 +105,8 @@ template <int N> __device__ __forceinline__ Wide<N> load(const float* p) {
     }
     return r;
 }
-template <int N> __device__ __forceinline__ Wide<N> load(const u16* p) {
-    Wide<N> r;
+template <int N> __device__ __forceinline__ FloatVec<N> load(const u16* p) {
+    FloatVec<N> r;
     if constexpr (N == 4) {
         uint2 q = *reinterpret_cast<const uint2*>(p);
         r.v[0] = __uint_as_float(q.x << 16); r.v[1] = __uint_as_float(q.x & 0xffff0000u);
@@ -112,14 +117,14 @@ template <int N> __device__ __forceinline__ Wide<N> load(const u16* p) {
     }
     return r;
 }
-template <int N> __device__ __forceinline__ void store(float* p, const Wide<N>& r) {
+template <int N> __device__ __forceinline__ void store(float* p, const FloatVec<N>& r) {
     if constexpr (N == 4) *reinterpret_cast<float4*>(p) = make_float4(r.v[0], r.v[1], r.v[2], r.v[3]);
     else {
 #pragma unroll
         for (int i = 0; i < N; i++) p[i] = r.v[i];
     }
 }
-template <int N> __device__ __forceinline__ void store(u16* p, const Wide<N>& r) {
+template <int N> __device__ __forceinline__ void store(u16* p, const FloatVec<N>& r) {
     if constexpr (N == 4) {
         uint2 q;
         q.x = (u32)to_bf16(r.v[0]) | (u32)to_bf16(r.v[1]) << 16;
@@ -161,28 +166,28 @@ __device__ __forceinline__ bool last_block(u32* counter, u32 count) {
     return last;
 }
 
-// Waits until `count` blocks, all of which must be running, have come here; what they wrote before is then visible. The
-// gate's highest bit turns over when the last has come: one block adds what the others leave short of it.
-__device__ __forceinline__ void meet(u32* gate, u32 count, bool one) {
+// A barrier for `count` blocks, all of which must be running (a cooperative launch); what they wrote before is then
+// visible. Its highest bit turns over when the last has come: one block adds what the others leave short of it.
+__device__ __forceinline__ void wait_for_blocks(u32* barrier, u32 count, bool one) {
     __syncthreads();
     if (threadIdx.x == 0) {
         u32 before, now, more = one ? 0x80000000u - (count - 1) : 1u;
-        asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(gate), "r"(more) : "memory");
-        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(gate) : "memory");
+        asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(barrier), "r"(more) : "memory");
+        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(barrier) : "memory");
         while (((before ^ now) & 0x80000000u) == 0);
     }
     __syncthreads();
 }
 
-// Columns are spread over the threads of a block VEC at a time, ACROSS times, its remaining threads over rows.
+// A block sums columns with THREADS_X threads across, of VEC columns each, and its remaining threads over rows.
 #define COLUMN_THREADS 512
 
 // Adds the sums of a block's threads; those of inactive ones are zero. `own` is [SUMS][VEC]; the result is in the threads
-// with down == 0.
-template <int SUMS, int VEC, int ACROSS>
-__device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, int down) {
-    constexpr int WIDTH = ACROSS * VEC, DOWN = COLUMN_THREADS / ACROSS;
-    if constexpr (32 % ACROSS == 0) {
+// with y == 0.
+template <int SUMS, int VEC, int THREADS_X>
+__device__ __forceinline__ void reduce_block(sum_t (&own)[SUMS][VEC], int x, int y) {
+    constexpr int WIDTH = THREADS_X * VEC, THREADS_Y = COLUMN_THREADS / THREADS_X;
+    if constexpr (32 % THREADS_X == 0) {
         // First the threads of a warp, then the warps.
         constexpr int WARPS = COLUMN_THREADS / 32;
         __shared__ sum_t parts[WARPS][SUMS * WIDTH];
@@ -193,8 +198,8 @@ __device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, in
 #pragma unroll
             for (int e = 0; e < VEC; e++) {
 #pragma unroll
-                for (int other = ACROSS; other < 32; other *= 2) own[s][e] += __shfl_xor_sync(0xffffffffu, own[s][e], other);
-                if (threadIdx.x % 32 < ACROSS) parts[threadIdx.x / 32][s * WIDTH + across * VEC + e] = own[s][e];
+                for (int other = THREADS_X; other < 32; other *= 2) own[s][e] += __shfl_xor_sync(0xffffffffu, own[s][e], other);
+                if (threadIdx.x % 32 < THREADS_X) parts[threadIdx.x / 32][s * WIDTH + x * VEC + e] = own[s][e];
             }
         __syncthreads();
         if (threadIdx.x < SUMS * WIDTH) {
@@ -204,39 +209,39 @@ __device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, in
             totals[threadIdx.x] = sum;
         }
         __syncthreads();
-        if (down == 0) {
+        if (y == 0) {
 #pragma unroll
             for (int s = 0; s < SUMS; s++)
 #pragma unroll
-                for (int e = 0; e < VEC; e++) own[s][e] = totals[s * WIDTH + across * VEC + e];
+                for (int e = 0; e < VEC; e++) own[s][e] = totals[s * WIDTH + x * VEC + e];
         }
     } else {
         // Two rounds: each thread adds a few rows of threads, then one thread a column adds what that gave.
-        constexpr int FEW = COLUMN_THREADS / WIDTH < 1 ? 1 : COLUMN_THREADS / WIDTH, PARTS = FEW < DOWN ? FEW : DOWN;
-        __shared__ sum_t shared[ACROSS * DOWN * VEC];
+        constexpr int FEW = COLUMN_THREADS / WIDTH < 1 ? 1 : COLUMN_THREADS / WIDTH, PARTS = FEW < THREADS_Y ? FEW : THREADS_Y;
+        __shared__ sum_t shared[THREADS_X * THREADS_Y * VEC];
 #pragma unroll
         for (int s = 0; s < SUMS; s++) {
             __syncthreads();
-            if (down < DOWN) {
+            if (y < THREADS_Y) {
 #pragma unroll
-                for (int i = 0; i < VEC; i++) shared[down * WIDTH + i * ACROSS + across] = own[s][i];
+                for (int i = 0; i < VEC; i++) shared[y * WIDTH + i * THREADS_X + x] = own[s][i];
             }
             __syncthreads();
-            if constexpr (DOWN > 1 && PARTS > 1) {
+            if constexpr (THREADS_Y > 1 && PARTS > 1) {
                 const int column = threadIdx.x % WIDTH, part = threadIdx.x / WIDTH;
                 sum_t sum = 0;
                 if (part < PARTS)
-                    for (int d = part; d < DOWN; d += PARTS) sum += shared[d * WIDTH + column];
+                    for (int d = part; d < THREADS_Y; d += PARTS) sum += shared[d * WIDTH + column];
                 __syncthreads();
                 if (part < PARTS) shared[part * WIDTH + column] = sum;
                 __syncthreads();
             }
-            if (down == 0) {
-                constexpr int ROWS = DOWN > 1 && PARTS > 1 ? PARTS : DOWN;
+            if (y == 0) {
+                constexpr int ROWS = THREADS_Y > 1 && PARTS > 1 ? PARTS : THREADS_Y;
 #pragma unroll
                 for (int i = 0; i < VEC; i++) {
                     sum_t sum = 0;
-                    for (int d = 0; d < ROWS; d++) sum += shared[d * WIDTH + i * ACROSS + across];
+                    for (int d = 0; d < ROWS; d++) sum += shared[d * WIDTH + i * THREADS_X + x];
                     own[s][i] = sum;
                 }
             }
@@ -244,7 +249,7 @@ __device__ __forceinline__ void add_down(sum_t (&own)[SUMS][VEC], int across, in
     }
 }
 
-#if PREC != 0
+#if PRECISION != PRECISION_F32
 // c += a b on the matrix units, 16 rows, 8 columns, 8 deep. Of a a thread has rows g and g + 8 at depth t, then at depth
 // t + 4, of b column g at these depths, of c columns 2t and 2t + 1 of row g, then of row g + 8; g is the lane over four,
 // t the rest.

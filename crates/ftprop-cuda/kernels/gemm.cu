@@ -1,16 +1,20 @@
 // A convolution's three products as one tiled product whose operands are gathered while they are copied
-// to shared memory. MODE 0: y = x * w. MODE 1: dx from dy and w. MODE 2: dw from x and dy. A fully connected
-// layer is the convolution of a 1x1 image.
+// to shared memory. MODE_FORWARD: y = x * w. MODE_INPUT: dx from dy and w. MODE_WEIGHTS: dw from x and dy. A fully
+// connected layer is the convolution of a 1x1 image.
 //
-// The depth can be split over blocks: each writes its accumulators aside, and the block that finishes last
-// adds them in a fixed order, so the same inputs always give the same bits.
+// With split-K the depth is shared by several blocks: each writes its accumulators to the workspace, and the block that
+// finishes last adds them in a fixed order, so the same inputs always give the same bits.
 
-#if PREC == 2
+#define MODE_FORWARD 1
+#define MODE_INPUT 2
+#define MODE_WEIGHTS 3
+
+#if PRECISION == PRECISION_BF16
 typedef u16 elem_t;
 #else
 typedef float elem_t;
 #endif
-#if MODE == 2 || OUT_F32
+#if MODE == MODE_WEIGHTS || OUT_F32
 typedef float out_t;
 #else
 typedef act_t out_t;
@@ -21,8 +25,8 @@ typedef act_t out_t;
 // Channels that x is stored with: more than CI where it is padded with zeros for the sake of wide copies.
 #define XCG (GROUPS == 1 ? XC : CIG)
 #define THREADS (WARPS_M * WARPS_N * 32)
-#define A_DEPTH_MAJOR (MODE == 2)
-#define B_DEPTH_MAJOR (MODE != 0)
+#define A_DEPTH_MAJOR (MODE == MODE_WEIGHTS)
+#define B_DEPTH_MAJOR (MODE != MODE_FORWARD)
 #define PAD_DEPTH (16 / (int)sizeof(elem_t))
 #define PAD_WIDE 8
 #if A_DEPTH_MAJOR
@@ -40,16 +44,18 @@ typedef act_t out_t;
 #define B_SIZE (BN * B_STRIDE)
 #endif
 
-#if MODE == 0
+#if MODE == MODE_FORWARD
 #define GEMM_N OCG
 #define GEMM_K (KH * KW * XCG)
 #define PER_TAP XCG
-#elif MODE == 1
+#elif MODE == MODE_INPUT
 #define GEMM_N CIG
 #define GEMM_K (KH * KW * OCG)
 #define PER_TAP OCG
-#else
+#elif MODE == MODE_WEIGHTS
 #define GEMM_N (KH * KW * XCG)
+#else
+#error "unknown MODE"
 #endif
 
 // Copies a few elements to shared memory without waiting for them, or writes zeros. The lines go through the
@@ -74,7 +80,7 @@ __device__ __forceinline__ void matrices4_transposed(u32 (&r)[4], const elem_t* 
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a));
 }
-#if PREC == 0
+#if PRECISION == PRECISION_F32
 #define MICRO_M (BM / 16)
 #define MICRO_N (BN / 16)
 #define PAIRS (MICRO_M * MICRO_N / 2)
@@ -88,7 +94,7 @@ __device__ __forceinline__ void matrices4_transposed(u32 (&r)[4], const elem_t* 
 
 // Where accumulators 2p and 2p + 1 of a thread belong in the tile.
 __device__ __forceinline__ void place(int p, int& row, int& col) {
-#if PREC == 0
+#if PRECISION == PRECISION_F32
     row = (threadIdx.x / 16) * MICRO_M + p / (MICRO_N / 2);
     col = (threadIdx.x % 16) * MICRO_N + p % (MICRO_N / 2) * 2;
 #else
@@ -99,7 +105,7 @@ __device__ __forceinline__ void place(int p, int& row, int& col) {
 #endif
 }
 
-#if PREC == 0
+#if PRECISION == PRECISION_F32
 // Sixteen products are summed at a time: short sums lose less to rounding.
 __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&total)[PAIRS * 2]) {
     int row = threadIdx.x / 16 * MICRO_M, col = threadIdx.x % 16 * MICRO_N;
@@ -129,7 +135,7 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&acc)[PAIRS * 2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int wm = warp / WARPS_N * WM, wn = warp % WARPS_N * WN;
-#if PREC == 1
+#if PRECISION == PRECISION_TF32
 #define DEPTH 8
 #else
 #define DEPTH 16
@@ -143,7 +149,7 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 #if !A_DEPTH_MAJOR
             // Rows 0-7 and 8-15 of the first half of the depth, then of the second.
             matrices4(fa[i], a + (m + lane % 16) * A_STRIDE + k + lane / 16 * (DEPTH / 2));
-#elif PREC == 2
+#elif PRECISION == PRECISION_BF16
             matrices4_transposed(fa[i], a + (k + lane / 16 * 8 + lane % 8) * A_STRIDE + m + lane / 8 % 2 * 8);
 #else
             const elem_t* p = a + (k + lane % 4) * A_STRIDE + m + lane / 4;
@@ -153,7 +159,7 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
             fa[i][3] = __float_as_uint(p[4 * A_STRIDE + 8]);
 #endif
         }
-#if !B_DEPTH_MAJOR || PREC == 2
+#if !B_DEPTH_MAJOR || PRECISION == PRECISION_BF16
 #pragma unroll
         for (int j = 0; j < NI; j += 2) {
             int n = wn + j * 8;
@@ -181,7 +187,7 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 #pragma unroll
             for (int j = 0; j < NI; j++) {
                 float* c = acc + (i * NI + j) * 4;
-#if PREC == 1
+#if PRECISION == PRECISION_TF32
                 asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                              : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                              : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
@@ -197,26 +203,26 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* out, const float* __restrict__ bias,
-     const act_t* addend, float* __restrict__ workspace, u32* __restrict__ counters, int n, int splits) {
+     const act_t* addend, float* __restrict__ workspace, u32* __restrict__ counters, int n, int split_k) {
     extern __shared__ __align__(16) unsigned char memory[];
     elem_t* tiles = reinterpret_cast<elem_t*>(memory);
 
-    const int group = blockIdx.z / splits, split = blockIdx.z % splits;
+    const int group = blockIdx.z / split_k, split = blockIdx.z % split_k;
     const int m0 = blockIdx.x * BM, n0 = blockIdx.y * BN;
-#if MODE == 0
+#if MODE == MODE_FORWARD
     const int rows = n * OH * OW, depth = GEMM_K;
-#elif MODE == 1
+#elif MODE == MODE_INPUT
     const int rows = n * H * W, depth = GEMM_K;
-#else
+#elif MODE == MODE_WEIGHTS
     const int rows = OCG, depth = n * OH * OW;
 #endif
     const int depth_tiles = (depth + BK - 1) / BK;
-    const int first = (int)((long long)depth_tiles * split / splits);
-    const int end = (int)((long long)depth_tiles * (split + 1) / splits);
+    const int first = (int)((long long)depth_tiles * split / split_k);
+    const int end = (int)((long long)depth_tiles * (split + 1) / split_k);
 
     constexpr int A_ACROSS = (A_DEPTH_MAJOR ? BM : BK) / VA, A_DOWN = THREADS / A_ACROSS;
     constexpr int A_TIMES = ((A_DEPTH_MAJOR ? BK : BM) + A_DOWN - 1) / A_DOWN;
-#if MODE == 2
+#if MODE == MODE_WEIGHTS
     // Where each pixel of the right operand's depth begins, and its row and column: worked out once a tile, one
     // tile ahead of its use.
     __shared__ int4 depth_rows[2][BK];
@@ -238,7 +244,7 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
     auto row_of = [&](int i) {
         int m = m0 + i;
         Row row;
-#if MODE == 0
+#if MODE == MODE_FORWARD
         int image = m / (OH * OW), pixel = m % (OH * OW);
         row.y = pixel / OW * STRIDE - PAD;
         row.x = pixel % OW * STRIDE - PAD;
@@ -277,21 +283,21 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         const u32 a_to = stage_at + (a_row * A_STRIDE + a_at) * (int)sizeof(elem_t);
         const u32 b_to = stage_at + (A_SIZE + b_row * B_STRIDE + b_at) * (int)sizeof(elem_t);
         const int k0 = tile * BK;
-#if MODE != 2
+#if MODE != MODE_WEIGHTS
         {
             // Where a tile's depth lies within one tap, that tap is the same for all threads.
             constexpr bool ONE_TAP = PER_TAP % BK == 0;
             const int k = k0 + a_at, tap = (ONE_TAP ? k0 : k) / PER_TAP, c = ONE_TAP ? k0 % PER_TAP + a_at : k % PER_TAP;
             const int r = tap / KW, s = tap % KW;
             const bool inside = GEMM_K % BK == 0 || k < GEMM_K;
-#if MODE == 0
+#if MODE == MODE_FORWARD
             const int offset = (r * W + s) * XC + c;
 #endif
 #pragma unroll
             for (int i = 0; i < A_TIMES; i++) {
                 if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
                 const Row row = KEPT ? kept[KEPT ? i : 0] : shared_rows[KEPT ? 0 : a_row + i * A_DOWN];
-#if MODE == 0
+#if MODE == MODE_FORWARD
                 bool valid = inside && (u32)(row.y + r) < (u32)H && (u32)(row.x + s) < (u32)W;
                 int at = row.base + offset;
 #else
@@ -317,7 +323,7 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
             }
         }
 #endif
-#if MODE == 0
+#if MODE == MODE_FORWARD
         {
             const int k = k0 + b_at;
             bool inside = GEMM_K % BK == 0 || k < GEMM_K;
@@ -339,14 +345,14 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         {
             const int col = n0 + b_at;
             const bool inside = GEMM_N % BN == 0 || col < GEMM_N;
-#if MODE == 2
+#if MODE == MODE_WEIGHTS
             const int tap = col / XCG, r = tap / KW, s = tap % KW, offset = (r * W + s) * XC + col % XCG;
 #endif
 #pragma unroll
             for (int i = 0; i < B_TIMES; i++) {
                 const int kk = b_row + i * B_DOWN;
                 if (B_ROWS % B_DOWN != 0 && kk >= B_ROWS) break;
-#if MODE == 1
+#if MODE == MODE_INPUT
                 constexpr bool ONE_TAP = OCG % BK == 0;
                 const int k = k0 + kk, tap = (ONE_TAP ? k0 : k) / OCG, from = ONE_TAP ? k0 % OCG + kk : k % OCG;
                 bool valid = inside && (GEMM_K % BK == 0 || k < GEMM_K);
@@ -368,14 +374,14 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
 
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
-#if MODE == 2
+#if MODE == MODE_WEIGHTS
         find_rows(first + s);
         __syncthreads();
 #endif
         if (first + s < end) fetch(first + s, s);
         asm volatile("cp.async.commit_group;");
     }
-#if MODE == 2
+#if MODE == MODE_WEIGHTS
     find_rows(first + STAGES - 1);
 #endif
     int stage = 0;
@@ -385,7 +391,7 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         int ahead = tile + STAGES - 1;
         if (ahead < end) fetch(ahead, stage == 0 ? STAGES - 1 : stage - 1);
         asm volatile("cp.async.commit_group;");
-#if MODE == 2
+#if MODE == MODE_WEIGHTS
         find_rows(ahead + 1);
 #endif
         const elem_t* a = tiles + stage * (A_SIZE + B_SIZE);
@@ -393,18 +399,18 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
 
-    if (splits > 1) {
+    if (split_k > 1) {
         const int tile = (group * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-        float* mine = workspace + (size_t)(tile * splits + split) * (BM * BN) + threadIdx.x;
+        float* mine = workspace + (size_t)(tile * split_k + split) * (BM * BN) + threadIdx.x;
 #pragma unroll
         for (int i = 0; i < PAIRS * 2; i++) __stcg(mine + i * THREADS, acc[i]);
-        if (!last_block(counters + tile, splits)) return;
-        const float* all = workspace + (size_t)(tile * splits) * (BM * BN) + threadIdx.x;
+        if (!last_block(counters + tile, split_k)) return;
+        const float* all = workspace + (size_t)(tile * split_k) * (BM * BN) + threadIdx.x;
 #pragma unroll
         for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
         // As many loads at once as registers allow.
 #pragma unroll (PAIRS <= 8 ? 8 : PAIRS <= 16 ? 4 : 2)
-        for (int s = 0; s < splits; s++) {
+        for (int s = 0; s < split_k; s++) {
 #pragma unroll
             for (int i = 0; i < PAIRS * 2; i++) acc[i] += __ldcg(all + (size_t)s * (BM * BN) + i * THREADS);
         }
@@ -417,15 +423,15 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         row += m0;
         col += n0;
         if (row >= rows) continue;
-#if MODE == 0
+#if MODE == MODE_FORWARD
         size_t at = (size_t)row * OC + group * OCG + col;
-#elif MODE == 1
+#elif MODE == MODE_INPUT
         size_t at = (size_t)row * CI + group * CIG + col;
-#else
+#elif MODE == MODE_WEIGHTS
         size_t at = (size_t)(group * OCG + row) * GEMM_N + col;
 #endif
         float v[2] = {acc[2 * p], acc[2 * p + 1]};
-#if MODE == 2 && XCG != CIG
+#if MODE == MODE_WEIGHTS && XCG != CIG
         // The channels that padding added have no weights.
 #pragma unroll
         for (int e = 0; e < 2; e++) {
@@ -437,14 +443,14 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             if (col + e < GEMM_N) {
-#if MODE == 0
+#if MODE == MODE_FORWARD
                 if (bias) v[e] += bias[group * OCG + col + e];
-#elif MODE == 1
+#elif MODE == MODE_INPUT
                 if (addend) v[e] += widen(addend[at + e]);
 #endif
             }
         }
-        constexpr bool even = GEMM_N % 2 == 0 && (MODE == 2 || (MODE == 0 ? OC : CI) % 2 == 0) && PAIRED;
+        constexpr bool even = GEMM_N % 2 == 0 && (MODE == MODE_WEIGHTS || (MODE == MODE_FORWARD ? OC : CI) % 2 == 0) && PAIRED;
         if (even && col + 1 < GEMM_N) {
             if constexpr (sizeof(out_t) == 4) *reinterpret_cast<float2*>(out + at) = make_float2(v[0], v[1]);
             else *reinterpret_cast<u32*>(out + at) = (u32)to_bf16(v[0]) | (u32)to_bf16(v[1]) << 16;

@@ -1,6 +1,12 @@
 // The loss of the whole network: slopes of the mean loss by the logits, and the running tally. A warp takes an
-// example; the block that finishes last adds the blocks' tallies in their order. OUTPUT_LOSS: 0 cross entropy, 1 multi hinge, 2 squared
-// multi hinge, 3 Crammer-Singer, 4 one-vs-rest hinge, 5 squared one-vs-rest hinge.
+// example; the block that finishes last adds the blocks' tallies in their order.
+
+#define OUTPUT_LOSS_CROSS_ENTROPY 1
+#define OUTPUT_LOSS_MULTI_HINGE 2
+#define OUTPUT_LOSS_SQUARED_MULTI_HINGE 3
+#define OUTPUT_LOSS_CRAMMER_SINGER 4
+#define OUTPUT_LOSS_ONE_VS_REST_HINGE 5
+#define OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE 6
 
 #if LOGITS_F32
 typedef float logit_t;
@@ -20,7 +26,7 @@ __device__ __forceinline__ double warp_sum(double v) {
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, Tally* __restrict__ tally, Tally* __restrict__ partial,
+output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
             u32* __restrict__ counter, int n, int learning) {
     __shared__ double warp_loss[8];
     __shared__ u32 warp_top1[8], warp_top5[8];
@@ -43,11 +49,11 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         top1 += above < 1;
         top5 += above < 5;
         auto write = [&](int j, float v) {
-            Wide<1> w;
+            FloatVec<1> w;
             w.v[0] = operand(v);
             store<1>(out + j, w);
         };
-#if OUTPUT_LOSS == 0
+#if OUTPUT_LOSS == OUTPUT_LOSS_CROSS_ENTROPY
         float most = -__int_as_float(0x7f800000);
         for (int j = lane; j < CLASSES; j += 32) most = fmaxf(most, widen(z[j]));
 #pragma unroll
@@ -66,14 +72,14 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
                 write(j, (expf(widen(z[j]) - most) * scale - (each + (j == y ? label : 0.0f))) * share);
         }
         loss += log(sum) + (double)most - (double)label * (double)zy - (each == 0.0f ? 0.0 : (double)each * all);
-#elif OUTPUT_LOSS == 1 || OUTPUT_LOSS == 2
+#elif OUTPUT_LOSS == OUTPUT_LOSS_MULTI_HINGE || OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_MULTI_HINGE
         const float scale = share / (float)CLASSES;
         double sum = 0.0;
         float total = 0.0f;
         for (int j = lane; j < CLASSES; j += 32) {
             float v = j == y ? 0.0f : fmaxf(1.0f - zy + widen(z[j]), 0.0f);
-            float s = scale * (OUTPUT_LOSS == 2 ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f));
-            sum += OUTPUT_LOSS == 2 ? (double)v * (double)v : (double)v;
+            float s = scale * (OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_MULTI_HINGE ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f));
+            sum += OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_MULTI_HINGE ? (double)v * (double)v : (double)v;
             total += s;
             if (learning && j != y) write(j, s);
         }
@@ -81,7 +87,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         total = warp_sum(total);
         if (learning && lane == 0) write(y, -total);
         loss += sum / (double)CLASSES;
-#elif OUTPUT_LOSS == 3
+#elif OUTPUT_LOSS == OUTPUT_LOSS_CRAMMER_SINGER
         // The strongest rival; of equals the last, as the CPU takes it.
         float best = 0.0f;
         int rival = -1;
@@ -104,14 +110,16 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
             for (int j = lane; j < CLASSES; j += 32)
                 write(j, violation > 0.0f ? (j == rival ? share : j == y ? -share : 0.0f) : 0.0f);
         loss += (double)violation;
-#else
+#elif OUTPUT_LOSS == OUTPUT_LOSS_ONE_VS_REST_HINGE || OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE
         double sum = 0.0;
         for (int j = lane; j < CLASSES; j += 32) {
             float t = j == y ? 1.0f : -1.0f, v = fmaxf(1.0f - t * widen(z[j]), 0.0f);
-            sum += OUTPUT_LOSS == 5 ? (double)v * (double)v : (double)v;
-            if (learning) write(j, -t * share / (float)CLASSES * (OUTPUT_LOSS == 5 ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f)));
+            sum += OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? (double)v * (double)v : (double)v;
+            if (learning) write(j, -t * share / (float)CLASSES * (OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f)));
         }
         loss += warp_sum(sum) / (double)CLASSES;
+#else
+#error "unknown OUTPUT_LOSS"
 #endif
     }
     if (lane == 0) {

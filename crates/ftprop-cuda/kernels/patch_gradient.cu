@@ -1,6 +1,6 @@
 // The gradient of a convolution's filters: the slopes by the output's pixels and the part of the input that they look at
 // lie in shared memory, and the matrix units read both from there. The sum runs over pixels: every block takes some of
-// them and writes its sum aside; patch_sum adds these up in a fixed order. A block takes WINDOW_ROWS rows of each filter,
+// them and writes its sum aside; patch_gradient_reduce adds these up in a fixed order. A block takes WINDOW_ROWS rows of each filter,
 // which are blockIdx.y's.
 //
 // H x W pixels of CI channels, stored XC apart, became OH x OW of OC. In the patch a pixel takes PIXEL numbers: CI of a
@@ -33,7 +33,7 @@ __device__ __forceinline__ void copy_four(float* to, const float* from, bool val
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid ? 16 : 0));
 }
 __device__ __forceinline__ void copy_four(float* to, const u16* from, bool valid) {
-    Wide<4> numbers = {};
+    FloatVec<4> numbers = {};
     if (valid) numbers = load<4>(from);
     store<4>(to, numbers);
 }
@@ -73,7 +73,7 @@ struct Tile {
 #if PIXEL % 4 == 0
             copy_four(patch + place * PIXEL + c, at, inside);
 #else
-            Wide<4> pixel = {};
+            FloatVec<4> pixel = {};
             if (inside) pixel = load<4>(at);
 #pragma unroll
             for (int e = 0; e < CI; e++) patch[place * PIXEL + e] = pixel.v[e];
@@ -157,7 +157,7 @@ patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float*
 }
 
 // Adds up what the blocks of patch_gradient wrote: 32 numbers a block, each by eight threads.
-extern "C" __global__ void __launch_bounds__(256) patch_sum(const float* __restrict__ sums, float* __restrict__ out, int blocks) {
+extern "C" __global__ void __launch_bounds__(256) patch_gradient_reduce(const float* __restrict__ sums, float* __restrict__ out, int blocks) {
     __shared__ float parts[8][32];
     const int lane = threadIdx.x % 32, part = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
     float sum = 0.0f;

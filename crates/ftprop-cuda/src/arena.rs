@@ -1,29 +1,33 @@
-//! Where things lie in one allocation: places are handed out first, then the memory is asked for at once, so
-//! that a network that does not fit is refused before anything of it is allocated.
+//! Regions of one allocation: they are handed out first, then the memory is asked for at once, so that a network that
+//! does not fit is refused before anything of it is allocated.
 
 use crate::CudaError;
+use crate::abi::{DevicePtr, Pod};
 use crate::device::Device;
 use crate::memory::{DeviceBuffer, out_of_memory};
-use cudarc::driver::sys::CUdeviceptr;
+use crate::stream::CudaStream;
 
-/// A place in the arena, in bytes from its start.
+/// A region of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
-
-/// Hands out places.
-#[derive(Clone, Default)]
-pub(crate) struct Layout {
+pub(crate) struct Region {
+    offset: usize,
     bytes: usize,
 }
 
-impl Layout {
-    pub(crate) fn take(&mut self, bytes: usize) -> Place {
-        let place = Place(self.bytes);
+/// Hands out regions.
+#[derive(Clone, Default)]
+pub(crate) struct ArenaLayout {
+    bytes: usize,
+}
+
+impl ArenaLayout {
+    pub(crate) fn take(&mut self, bytes: usize) -> Region {
+        let region = Region { offset: self.bytes, bytes };
         self.bytes += bytes.next_multiple_of(256);
-        place
+        region
     }
 
-    pub(crate) fn floats(&mut self, count: usize) -> Place {
+    pub(crate) fn floats(&mut self, count: usize) -> Region {
         self.take(count * 4)
     }
 
@@ -39,17 +43,36 @@ impl Layout {
 /// The allocation.
 pub(crate) struct Arena {
     bytes: usize,
-    pub(crate) buffer: DeviceBuffer,
+    buffer: DeviceBuffer,
 }
 
 impl Arena {
-    pub(crate) fn at(&self, place: Place) -> CUdeviceptr {
-        self.buffer.at(place.0)
+    /// The address of a region.
+    pub(crate) fn at(&self, region: Region) -> DevicePtr {
+        self.buffer.at(region.offset)
     }
 
-    /// The offset of a place, for copies.
-    pub(crate) fn offset(&self, place: Place) -> usize {
-        place.0
+    /// The address of a byte of a region.
+    pub(crate) fn inside(&self, region: Region, byte: usize) -> DevicePtr {
+        assert!(byte <= region.bytes, "an address past the end of a region");
+        self.buffer.at(region.offset + byte)
+    }
+
+    /// Copies values to the start of a region, in order with the stream's work.
+    pub(crate) fn write<T: Pod>(&self, stream: &CudaStream, region: Region, values: &[T]) -> Result<(), CudaError> {
+        assert!(size_of_val(values) <= region.bytes, "a copy past the end of a region");
+        self.buffer.write(stream, region.offset, values)
+    }
+
+    /// Waits for the stream's work and copies values from the start of a region.
+    pub(crate) fn read<T: Pod>(&self, stream: &CudaStream, region: Region, len: usize) -> Result<Vec<T>, CudaError> {
+        assert!(len * size_of::<T>() <= region.bytes, "a copy past the end of a region");
+        self.buffer.read(stream, region.offset, len)
+    }
+
+    /// Clears a region, in order with the stream's work.
+    pub(crate) fn clear(&self, stream: &CudaStream, region: Region) -> Result<(), CudaError> {
+        self.buffer.clear(stream, region.offset, region.bytes)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -62,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_aligned_and_do_not_overlap() {
-        let mut layout = Layout::default();
-        let places = [layout.take(1), layout.floats(65), layout.take(0), layout.take(256)];
-        assert_eq!(places, [Place(0), Place(256), Place(768), Place(768)]);
+    fn regions_are_aligned_and_do_not_overlap() {
+        let mut layout = ArenaLayout::default();
+        let regions = [layout.take(1), layout.floats(65), layout.take(0), layout.take(256)];
+        assert_eq!(regions.map(|r| (r.offset, r.bytes)), [(0, 1), (256, 260), (768, 0), (768, 256)]);
         assert_eq!(layout.bytes, 1024);
     }
 }

@@ -1,10 +1,8 @@
 //! How long a training step takes.
 
-use crate::passes::Run;
-use crate::training::Stretch;
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
 use ftprop_data::{Augment, Normalize, Split};
-use ftprop_nn::LayerInfo;
+use ftprop_nn::engine::{EngineError, StepSpan};
 use ftprop_tensor::random::Stream;
 use std::time::Instant;
 
@@ -14,89 +12,73 @@ pub struct Bench {
     /// The median over several rounds of whole steps, the batch's assembly included; of several networks at once, the
     /// time in which all take a step, divided by how many they are.
     pub ms_per_step: f64,
+    /// Examples of all networks together.
     pub images_per_second: f64,
     /// From the start of compiling to the end of the first step.
     pub first_step_seconds: f64,
     /// Steps that were timed.
     pub steps: usize,
-    pub layers: Vec<LayerInfo>,
 }
 
 /// Microseconds of each piece of a training step when it runs alone, in order.
-pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f64)>, CudaError> {
+pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f64)>, EngineError> {
     let n = config.batch;
-    let len = config.input.len();
+    let (len, classes) = (config.graph.input().len(), config.graph.classes());
     let random = Stream::numbered(2);
     let images: Vec<f32> = (0..n * len).map(|i| 3.4 * random.uniform(i as u64) - 1.7).collect();
-    let labels: Vec<u32> = (0..n).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
+    let labels: Vec<u32> = (0..n).map(|i| random.below((1 << 40) + i as u64, classes as u64) as u32).collect();
     let mut network = CudaNetwork::new(device, config)?;
     network.initialise(1)?;
     // A real step first, so that every buffer holds real numbers.
     network.learn(&images, &labels, &ftprop_nn::Step { seed: 1, number: 0, progress: 0.5 })?;
-    time_pieces(&network, n)
+    Ok(time_pieces(&network, n)?)
 }
 
 /// Microseconds of each piece of a step, each captured many times over and replayed.
 fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, CudaError> {
     const TIMES: usize = 20;
-    let launch = network.launch(n);
+    let (executor, stream) = (network.executor(), network.executor().stream());
     let mut times = Vec::new();
-    let mut time = |name: String, work: &dyn Fn() -> Result<(), CudaError>| -> Result<(), CudaError> {
-        let graph = network.main.capture(|| (0..TIMES).try_for_each(|_| work()))?;
+    executor.visit_pieces(n, &mut |name, work| {
+        let graph = stream.capture(|| (0..TIMES).try_for_each(|_| work()))?;
         let mut least = f32::INFINITY;
         for _ in 0..4 {
-            least = least.min(network.main.time(|| graph.launch(&network.main))?);
+            least = least.min(stream.time(|| graph.launch(stream))?);
         }
         times.push((name, f64::from(least) * 1e3 / TIMES as f64));
         Ok(())
-    };
-    for (i, run) in network.runs.iter().enumerate() {
-        time(format!("{i} {} forward", run.kind()), &|| run.forward(&launch, &network.main, true))?;
-    }
-    time("loss".into(), &|| network.apply_loss(n, true))?;
-    for (i, run) in network.runs.iter().enumerate().rev() {
-        if matches!(run, Run::Product(_)) {
-            time(format!("{i} {} gradients", run.kind()), &|| run.gradients(&launch, &network.main))?;
-        }
-        time(format!("{i} {} back", run.kind()), &|| run.back(&launch, &network.main))?;
-        if run.leaves_parts() {
-            time(format!("{i} {} gradients", run.kind()), &|| run.add_parts(&launch, &network.main))?;
-        }
-    }
-    time("optimizer".into(), &|| network.step_along(false))?;
+    })?;
     Ok(times)
 }
 
 /// Times training steps of so many networks at once, on made-up pictures that live on the device.
-pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<Bench, CudaError> {
+pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<Bench, EngineError> {
     const ROUNDS: usize = 7;
-    let shape = config.input;
+    let (shape, classes) = (config.graph.input(), config.graph.classes());
     let batch = config.batch;
     // Large pictures take long steps, so fewer of them tell as much.
     let steps = if shape.len() * batch > 8 << 20 { 10 } else { 30 };
     let examples = batch * steps;
     let random = Stream::numbered(1);
     let bytes: Vec<u8> = (0..examples * shape.len()).map(|i| random.u64(i as u64 / 8).to_le_bytes()[i % 8]).collect();
-    let labels = (0..examples).map(|i| random.below((1 << 40) + i as u64, config.classes as u64) as u32).collect();
+    let labels = (0..examples).map(|i| random.below((1 << 40) + i as u64, classes as u64) as u32).collect();
     let picture = ftprop_data::Shape::new(shape.height, shape.width, shape.channels);
-    let wrong = |e: ftprop_data::DataError| CudaError::Setting(e.to_string());
-    let split = Split::from_pixels(picture, bytes, labels).map_err(wrong)?;
+    let split = Split::from_pixels(picture, bytes, labels).map_err(CudaError::from)?;
     let normalize = Normalize::pixels(&vec![0.5; shape.channels], &vec![0.25; shape.channels]);
     let augment = Augment { pad: 4, crop: true, flip: true };
-    let data = ResidentData::new(device, &split, &normalize, augment, true)?
-        .ok_or_else(|| CudaError::Setting("made-up pictures are bytes".into()))?;
+    let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
 
     let start = Instant::now();
     let mut network = CudaNetwork::new(device, config)?;
     network.initialise(1)?;
-    let stretch = |epoch: u64, steps: usize| Stretch {
+    let span = |epoch: u64, steps: usize| StepSpan {
         seed: 1,
         epoch,
         first_batch: 0,
         first_step: epoch * steps as u64,
         steps: vec![(1.0, 0.5); steps],
     };
-    network.train(&data, &stretch(0, 1))?;
+    network.train(&data, &span(0, 1))?;
     network.wait()?;
     let first_step_seconds = start.elapsed().as_secs_f64();
     let mut networks = vec![network];
@@ -110,7 +92,7 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     for round in 0..=ROUNDS {
         let start = Instant::now();
         for network in &mut networks {
-            network.train(&data, &stretch(round as u64, steps))?;
+            network.train(&data, &span(round as u64, steps))?;
         }
         for network in &networks {
             network.wait()?;
@@ -125,6 +107,5 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
         images_per_second: batch as f64 / median,
         first_step_seconds,
         steps: steps * ROUNDS,
-        layers: networks[0].layers().to_vec(),
     })
 }

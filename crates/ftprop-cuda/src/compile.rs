@@ -1,16 +1,14 @@
-//! Kernels from text: assembled with the numbers of one layer, compiled by NVRTC at first use, and kept on
+//! From the text of kernels to machine code: assembled with the numbers of one layer, compiled by NVRTC at first use, and kept on
 //! disk. The key of a kept kernel is its whole text, the GPU's architecture and the compiler's version.
 
 use crate::CudaError;
+use crate::abi;
+use crate::cache::{cache_folder, hash, keep};
 use crate::library::Library;
-use crate::memory::check;
 use crate::precision::Precision;
-use cudarc::driver::sys::{self, CUfunction, CUmodule};
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 use std::ffi::CString;
 use std::fmt::Write;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 const COMMON: &str = include_str!("../kernels/common.cuh");
 
@@ -18,11 +16,11 @@ const COMMON: &str = include_str!("../kernels/common.cuh");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum File {
     Gemm,
-    Patch,
+    PatchForward,
     PatchGradient,
-    PatchBack,
-    Finish,
-    FinishTogether,
+    PatchBackward,
+    Epilogue,
+    EpilogueCooperative,
     Norm,
     AveragePool,
     OutputLoss,
@@ -31,14 +29,14 @@ pub(crate) enum File {
 }
 
 impl File {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             File::Gemm => "gemm.cu",
-            File::Patch => "patch.cu",
+            File::PatchForward => "patch_forward.cu",
             File::PatchGradient => "patch_gradient.cu",
-            File::PatchBack => "patch_back.cu",
-            File::Finish => "finish.cu",
-            File::FinishTogether => "finish_together.cu",
+            File::PatchBackward => "patch_backward.cu",
+            File::Epilogue => "epilogue.cu",
+            File::EpilogueCooperative => "epilogue_cooperative.cu",
             File::Norm => "norm.cu",
             File::AveragePool => "average_pool.cu",
             File::OutputLoss => "output_loss.cu",
@@ -47,39 +45,25 @@ impl File {
         }
     }
 
-    fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             File::Gemm => include_str!("../kernels/gemm.cu"),
-            File::Patch => include_str!("../kernels/patch.cu"),
+            File::PatchForward => include_str!("../kernels/patch_forward.cu"),
             File::PatchGradient => include_str!("../kernels/patch_gradient.cu"),
-            File::PatchBack => include_str!("../kernels/patch_back.cu"),
-            File::Finish => concat!(include_str!("../kernels/norm.cuh"), include_str!("../kernels/finish.cu")),
-            File::FinishTogether => concat!(
-                include_str!("../kernels/norm.cuh"),
-                include_str!("../kernels/finish.cu"),
-                include_str!("../kernels/finish_together.cu")
+            File::PatchBackward => include_str!("../kernels/patch_backward.cu"),
+            File::Epilogue => {
+                concat!(include_str!("../kernels/column_reduction.cuh"), include_str!("../kernels/epilogue.cu"))
+            }
+            File::EpilogueCooperative => concat!(
+                include_str!("../kernels/column_reduction.cuh"),
+                include_str!("../kernels/epilogue.cu"),
+                include_str!("../kernels/epilogue_cooperative.cu")
             ),
-            File::Norm => concat!(include_str!("../kernels/norm.cuh"), include_str!("../kernels/norm.cu")),
+            File::Norm => concat!(include_str!("../kernels/column_reduction.cuh"), include_str!("../kernels/norm.cu")),
             File::AveragePool => include_str!("../kernels/average_pool.cu"),
             File::OutputLoss => include_str!("../kernels/output_loss.cu"),
             File::Optimizer => include_str!("../kernels/optimizer.cu"),
             File::Basic => include_str!("../kernels/basic.cu"),
-        }
-    }
-
-    fn entries(self) -> &'static [&'static str] {
-        match self {
-            File::Gemm => &["gemm"],
-            File::Patch => &["patch_forward"],
-            File::PatchGradient => &["patch_gradient", "patch_sum"],
-            File::PatchBack => &["patch_back"],
-            File::Finish => &["finish", "finish_back", "finish_back_input", "bias_gradient"],
-            File::FinishTogether => &["finish", "finish_together", "finish_back_together"],
-            File::Norm => &["norm_statistics", "norm_running", "column_sums"],
-            File::AveragePool => &["average", "average_back"],
-            File::OutputLoss => &["output_loss"],
-            File::Optimizer => &["optimize"],
-            File::Basic => &["gather_batch", "take_batch", "next_batch", "round_values", "clip", "widen_values"],
         }
     }
 }
@@ -93,6 +77,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    pub(crate) fn file(&self) -> File {
+        self.file
+    }
+
     pub(crate) fn new(file: File, precision: Precision) -> Self {
         Source { file, precision, macros: String::new() }
     }
@@ -103,14 +91,34 @@ impl Source {
         self
     }
 
+    /// Defines a choice by its name in the kernels; they know its names and refuse any other.
+    pub(crate) fn name(mut self, name: &str, value: &str) -> Self {
+        let _ = writeln!(self.macros, "#define {name} {value}");
+        self
+    }
+
     /// Defines an f32, to the bit.
     pub(crate) fn float(mut self, name: &str, value: f32) -> Self {
         let _ = writeln!(self.macros, "#define {name} {value:e}f");
         self
     }
 
+    /// Adds functions that the file calls.
+    pub(crate) fn functions(mut self, text: &str) -> Self {
+        self.macros += text;
+        self
+    }
+
     fn text(&self) -> String {
-        format!("#define PREC {}\n{COMMON}\n{}\n{}", self.precision as u32, self.macros, self.file.text())
+        {
+            let precision = match self.precision {
+                Precision::F32 => "PRECISION_F32",
+                Precision::Tf32 => "PRECISION_TF32",
+                Precision::Bf16 => "PRECISION_BF16",
+            };
+            let sizes: String = abi::SIZES.iter().map(|(name, bytes)| format!("#define {name} {bytes}\n")).collect();
+            format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text())
+        }
     }
 
     /// The machine code, from the folder of kept kernels or from the compiler.
@@ -172,88 +180,6 @@ pub(crate) fn nvrtc_version() -> Result<(i32, i32), CudaError> {
     }
 }
 
-/// Where kernels and timings are kept: `FTPROP_CACHE`, else the user's cache folder; `None` where there is none.
-pub(crate) fn cache_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set("FTPROP_CACHE")
-        .or_else(|| set("XDG_CACHE_HOME").map(|f| f.join("ftprop")))
-        .or_else(|| set("HOME").map(|f| f.join(".cache").join("ftprop")))
-        .or_else(|| set("LOCALAPPDATA").map(|f| f.join("ftprop")))
-}
-
-/// Writes a file aside and renames it, so that another process never reads half of it. A cache that cannot be
-/// written costs time only, so failures are passed over.
-pub(crate) fn keep(path: &std::path::Path, bytes: &[u8]) {
-    let Some(folder) = path.parent() else { return };
-    let aside = path.with_extension(format!("{}.{:?}.part", std::process::id(), std::thread::current().id()));
-    let written = std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&aside, bytes))
-        .and_then(|()| std::fs::rename(&aside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&aside);
-    }
-}
-
-/// FNV-1a of the text, then scattered.
-pub(crate) fn hash(text: &str, salt: u64) -> u64 {
-    let fnv = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    ftprop_tensor::random::mix(fnv)
-}
-
-/// A loaded module's kernels, in the order the file lists them.
-#[derive(Clone)]
-pub(crate) struct Kernels {
-    module: Arc<Module>,
-}
-
-struct Module {
-    raw: CUmodule,
-    functions: Vec<CUfunction>,
-}
-
-// SAFETY: module and function handles may be used from any thread.
-unsafe impl Send for Module {}
-// SAFETY: as above.
-unsafe impl Sync for Module {}
-
-impl Kernels {
-    /// Loads machine code into the current context, where it stays as long as the context does.
-    pub(crate) fn load(source: &Source, image: &[u8]) -> Result<Self, CudaError> {
-        let mut raw = std::ptr::null_mut();
-        let name = source.file.name();
-        // SAFETY: the image is a whole cubin that NVRTC wrote.
-        check(unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) }, || format!("load {name}"))?;
-        let mut functions = Vec::new();
-        for entry in source.file.entries() {
-            let mut function = std::ptr::null_mut();
-            let c_entry = CString::new(*entry).expect("no zero byte in a kernel's name");
-            // SAFETY: the module was just loaded.
-            check(unsafe { sys::cuModuleGetFunction(&mut function, raw, c_entry.as_ptr()) }, || {
-                format!("find kernel {entry} in {name}")
-            })?;
-            // Now, not at its first launch: loading waits until the whole GPU is idle. Where it fails, that launch will.
-            // SAFETY: the function was just found.
-            let _ = unsafe { sys::cuFuncLoad(function) };
-            functions.push(function);
-        }
-        Ok(Kernels { module: Arc::new(Module { raw, functions }) })
-    }
-
-    pub(crate) fn function(&self, number: usize) -> CUfunction {
-        debug_assert!(!self.module.raw.is_null());
-        self.module.functions[number]
-    }
-
-    /// Lets a kernel use that much shared memory.
-    pub(crate) fn allow_shared(&self, number: usize, bytes: usize) -> Result<(), CudaError> {
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function belongs to a loaded module.
-        check(unsafe { sys::cuFuncSetAttribute(self.function(number), attribute, bytes as i32) }, || {
-            format!("give a kernel {bytes} bytes of shared memory")
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,31 +188,9 @@ mod tests {
     fn the_text_holds_the_numbers_and_the_precision_and_so_does_the_key() {
         let source = Source::new(File::Gemm, Precision::Tf32).int("BM", 64).float("EPS", 1e-8);
         let text = source.text();
-        assert!(text.starts_with("#define PREC 1\n") && text.contains("#define BM 64\n"));
+        assert!(text.starts_with("#define PRECISION PRECISION_TF32\n") && text.contains("#define BM 64\n"));
         assert!(text.contains("#define EPS 1e-8f\n"));
         assert_ne!(hash(&text, 1), hash(&text, 2));
         assert_ne!(hash(&text, 1), hash(&source.clone().int("BN", 64).text(), 1));
-    }
-
-    #[test]
-    fn every_entry_stands_in_its_file() {
-        let files = [
-            File::Gemm,
-            File::Patch,
-            File::PatchGradient,
-            File::PatchBack,
-            File::Finish,
-            File::FinishTogether,
-            File::Norm,
-            File::AveragePool,
-            File::OutputLoss,
-            File::Optimizer,
-            File::Basic,
-        ];
-        for file in files {
-            for entry in file.entries() {
-                assert!(file.text().contains(&format!("{entry}(")), "{entry} in {}", file.name());
-            }
-        }
     }
 }

@@ -4,18 +4,18 @@
 //! asked for the transposed result.
 
 use crate::CudaError;
+use crate::abi::DevicePtr;
 use crate::device::Device;
-use crate::gemm::{Gemm, Mode};
+use crate::gemm::{Gemm, Mode, Operands};
 use crate::library::Library;
 use crate::precision::Precision;
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 use cudarc::cublaslt::sys::{
     self, cublasLtMatmulDescAttributes_t as Attribute, cublasLtMatmulPreferenceAttributes_t as Preferred,
     cublasStatus_t, cudaDataType,
 };
 use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What it may use beside the operands; more than this much is of no use to it on today's GPUs.
@@ -38,10 +38,10 @@ fn check(status: cublasStatus_t, doing: &'static str) -> Result<(), CudaError> {
 /// cuBLASLt in use; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cublas {
-    handle: Arc<Handle>,
+    handle: Arc<CublasHandle>,
 }
 
-struct Handle {
+struct CublasHandle {
     device: Device,
     raw: sys::cublasLtHandle_t,
     /// How each product can be computed, what cuBLASLt holds to be best first: it must not be asked while a stream is
@@ -50,11 +50,11 @@ struct Handle {
 }
 
 // SAFETY: cuBLASLt's handles may be used from any thread.
-unsafe impl Send for Handle {}
+unsafe impl Send for CublasHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for CublasHandle {}
 
-impl Drop for Handle {
+impl Drop for CublasHandle {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
             // SAFETY: made in `Cublas::new`, destroyed once.
@@ -65,7 +65,7 @@ impl Drop for Handle {
 
 /// A factor as cuBLASLt sees it, column by column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Factor {
+struct MatrixOperand {
     rows: usize,
     cols: usize,
     transposed: bool,
@@ -74,8 +74,8 @@ struct Factor {
 /// D = A · B, where A is the right operand of a [`Gemm`] and B the left one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Matmul {
-    a: Factor,
-    b: Factor,
+    a: MatrixOperand,
+    b: MatrixOperand,
     rows: usize,
     cols: usize,
 }
@@ -83,8 +83,8 @@ struct Matmul {
 impl Matmul {
     /// For n examples of `inside` numbers each, from which `outside` numbers are made.
     fn new(mode: Mode, n: usize, inside: usize, outside: usize) -> Self {
-        let plain = |rows, cols| Factor { rows, cols, transposed: false };
-        let turned = |rows, cols| Factor { rows, cols, transposed: true };
+        let plain = |rows, cols| MatrixOperand { rows, cols, transposed: false };
+        let turned = |rows, cols| MatrixOperand { rows, cols, transposed: true };
         let (a, b, rows, cols) = match mode {
             // yᵀ = w xᵀ, dxᵀ = wᵀ dyᵀ, dwᵀ = xᵀ dy
             Mode::Forward => (turned(inside, outside), plain(inside, n), outside, n),
@@ -102,7 +102,7 @@ impl Cublas {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cublasLtCreate(&mut raw) }, "start")?;
-        Ok(Cublas { handle: Arc::new(Handle { device: device.clone(), raw, known: Mutex::default() }) })
+        Ok(Cublas { handle: Arc::new(CublasHandle { device: device.clone(), raw, known: Mutex::default() }) })
     }
 
     pub(crate) fn version(&self) -> usize {
@@ -110,14 +110,19 @@ impl Cublas {
         unsafe { sys::cublasLtGetVersion() }
     }
 
-    /// Finds out in how many ways batches of n can be computed.
+    /// Finds out how many algorithms there are for batches of n.
     pub(crate) fn prepare(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
         // Where the bias will be does not matter yet, only that there is one.
         let bias = if gemm.bias_offset.is_some() { 256 } else { 0 };
-        Ok(self.algorithms(gemm, n, &Descriptors::new(gemm, n, bias)?)?.len())
+        Ok(self.algorithms(gemm, n, &MatmulDescriptors::new(gemm, n, bias)?)?.len())
     }
 
-    fn algorithms(&self, gemm: &Gemm, n: usize, d: &Descriptors) -> Result<Vec<sys::cublasLtMatmulAlgo_t>, CudaError> {
+    fn algorithms(
+        &self,
+        gemm: &Gemm,
+        n: usize,
+        d: &MatmulDescriptors,
+    ) -> Result<Vec<sys::cublasLtMatmulAlgo_t>, CudaError> {
         let key = gemm.key(n);
         let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(algorithms) = known.get(&key) {
@@ -152,7 +157,7 @@ impl Cublas {
         Ok(algorithms)
     }
 
-    /// out = left · right, plus the bias where the product has one, added to what is there if `adds`; in the way of that
+    /// out = left · right, plus the bias where the product has one, added to what is there where there is an addend; by the algorithm of that
     /// number, or in the first where there are fewer for this n.
     ///
     /// # Safety
@@ -162,18 +167,17 @@ impl Cublas {
         gemm: &Gemm,
         number: usize,
         n: usize,
-        stream: &Stream,
-        [left, right, out]: [CUdeviceptr; 3],
-        bias: CUdeviceptr,
-        adds: bool,
-        workspace: CUdeviceptr,
+        stream: &CudaStream,
+        operands: Operands,
+        workspace: DevicePtr,
     ) -> Result<(), CudaError> {
-        let d = Descriptors::new(gemm, n, bias)?;
+        let d = MatmulDescriptors::new(gemm, n, operands.bias.raw())?;
         let algorithms = self.algorithms(gemm, n, &d)?;
         let algorithm = algorithms.get(number).unwrap_or(&algorithms[0]);
-        let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
+        let (one, old) = (1.0f32, if operands.addend.is_null() { 0.0f32 } else { 1.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
-        let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut c_void);
+        let [left, right, out, workspace] =
+            [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
             sys::cublasLtMatmul(
@@ -200,7 +204,7 @@ impl Cublas {
 }
 
 /// The shapes of one product; making them touches no device.
-struct Descriptors {
+struct MatmulDescriptors {
     matmul: sys::cublasLtMatmulDesc_t,
     a: sys::cublasLtMatrixLayout_t,
     b: sys::cublasLtMatrixLayout_t,
@@ -208,17 +212,17 @@ struct Descriptors {
     preference: sys::cublasLtMatmulPreference_t,
 }
 
-impl Descriptors {
+impl MatmulDescriptors {
     fn new(gemm: &Gemm, n: usize, bias: CUdeviceptr) -> Result<Self, CudaError> {
         use cudaDataType::{CUDA_R_16BF, CUDA_R_32F};
         let (a, b) = (std::ptr::null_mut(), std::ptr::null_mut());
         let (matmul, preference) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let mut d = Descriptors { matmul, a, b, d: std::ptr::null_mut(), preference };
+        let mut d = MatmulDescriptors { matmul, a, b, d: std::ptr::null_mut(), preference };
         let product = Matmul::new(gemm.mode, n, gemm.geometry.in_channels, gemm.geometry.out_channels);
         let narrow = gemm.precision == Precision::Bf16;
         let kind = if narrow { CUDA_R_16BF } else { CUDA_R_32F };
         // Gradients of parameters and logits are f32 whatever the activations are.
-        let wide = gemm.mode == Mode::Weights || gemm.wide_output;
+        let wide = gemm.mode == Mode::Weights || gemm.f32_output;
         let kind_out = if wide { CUDA_R_32F } else { kind };
         let compute = match gemm.precision {
             Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -283,7 +287,7 @@ impl Descriptors {
     }
 }
 
-impl Drop for Descriptors {
+impl Drop for MatmulDescriptors {
     fn drop(&mut self) {
         // SAFETY: each was made once, or is null and left alone.
         unsafe {
@@ -308,7 +312,7 @@ mod tests {
 
     /// What cuBLASLt is defined to compute: columns first, leading dimensions as many as rows.
     fn by_columns(m: &Matmul, a: &[f32], b: &[f32]) -> Vec<f32> {
-        let at = |f: &Factor, v: &[f32], row: usize, col: usize| {
+        let at = |f: &MatrixOperand, v: &[f32], row: usize, col: usize| {
             if f.transposed { v[row * f.rows + col] } else { v[col * f.rows + row] }
         };
         let depth = if m.a.transposed { m.a.rows } else { m.a.cols };

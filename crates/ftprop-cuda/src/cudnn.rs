@@ -2,47 +2,40 @@
 //! or by its usual algorithm, which computes everything. Either gives the same bits every time.
 
 use crate::CudaError;
-use crate::cudnn_engines::{CudnnEngine, Engines};
+use crate::abi::DevicePtr;
+use crate::cudnn_engines::{CudnnEngine, EngineList, check};
 use crate::device::Device;
-use crate::gemm::{Gemm, Mode};
+use crate::gemm::{Gemm, Mode, Operands};
 use crate::library::Library;
 use crate::precision::Precision;
-use crate::stream::Stream;
-use cudarc::cudnn::sys::{self, cudnnStatus_t};
-use cudarc::driver::sys::CUdeviceptr;
+use crate::stream::CudaStream;
+use cudarc::cudnn::sys;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-pub(crate) fn check(status: cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
-    if status == cudnnStatus_t::CUDNN_STATUS_SUCCESS {
-        return Ok(());
-    }
-    Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
-}
 
 /// cuDNN in use; clones share it.
 #[derive(Clone)]
 pub(crate) struct Cudnn {
-    handle: Arc<Handle>,
+    handle: Arc<CudnnHandle>,
     /// Bytes that one algorithm may have beside the operands.
     most_workspace: usize,
 }
 
-struct Handle {
+struct CudnnHandle {
     device: Device,
     raw: sys::cudnnHandle_t,
     /// The engines of products that were asked for.
-    known: Mutex<HashMap<String, Arc<Engines>>>,
+    known: Mutex<HashMap<String, Arc<EngineList>>>,
 }
 
 // SAFETY: a network owns its handle and is used by one thread at a time.
-unsafe impl Send for Handle {}
+unsafe impl Send for CudnnHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for CudnnHandle {}
 
-impl Drop for Handle {
+impl Drop for CudnnHandle {
     fn drop(&mut self) {
-        // Engines must not outlive what they were made with.
+        // EngineList must not outlive what they were made with.
         self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         if self.device.enter().is_ok() {
             // SAFETY: made in `Cudnn::new`, destroyed once.
@@ -53,14 +46,14 @@ impl Drop for Handle {
 
 impl Cudnn {
     /// For one of so many that share the GPU's memory.
-    pub(crate) fn new(device: &Device, rivals: usize) -> Result<Self, CudaError> {
+    pub(crate) fn new(device: &Device, concurrent: usize) -> Result<Self, CudaError> {
         Library::Cudnn.load()?;
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
         check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
-        let most_workspace = device.memory()?.1 / (SHARE * rivals);
-        let handle = Handle { device: device.clone(), raw, known: Mutex::default() };
+        let most_workspace = device.memory()?.1 / (SHARE * concurrent);
+        let handle = CudnnHandle { device: device.clone(), raw, known: Mutex::default() };
         Ok(Cudnn { handle: Arc::new(handle), most_workspace })
     }
 
@@ -69,12 +62,12 @@ impl Cudnn {
         unsafe { sys::cudnnGetVersion() }
     }
 
-    /// In how many ways it may be able to compute a product: the usual one, then engines.
-    pub(crate) fn ways(&self, gemm: &Gemm, n: usize) -> usize {
+    /// How many algorithms it may have for a product: the usual one, then engines.
+    pub(crate) fn algorithms(&self, gemm: &Gemm, n: usize) -> usize {
         1 + self.engines(gemm, n).map_or(0, |engines| engines.count())
     }
 
-    /// The way of that number, ready to run; `None` is the usual one.
+    /// The algorithm of that number, ready to run; `None` is the usual one.
     pub(crate) fn engine(&self, gemm: &Gemm, n: usize, number: usize) -> Result<Option<Arc<CudnnEngine>>, CudaError> {
         let Some(place) = number.checked_sub(1) else { return Ok(None) };
         let engine = self.engines(gemm, n)?.engine(self.handle.raw, place)?;
@@ -82,21 +75,21 @@ impl Cudnn {
         Ok(Some(engine))
     }
 
-    fn engines(&self, gemm: &Gemm, n: usize) -> Result<Arc<Engines>, CudaError> {
+    fn engines(&self, gemm: &Gemm, n: usize) -> Result<Arc<EngineList>, CudaError> {
         let mut known = self.handle.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = gemm.key(n);
         if let Some(engines) = known.get(&key) {
             return Ok(engines.clone());
         }
         self.handle.device.enter()?;
-        let engines = Arc::new(Engines::new(self.handle.raw, gemm, n)?);
+        let engines = Arc::new(EngineList::new(self.handle.raw, gemm, n)?);
         known.insert(key, engines.clone());
         Ok(engines)
     }
 
-    /// Bytes of workspace that the usual way needs for a batch of n, or why it cannot compute a product.
-    pub(crate) fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
-        let d = Descriptors::new(gemm, n)?;
+    /// Bytes of workspace that the usual one needs for a batch of n, or why it cannot compute a product.
+    fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
+        let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
         let status = unsafe {
@@ -116,6 +109,13 @@ impl Cudnn {
         self.bounded(bytes)
     }
 
+    /// Bytes of workspace to set aside for an algorithm. What its engine is not made for is computed by the usual one, so
+    /// there is room for that too.
+    pub(crate) fn bytes_to_set_aside(&self, gemm: &Gemm, n: usize, number: usize) -> Result<usize, CudaError> {
+        let engine = self.engine(gemm, n, number)?;
+        Ok(engine.map_or(0, |engine| engine.bytes).max(self.workspace(gemm, n)? + SLACK))
+    }
+
     fn bounded(&self, bytes: usize) -> Result<usize, CudaError> {
         if bytes > self.most_workspace {
             let reason = format!("it would need {} MiB of workspace", bytes >> 20);
@@ -124,7 +124,7 @@ impl Cudnn {
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there if `adds`. What the engine is not made for is computed in the usual way.
+    /// out = left · right, added to what is there where there is an addend. What the engine is not made for is computed by the usual algorithm.
     ///
     /// # Safety
     /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
@@ -133,12 +133,13 @@ impl Cudnn {
         gemm: &Gemm,
         engine: Option<&CudnnEngine>,
         n: usize,
-        stream: &Stream,
-        [left, right, out]: [CUdeviceptr; 3],
-        adds: bool,
-        (workspace, bytes): (CUdeviceptr, usize),
+        stream: &CudaStream,
+        operands: Operands,
+        (workspace, bytes): (DevicePtr, usize),
     ) -> Result<(), CudaError> {
-        let handle = self.handle.raw;
+        let (handle, adds) = (self.handle.raw, !operands.addend.is_null());
+        let [left, right, out, workspace] =
+            [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: both live, on the same device.
         check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
         if let Some(engine) = engine.filter(|engine| engine.n == n && !adds && engine.bytes <= bytes) {
@@ -154,10 +155,9 @@ impl Cudnn {
             let reason = format!("a batch of {n} needs more workspace than the full one");
             return Err(CudaError::Cudnn { doing: "run a smaller batch", reason });
         }
-        let d = Descriptors::new(gemm, n)?;
+        let d = ConvolutionDescriptors::new(gemm, n)?;
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast(), (&raw const old).cast());
-        let [left, right, out, workspace] = [left, right, out, workspace].map(|p| p as *mut std::ffi::c_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
             match gemm.mode {
@@ -176,6 +176,9 @@ impl Cudnn {
     }
 }
 
+/// What it may use beyond what a full batch needs, for smaller ones.
+const SLACK: usize = 32 << 20;
+
 /// The share of a GPU's memory that a convolution may have as its workspace.
 const SHARE: usize = 32;
 
@@ -188,20 +191,20 @@ const WEIGHTS: sys::cudnnConvolutionBwdFilterAlgo_t =
     sys::cudnnConvolutionBwdFilterAlgo_t::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 /// The shapes of one convolution; making them touches no device.
-struct Descriptors {
+struct ConvolutionDescriptors {
     x: sys::cudnnTensorDescriptor_t,
     y: sys::cudnnTensorDescriptor_t,
     w: sys::cudnnFilterDescriptor_t,
     conv: sys::cudnnConvolutionDescriptor_t,
 }
 
-impl Descriptors {
+impl ConvolutionDescriptors {
     fn new(gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
         use sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         use sys::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
         use sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
         let (x, y) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let mut d = Descriptors { x, y, w: std::ptr::null_mut(), conv: std::ptr::null_mut() };
+        let mut d = ConvolutionDescriptors { x, y, w: std::ptr::null_mut(), conv: std::ptr::null_mut() };
         let g = &gemm.geometry;
         let int = |v: usize| v as i32;
         let kind = if gemm.precision == Precision::Bf16 { CUDNN_DATA_BFLOAT16 } else { CUDNN_DATA_FLOAT };
@@ -232,7 +235,7 @@ impl Descriptors {
     }
 }
 
-impl Drop for Descriptors {
+impl Drop for ConvolutionDescriptors {
     fn drop(&mut self) {
         // SAFETY: each was made once, or is null, which cuDNN refuses without harm.
         unsafe {

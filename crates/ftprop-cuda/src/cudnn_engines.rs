@@ -1,38 +1,43 @@
-//! cuDNN's engines: the ways it knows to compute a convolution, by its graph interface. It proposes some for each shape, what
+//! cuDNN's engines: its kernels for a convolution, by its graph interface. It proposes some for each shape, what
 //! it holds to be best first; which one is fastest is found out by timing.
 
 use crate::CudaError;
-use crate::cudnn::check;
 use crate::gemm::{Gemm, Mode};
 use crate::precision::Precision;
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptor_t as Raw,
     cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Proposals, cudnnBackendNumericalNote_t as Note,
 };
-use cudarc::driver::sys::CUdeviceptr;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(), CudaError> {
+    if status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
+}
 
 /// No more proposals than this are kept; later ones are hardly ever the best.
 const MOST: usize = 20;
 
 /// One of the things that cuDNN's graphs are described with.
-struct Descriptor {
+struct BackendDescriptor {
     raw: Raw,
 }
 
 // SAFETY: a descriptor may be used from any thread, one at a time, which its owner keeps to.
-unsafe impl Send for Descriptor {}
+unsafe impl Send for BackendDescriptor {}
 // SAFETY: as above; once finalized it is only read.
-unsafe impl Sync for Descriptor {}
+unsafe impl Sync for BackendDescriptor {}
 
-impl Descriptor {
+impl BackendDescriptor {
     fn new(kind: Kind) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded, since there is a handle.
         check(unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut raw) }, "make a descriptor")?;
-        Ok(Descriptor { raw })
+        Ok(BackendDescriptor { raw })
     }
 
     /// The values are of the type that the attribute's says.
@@ -46,7 +51,7 @@ impl Descriptor {
         self.set(name, Type::CUDNN_TYPE_INT64, values)
     }
 
-    fn descriptor(&self, name: Name, value: &Descriptor) -> Result<(), CudaError> {
+    fn descriptor(&self, name: Name, value: &BackendDescriptor) -> Result<(), CudaError> {
         self.set(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &[value.raw])
     }
 
@@ -67,7 +72,7 @@ impl Descriptor {
     }
 }
 
-impl Drop for Descriptor {
+impl Drop for BackendDescriptor {
     fn drop(&mut self) {
         // SAFETY: made in `new`, destroyed once.
         let _ = unsafe { sys::cudnnBackendDestroyDescriptor(self.raw) };
@@ -78,12 +83,12 @@ impl Drop for Descriptor {
 const IDS: [i64; 3] = [1, 2, 3];
 
 /// A convolution of batches of n as a graph of one operation, with all that it is described by.
-struct Graph {
-    graph: Descriptor,
-    _parts: Vec<Descriptor>,
+struct OperationGraph {
+    graph: BackendDescriptor,
+    _parts: Vec<BackendDescriptor>,
 }
 
-impl Graph {
+impl OperationGraph {
     fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
         use sys::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
         let g = &gemm.geometry;
@@ -92,7 +97,7 @@ impl Graph {
         let tensor = |id: i64, [n, channels, height, width]: [usize; 4]| {
             let sizes = [n, channels, height, width].map(|v| v as i64);
             let strides = [height * width * channels, 1, width * channels, channels].map(|v| v as i64);
-            let t = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
+            let t = BackendDescriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
             t.set(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[kind])?;
             t.ints(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &sizes)?;
             t.ints(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?;
@@ -103,7 +108,7 @@ impl Graph {
         let x = tensor(IDS[0], [n, g.in_channels, g.height, g.width])?;
         let w = tensor(IDS[1], [g.out_channels, g.in_channels / g.groups, g.kernel_h, g.kernel_w])?;
         let y = tensor(IDS[2], [n, g.out_channels, g.out_height(), g.out_width()])?;
-        let conv = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
+        let conv = BackendDescriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
         let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         let (pad, stride) = ([g.pad as i64; 2], [g.stride as i64; 2]);
         conv.set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[CUDNN_DATA_FLOAT])?;
@@ -149,29 +154,29 @@ impl Graph {
                 ],
             ),
         };
-        let operation = Descriptor::new(kind)?;
+        let operation = BackendDescriptor::new(kind)?;
         for (name, part) in [(to_x, &x), (to_w, &w), (to_y, &y), (to_conv, &conv)] {
             operation.descriptor(name, part)?;
         }
         operation.set(alpha, Type::CUDNN_TYPE_FLOAT, &[1.0f32])?;
         operation.set(beta, Type::CUDNN_TYPE_FLOAT, &[0.0f32])?;
         let operation = operation.finalized("describe a convolution")?;
-        let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
+        let graph = BackendDescriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         graph.descriptor(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operation)?;
         graph.set(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
         let graph = graph.finalized("describe a convolution")?;
-        Ok(Graph { graph, _parts: vec![operation, conv, x, w, y] })
+        Ok(OperationGraph { graph, _parts: vec![operation, conv, x, w, y] })
     }
 
     /// What cuDNN proposes, of one kind.
-    fn proposals(&self, kind: Proposals) -> Result<Vec<Descriptor>, CudaError> {
-        let ask = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
+    fn proposals(&self, kind: Proposals) -> Result<Vec<BackendDescriptor>, CudaError> {
+        let ask = BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
         ask.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &self.graph)?;
         ask.set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, Type::CUDNN_TYPE_HEUR_MODE, &[kind])?;
         let ask = ask.finalized("propose engines")?;
         let (name, one) = (Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
         let count = ask.get::<Raw>(name, one, &mut [])?;
-        let made = (0..count).map(|_| Descriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+        let made = (0..count).map(|_| BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
         let mut configs = made.collect::<Result<Vec<_>, _>>()?;
         let mut raw: Vec<Raw> = configs.iter().map(|c| c.raw).collect();
         let given = ask.get(name, one, &mut raw)?;
@@ -181,8 +186,8 @@ impl Graph {
 }
 
 /// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled.
-fn is_welcome(config: &Descriptor) -> Result<bool, CudaError> {
-    let engine = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
+fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
+    let engine = BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let one = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
     config.get(Name::CUDNN_ATTR_ENGINECFG_ENGINE, one, &mut [engine.raw])?;
     let unwelcome = [
@@ -205,17 +210,17 @@ fn is_welcome(config: &Descriptor) -> Result<bool, CudaError> {
 }
 
 /// The engines proposed for a convolution of batches of n.
-pub(crate) struct Engines {
-    graph: Arc<Graph>,
-    configs: Vec<Arc<Descriptor>>,
+pub(crate) struct EngineList {
+    graph: Arc<OperationGraph>,
+    configs: Vec<Arc<BackendDescriptor>>,
     n: usize,
     /// Those that were made ready.
     ready: Mutex<HashMap<usize, Arc<CudnnEngine>>>,
 }
 
-impl Engines {
+impl EngineList {
     pub(crate) fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
-        let graph = Graph::new(handle, gemm, n)?;
+        let graph = OperationGraph::new(handle, gemm, n)?;
         let mut configs = Vec::new();
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
@@ -225,7 +230,7 @@ impl Engines {
                 }
             }
         }
-        Ok(Engines { graph: Arc::new(graph), configs, n, ready: Mutex::default() })
+        Ok(EngineList { graph: Arc::new(graph), configs, n, ready: Mutex::default() })
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -240,7 +245,7 @@ impl Engines {
         }
         let unknown = || CudaError::Cudnn { doing: "prepare a convolution", reason: "it knows no such engine".into() };
         let config = self.configs.get(number).ok_or_else(unknown)?;
-        let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
+        let plan = BackendDescriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
         plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
         plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?;
         let plan = plan.finalized("prepare a convolution")?;
@@ -255,9 +260,9 @@ impl Engines {
 
 /// An engine ready to run batches of n.
 pub(crate) struct CudnnEngine {
-    plan: Descriptor,
-    _config: Arc<Descriptor>,
-    _graph: Arc<Graph>,
+    plan: BackendDescriptor,
+    _config: Arc<BackendDescriptor>,
+    _graph: Arc<OperationGraph>,
     /// Of workspace.
     pub(crate) bytes: usize,
     pub(crate) n: usize,
@@ -269,15 +274,14 @@ impl CudnnEngine {
     pub(crate) unsafe fn run(
         &self,
         handle: sys::cudnnHandle_t,
-        operands: [CUdeviceptr; 3],
-        workspace: CUdeviceptr,
+        operands: [*mut c_void; 3],
+        workspace: *mut c_void,
     ) -> Result<(), CudaError> {
-        let pointer = |address: CUdeviceptr| address as *mut c_void;
-        let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
+        let pack = BackendDescriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
         let addresses = Type::CUDNN_TYPE_VOID_PTR;
-        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, addresses, &operands.map(pointer))?;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, addresses, &operands)?;
         pack.ints(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &IDS)?;
-        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[pointer(workspace)])?;
+        pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[workspace])?;
         let pack = pack.finalized("run a convolution")?;
         // SAFETY: both are finalized; the caller's promise covers the memory.
         check(unsafe { sys::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")

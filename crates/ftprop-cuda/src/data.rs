@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// [`Loader`](ftprop_data::Loader) delivers.
 #[derive(Clone)]
 pub struct ResidentData {
-    pub(crate) inner: Arc<Inner>,
+    buffers: Arc<ResidentBuffers>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) id: u64,
+/// What a batch is made from.
+pub(crate) struct ResidentBuffers {
+    id: u64,
     pub(crate) pixels: DeviceBuffer,
     pub(crate) labels: DeviceBuffer,
     pub(crate) numbers: Option<DeviceBuffer>,
@@ -43,17 +44,13 @@ impl ResidentData {
         let Some((bytes, picture)) = split.bytes() else { return Ok(None) };
         let window = split.shape();
         if normalize.mean.len() != window.channels || normalize.std.len() != window.channels {
-            return Err(CudaError::Setting(format!(
-                "normalising has {} means for {} channels",
-                normalize.mean.len(),
-                window.channels
-            )));
+            return Err(CudaError::Normalize { means: normalize.mean.len(), channels: window.channels });
         }
         let shape = |s: ftprop_data::Shape| Shape { height: s.height, width: s.width, channels: s.channels };
         let what = "the data set";
         let tables: Vec<f32> = normalize.tables().concat();
         Ok(Some(ResidentData {
-            inner: Arc::new(Inner {
+            buffers: Arc::new(ResidentBuffers {
                 id: NEXT.fetch_add(1, Ordering::Relaxed),
                 pixels: DeviceBuffer::of(device, bytes, what)?,
                 labels: DeviceBuffer::of(device, split.labels(), what)?,
@@ -74,7 +71,17 @@ impl ResidentData {
         split.bytes().map(|(bytes, _)| bytes.len() + 4 * split.labels().len() + 4 * split.len())
     }
 
+    /// How many examples there are.
     pub fn examples(&self) -> usize {
-        self.inner.examples
+        self.buffers.examples
+    }
+
+    /// Tells it from other data on any device.
+    pub(crate) fn id(&self) -> u64 {
+        self.buffers.id
+    }
+
+    pub(crate) fn buffers(&self) -> &ResidentBuffers {
+        &self.buffers
     }
 }

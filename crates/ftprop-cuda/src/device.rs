@@ -1,42 +1,54 @@
 //! GPUs: which there are, and one that is in use.
 
 use crate::CudaError;
-use crate::compile::{Kernels, Source};
-use crate::gemm::Limits;
+use crate::compile::Source;
+use crate::error::check;
 use crate::library::Library;
-use crate::memory::check;
+use crate::module::Module;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A GPU as `ftprop devices` lists it.
+/// What is known of a GPU without using it.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
+    /// Its number, as in `cuda:0`.
     pub ordinal: usize,
+    /// The maker's name for it.
     pub name: String,
     /// Major and minor.
     pub compute_capability: (u32, u32),
+    /// How many multiprocessors it has.
     pub multiprocessors: u32,
+    /// Bytes of memory.
     pub memory_total: usize,
+    /// Bytes of memory that nobody uses.
     pub memory_free: usize,
 }
 
 impl DeviceInfo {
     /// Why the kernels cannot run on it, if they cannot.
-    pub fn problem(&self) -> Option<String> {
-        let (major, minor) = self.compute_capability;
-        (major < 8).then(|| {
-            format!("{} is too old: compute capability {major}.{minor}, and 8.0 is needed; use --device cpu", self.name)
+    pub fn problem(&self) -> Option<CudaError> {
+        let found = self.compute_capability;
+        (found < OLDEST_CAPABILITY).then(|| CudaError::OldDevice {
+            name: self.name.clone(),
+            found,
+            needed: OLDEST_CAPABILITY,
         })
     }
 }
+
+/// The oldest compute capability that has every instruction of the kernels.
+const OLDEST_CAPABILITY: (u32, u32) = (8, 0);
 
 /// Versions of what is installed, each `None` where it is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     /// The newest CUDA that the driver can run, such as 13.0.
     pub driver: Option<String>,
+    /// Of the run-time compiler.
     pub nvrtc: Option<String>,
+    /// Of cuDNN.
     pub cudnn: Option<String>,
     /// Of cuBLASLt.
     pub cublas: Option<String>,
@@ -88,10 +100,7 @@ const OLDEST_DRIVER: (i32, i32) = (12, 8);
 fn count() -> Result<usize, CudaError> {
     let (major, minor) = driver_version()?;
     if (major, minor) < OLDEST_DRIVER {
-        let (need_major, need_minor) = OLDEST_DRIVER;
-        return Err(CudaError::Setting(format!(
-            "the GPU's driver can run CUDA {major}.{minor}, and {need_major}.{need_minor} is needed; install a newer driver"
-        )));
+        return Err(CudaError::OldDriver { found: (major, minor), needed: OLDEST_DRIVER });
     }
     // SAFETY: the driver is loaded.
     let code = unsafe { sys::cuInit(0) };
@@ -105,6 +114,14 @@ fn count() -> Result<usize, CudaError> {
     Ok(count as usize)
 }
 
+/// What a device offers a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceLimits {
+    pub(crate) multiprocessors: usize,
+    /// Bytes of shared memory that one block can have.
+    pub(crate) shared: usize,
+}
+
 /// A GPU in use; clones share it.
 #[derive(Clone)]
 pub struct Device {
@@ -115,7 +132,7 @@ struct Inner {
     ordinal: usize,
     raw: CUdevice,
     context: CUcontext,
-    kernels: Mutex<HashMap<Source, Kernels>>,
+    modules: Mutex<HashMap<Source, Module>>,
 }
 
 // SAFETY: a context may be used from any thread; the driver locks what it must.
@@ -153,13 +170,15 @@ impl Device {
         };
         // SAFETY: as above.
         check(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, raw) }, || format!("open cuda:{ordinal}"))?;
-        Ok(Device { inner: Arc::new(Inner { ordinal, raw, context, kernels: Mutex::default() }) })
+        Ok(Device { inner: Arc::new(Inner { ordinal, raw, context, modules: Mutex::default() }) })
     }
 
+    /// Its number, as in `cuda:0`.
     pub fn ordinal(&self) -> usize {
         self.inner.ordinal
     }
 
+    /// Its name, size and what of its memory is free now.
     pub fn info(&self) -> Result<DeviceInfo, CudaError> {
         let mut name = [0u8; 128];
         // SAFETY: the buffer has that many bytes.
@@ -183,20 +202,20 @@ impl Device {
 
     /// Whether this GPU can run the kernels.
     pub fn check(&self) -> Result<(), CudaError> {
-        self.info()?.problem().map_or(Ok(()), |problem| Err(CudaError::Setting(problem)))
+        self.info()?.problem().map_or(Ok(()), Err)
     }
 
     fn multiprocessors(&self) -> Result<u32, CudaError> {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
-    pub(crate) fn limits(&self) -> Result<Limits, CudaError> {
+    pub(crate) fn limits(&self) -> Result<DeviceLimits, CudaError> {
         let shared = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        Ok(Limits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
+        Ok(DeviceLimits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
     }
 
     /// How many blocks, one a multiprocessor, can wait for each other in one kernel; 0 where none can.
-    pub(crate) fn gang(&self) -> Result<usize, CudaError> {
+    pub(crate) fn cooperative_blocks(&self) -> Result<usize, CudaError> {
         match self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? {
             0 => Ok(0),
             _ => Ok(self.multiprocessors()? as usize),
@@ -227,14 +246,15 @@ impl Device {
         check(unsafe { sys::cuCtxSetCurrent(self.inner.context) }, || "enter a GPU's context".into())
     }
 
-    /// The kernels of one source.
-    pub(crate) fn kernel(&self, source: Source) -> Result<Kernels, CudaError> {
-        let mut kernels = self.kernels(&[source])?;
-        Ok(kernels.pop().expect("one for each source"))
+    /// The kernels of one source, in this thread's context.
+    pub(crate) fn module(&self, source: Source) -> Result<Module, CudaError> {
+        let mut modules = self.modules(&[source])?;
+        Ok(modules.pop().expect("one for each source"))
     }
 
     /// The kernels of each source, compiled side by side where they are not known yet.
-    pub(crate) fn kernels(&self, sources: &[Source]) -> Result<Vec<Kernels>, CudaError> {
+    pub(crate) fn modules(&self, sources: &[Source]) -> Result<Vec<Module>, CudaError> {
+        self.enter()?;
         let known = |s: &Source| self.lock().get(s).cloned();
         let mut missing: Vec<&Source> = sources.iter().filter(|s| known(s).is_none()).collect();
         missing.sort();
@@ -258,10 +278,9 @@ impl Device {
                     .collect();
                 (0..missing.len()).map(|i| parts[i % threads].next().expect("an image for each source")).collect()
             });
-            self.enter()?;
             for (source, image) in missing.into_iter().zip(images) {
-                let kernels = Kernels::load(source, &image?)?;
-                self.lock().insert(source.clone(), kernels);
+                let module = Module::load(source.file().name(), &image?)?;
+                self.lock().insert(source.clone(), module);
             }
         }
         Ok(sources.iter().map(|s| known(s).expect("compiled above")).collect())
@@ -272,7 +291,7 @@ impl Device {
         Ok(format!("sm_{major}{minor}"))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Source, Kernels>> {
-        self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Source, Module>> {
+        self.inner.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,39 +1,235 @@
 //! What can go wrong on a GPU.
 
 use cudarc::driver::sys::CUresult;
-use ftprop_nn::NnError;
+use ftprop_data::DataError;
+use ftprop_nn::{NnError, Shape};
+use ftprop_tensor::TensorError;
 
 /// An error of this crate; each says what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CudaError {
+    /// One of NVIDIA's libraries is missing.
     #[error(
         "{library} was not found ({purpose}); looked for {names} in {places}; install it or name its folder in FTPROP_CUDA_LIBRARIES"
     )]
-    Library { library: &'static str, purpose: &'static str, names: String, places: String },
+    Library {
+        /// What a person calls it.
+        library: &'static str,
+        /// What it is needed for.
+        purpose: &'static str,
+        /// Its files' names.
+        names: String,
+        /// Where they were looked for.
+        places: String,
+    },
+    /// A product was to be computed by a library that is not in use.
+    #[error("{library} was chosen but is not loaded")]
+    NotLoaded {
+        /// The library.
+        library: &'static str,
+    },
+    /// There is no GPU of that number.
     #[error("there is no device cuda:{ordinal}; {found}")]
-    NoDevice { ordinal: usize, found: String },
+    NoDevice {
+        /// The number.
+        ordinal: usize,
+        /// What there is instead.
+        found: String,
+    },
+    /// The driver is older than what this crate calls.
+    #[error("the GPU's driver can run CUDA {}.{}, and {}.{} is needed; install a newer driver", found.0, found.1, needed.0, needed.1)]
+    OldDriver {
+        /// The newest CUDA that it can run.
+        found: (i32, i32),
+        /// The oldest that will do.
+        needed: (i32, i32),
+    },
+    /// The GPU is older than what the kernels are written for.
+    #[error("{name} is too old: compute capability {}.{}, and {}.{} is needed; use the CPU", found.0, found.1, needed.0, needed.1)]
+    OldDevice {
+        /// The GPU's name.
+        name: String,
+        /// Its compute capability.
+        found: (u32, u32),
+        /// The oldest that will do.
+        needed: (u32, u32),
+    },
+    /// The driver refused something.
     #[error("CUDA could not {doing}: {reason}")]
-    Driver { doing: String, reason: String },
+    Driver {
+        /// What was asked of it.
+        doing: String,
+        /// What it said.
+        reason: String,
+    },
+    /// Something does not fit into the GPU's memory.
     #[error(
         "the GPU has {free} free of {total}, but {needed} more are needed for {what}; lower the batch size, use precision = \"bf16\", or end other programs on the GPU"
     )]
-    Memory { needed: String, free: String, total: String, what: String },
+    Memory {
+        /// What it takes.
+        needed: String,
+        /// What is free.
+        free: String,
+        /// What the GPU has.
+        total: String,
+        /// What it is for.
+        what: String,
+    },
+    /// The driver ran out of the GPU's memory.
     #[error(
         "the GPU's memory is full, so CUDA could not {doing}; lower the batch size, use precision = \"bf16\", or end other programs on the GPU"
     )]
-    Full { doing: String },
-    #[error("the GPU was lost ({reason}); the last checkpoint is good, start again from it with --resume")]
-    Lost { reason: String },
+    Full {
+        /// What was asked of it.
+        doing: String,
+    },
+    /// A kernel failed, or the GPU is gone: nothing more can be done with it in this process.
+    #[error("the GPU was lost ({reason}); the last checkpoint is good, start again from it")]
+    Lost {
+        /// What the driver said.
+        reason: String,
+    },
+    /// NVRTC refused a kernel.
     #[error("kernel {kernel} could not be compiled for {arch}: {log}")]
-    Compile { kernel: String, arch: String, log: String },
+    Compile {
+        /// The kernel's file.
+        kernel: String,
+        /// The GPU's architecture.
+        arch: String,
+        /// What NVRTC said.
+        log: String,
+    },
+    /// cuDNN refused something.
     #[error("cuDNN could not {doing}: {reason}")]
-    Cudnn { doing: &'static str, reason: String },
+    Cudnn {
+        /// What was asked of it.
+        doing: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// cuBLASLt refused something.
     #[error("cuBLASLt could not {doing}: {reason}")]
-    Cublas { doing: &'static str, reason: String },
-    #[error("{0}")]
-    Setting(String),
+    Cublas {
+        /// What was asked of it.
+        doing: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// A name that stands for nothing.
+    #[error("unknown {what} '{name}'; known are {known}")]
+    UnknownName {
+        /// What it should be the name of.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: &'static str,
+    },
+    /// A network for batches of nothing.
+    #[error("a batch needs at least one example")]
+    EmptyBatch,
+    /// A tensor of a full batch has more numbers than a kernel counts.
+    #[error("a batch of {batch} examples of {shape} is too large for one kernel; lower the batch size")]
+    BatchTooLarge {
+        /// Examples in a batch.
+        batch: usize,
+        /// What one of them is somewhere in the network.
+        shape: Shape,
+    },
+    /// Images and labels do not make a batch.
+    #[error("{values} values and {labels} labels are no batch of at most {most} examples of {input}")]
+    NoBatch {
+        /// Numbers of all images.
+        values: usize,
+        /// How many labels there are.
+        labels: usize,
+        /// The most examples in a batch.
+        most: usize,
+        /// What an example is.
+        input: Shape,
+    },
+    /// A number of examples that no batch of the network has.
+    #[error("{n} examples are no batch of a network for 1 to {most}")]
+    BatchSize {
+        /// The number.
+        n: usize,
+        /// The most examples in a batch.
+        most: usize,
+    },
+    /// A label that is no class.
+    #[error("label {label} is not below {classes} classes")]
+    Label {
+        /// The label.
+        label: u32,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// Data whose examples a network does not take.
+    #[error("the data has examples of {data}, the network takes {network}")]
+    DataShape {
+        /// An example of the data.
+        data: Shape,
+        /// An example as the network takes it.
+        network: Shape,
+    },
+    /// Data that is not in memory as bytes.
+    #[error("these examples are not bytes in memory, so they cannot live on the GPU; stream them")]
+    NotBytes,
+    /// Means and deviations that do not fit the data.
+    #[error("normalising has {means} means for {channels} channels")]
+    Normalize {
+        /// How many means there are.
+        means: usize,
+        /// Channels of the data.
+        channels: usize,
+    },
+    /// A span of steps beyond the end of an epoch.
+    #[error("batches {first} to {end} of an epoch that has {batches}")]
+    PastEpoch {
+        /// The span's first batch.
+        first: usize,
+        /// One past its last.
+        end: usize,
+        /// Batches in an epoch.
+        batches: usize,
+    },
+    /// A span of more steps than can be announced.
+    #[error("{steps} steps are too many to stream at a time; announce at most {most}")]
+    LongSpan {
+        /// Its steps.
+        steps: usize,
+        /// The most that it can have.
+        most: usize,
+    },
+    /// A streamed batch without a step.
+    #[error("more batches than steps were announced")]
+    NotAnnounced,
+    /// Values of another network.
+    #[error("{got} {what} where this network has {expected}; they are of another network")]
+    Length {
+        /// What they are.
+        what: &'static str,
+        /// How many were given.
+        got: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// Layers, an optimizer or a loss that make no network.
     #[error(transparent)]
     Network(#[from] NnError),
+    /// The CPU's network, which lays out the parameters, could not be made.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// Made-up data could not be made.
+    #[error(transparent)]
+    Data(#[from] DataError),
+}
+
+/// What a driver's call returned, as an error that says what was asked of it.
+pub(crate) fn check(code: CUresult, doing: impl FnOnce() -> String) -> Result<(), CudaError> {
+    if code == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(CudaError::driver(doing(), code)) }
 }
 
 impl CudaError {
@@ -85,7 +281,7 @@ mod tests {
     fn the_drivers_word_for_no_memory_counts_too() {
         use super::{CUresult, CudaError};
         assert!(CudaError::driver("prepare a step", CUresult::CUDA_ERROR_OUT_OF_MEMORY).is_memory());
-        assert!(!CudaError::Setting("no".into()).is_memory());
+        assert!(!CudaError::EmptyBatch.is_memory());
     }
 
     #[test]

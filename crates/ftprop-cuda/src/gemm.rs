@@ -1,6 +1,8 @@
 //! How a product is cut into tiles: the kernel `gemm.cu` is compiled for one geometry and one tile.
 
+use crate::abi::DevicePtr;
 use crate::compile::{File, Source};
+use crate::device::DeviceLimits;
 use crate::precision::Precision;
 use ftprop_tensor::geometry::ConvGeometry;
 
@@ -8,11 +10,11 @@ use ftprop_tensor::geometry::ConvGeometry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
     /// y from x and w.
-    Forward = 0,
+    Forward,
     /// dx from dy and w.
-    Input = 1,
+    Input,
     /// dw from x and dy.
-    Weights = 2,
+    Weights,
 }
 
 /// A block's tile and how its warps share it.
@@ -60,15 +62,7 @@ const PLAIN: Tile = Tile::new(64, 64, 2, 4);
 
 const DEPTH: usize = 32;
 /// The most blocks that a depth is split over.
-pub(crate) const MOST_SPLITS: usize = 128;
-
-/// What a device offers a product.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) multiprocessors: usize,
-    /// Bytes of shared memory that one block can have.
-    pub(crate) shared: usize,
-}
+pub(crate) const MAX_SPLIT_K: usize = 128;
 
 /// A product with everything that its kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,27 +75,46 @@ pub(crate) struct Gemm {
     /// Channels that x is stored with.
     pub(crate) stored: usize,
     /// Whether the output is f32 whatever the activations are.
-    pub(crate) wide_output: bool,
+    pub(crate) f32_output: bool,
     /// Where the bias that is added to the output begins in the flat buffer.
     pub(crate) bias_offset: Option<usize>,
 }
 
-/// Who computes a product.
+/// What computes a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
-    Own(Cut),
+pub(crate) enum Algorithm {
+    Tiled(Tiling),
     /// Our own where channels are few, see [`Patch`](crate::patch::Patch).
     Patch,
-    /// The number of one of cuDNN's ways, or of those that cuBLASLt proposes.
+    /// The usual one of cuDNN's (0), or the number of one of its engines, from 1.
     Cudnn(usize),
+    /// The number of one that cuBLASLt proposes.
     Cublas(usize),
 }
 
 /// How a product is run: a tile, and over how many blocks its depth is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct Tiling {
     pub(crate) tile: Tile,
-    pub(crate) splits: usize,
+    pub(crate) split_k: usize,
+}
+
+/// The addresses of a product: out = left · right, plus what there is to add; null stands for nothing. What is added to
+/// the slopes of an input are those that are there already.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands {
+    pub(crate) left: DevicePtr,
+    pub(crate) right: DevicePtr,
+    pub(crate) out: DevicePtr,
+    pub(crate) bias: DevicePtr,
+    pub(crate) addend: DevicePtr,
+}
+
+impl Operands {
+    /// Of a product that nothing is added to.
+    pub(crate) fn new(left: DevicePtr, right: DevicePtr, out: DevicePtr) -> Self {
+        Operands { left, right, out, bias: DevicePtr::NULL, addend: DevicePtr::NULL }
+    }
 }
 
 impl Gemm {
@@ -128,7 +141,7 @@ impl Gemm {
     pub(crate) fn suits_cudnn(&self, n: usize) -> bool {
         let large = self.multiply_adds(n) > 1 << 28;
         let image = self.geometry.height * self.geometry.width > 1;
-        let plain = self.bias_offset.is_none() && !self.wide_output && !self.is_padded();
+        let plain = self.bias_offset.is_none() && !self.f32_output && !self.is_padded();
         self.precision != Precision::F32 && large && image && plain && self.weight_offset.is_multiple_of(8)
     }
 
@@ -137,7 +150,7 @@ impl Gemm {
     pub(crate) fn suits_cublas(&self) -> bool {
         let g = &self.geometry;
         let one_pixel = g.height * g.width * g.kernel_h * g.kernel_w == 1 && g.stride == 1 && g.pad == 0;
-        let wide = self.wide_output || self.precision == Precision::Tf32;
+        let wide = self.f32_output || self.precision == Precision::Tf32;
         let bias = self.bias_offset.is_none_or(|at| wide && at.is_multiple_of(4));
         self.precision != Precision::F32 && one_pixel && g.groups == 1 && !self.is_padded() && bias
     }
@@ -151,8 +164,8 @@ impl Gemm {
         (rows.div_ceil(tile.rows), cols.div_ceil(tile.cols))
     }
 
-    /// A good cut without timing anything: small tiles and split depth where blocks would be too few.
-    pub(crate) fn guess(&self, n: usize, limits: Limits) -> Cut {
+    /// A good tiling without timing anything: small tiles and split depth where blocks would be too few.
+    pub(crate) fn guess(&self, n: usize, limits: DeviceLimits) -> Tiling {
         let multiprocessors = limits.multiprocessors;
         let (rows, cols, depth) = self.size(n);
         let tile = if self.precision == Precision::F32 {
@@ -176,19 +189,19 @@ impl Gemm {
         let (down, across) = self.tiles(n, tile);
         let blocks = down * across * self.geometry.groups;
         let most = depth.div_ceil(DEPTH).div_ceil(4).max(1);
-        let splits = (2 * multiprocessors).div_euclid(blocks.max(1)).clamp(1, most.min(MOST_SPLITS));
-        Cut { tile, splits }
+        let split_k = (2 * multiprocessors).div_euclid(blocks.max(1)).clamp(1, most.min(MAX_SPLIT_K));
+        Tiling { tile, split_k }
     }
 
     /// Cuts worth timing, where other work shares the GPU or not.
-    pub(crate) fn candidates(&self, n: usize, limits: Limits, shared: bool) -> Vec<Cut> {
+    pub(crate) fn candidates(&self, n: usize, limits: DeviceLimits, shared: bool) -> Vec<Tiling> {
         let multiprocessors = limits.multiprocessors;
         let guess = self.guess(n, limits);
         if self.precision == Precision::F32 {
             return vec![guess];
         }
         let (rows, cols, depth) = self.size(n);
-        let mut cuts = vec![guess];
+        let mut tilings = vec![guess];
         for tile in TILES {
             let small = tile.cols < 2 * cols.next_multiple_of(32) && tile.rows < 2 * rows.next_multiple_of(32);
             if !small || !self.fits(&tile, limits) {
@@ -200,17 +213,17 @@ impl Gemm {
             if blocks > 16 * multiprocessors && tile.rows * tile.cols < 64 * 64 {
                 continue;
             }
-            let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, MOST_SPLITS);
+            let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, MAX_SPLIT_K);
             // In eighths of the GPU. Alone, a product should fill it; others would fill it as well.
             let fillings: &[usize] = if shared { &[1, 2, 4, 8] } else { &[8, 16, 32] };
             for eighths in fillings {
-                let cut = Cut { tile, splits: (eighths * multiprocessors / (8 * blocks.max(1))).clamp(1, most) };
-                if !cuts.contains(&cut) {
-                    cuts.push(cut);
+                let tiling = Tiling { tile, split_k: (eighths * multiprocessors / (8 * blocks.max(1))).clamp(1, most) };
+                if !tilings.contains(&tiling) {
+                    tilings.push(tiling);
                 }
             }
         }
-        cuts
+        tilings
     }
 
     /// Elements that one copy takes of the left and of the right operand: the most, up to 16 bytes, that every
@@ -232,7 +245,7 @@ impl Gemm {
     }
 
     /// Whether the tile fits the shared memory, and its threads can copy a row of each operand's tile at once.
-    fn fits(&self, tile: &Tile, limits: Limits) -> bool {
+    fn fits(&self, tile: &Tile, limits: DeviceLimits) -> bool {
         let (left, right) = self.widths();
         let threads = tile.threads() as usize;
         let left_row = if self.mode == Mode::Weights { tile.rows } else { DEPTH };
@@ -255,12 +268,12 @@ impl Gemm {
     }
 
     /// Floats that the split depth needs for a batch of n.
-    pub(crate) fn workspace(&self, n: usize, cut: Cut) -> usize {
-        let (down, across) = self.tiles(n, cut.tile);
-        if cut.splits == 1 {
+    pub(crate) fn workspace(&self, n: usize, tiling: Tiling) -> usize {
+        let (down, across) = self.tiles(n, tiling.tile);
+        if tiling.split_k == 1 {
             0
         } else {
-            down * across * self.geometry.groups * cut.splits * cut.tile.rows * cut.tile.cols
+            down * across * self.geometry.groups * tiling.split_k * tiling.tile.rows * tiling.tile.cols
         }
     }
 
@@ -283,9 +296,14 @@ impl Gemm {
 
     pub(crate) fn source(&self, tile: Tile) -> Source {
         let (left, right) = self.widths();
+        let mode = match self.mode {
+            Mode::Forward => "MODE_FORWARD",
+            Mode::Input => "MODE_INPUT",
+            Mode::Weights => "MODE_WEIGHTS",
+        };
         let paired = self.mode != Mode::Weights || self.weight_offset.is_multiple_of(2);
         self.source_of(File::Gemm)
-            .int("MODE", self.mode as usize)
+            .name("MODE", mode)
             .int("BM", tile.rows)
             .int("BN", tile.cols)
             .int("BK", DEPTH)
@@ -295,7 +313,7 @@ impl Gemm {
             .int("VA", left)
             .int("VB", right)
             .int("GROUPS", self.geometry.groups)
-            .int("OUT_F32", usize::from(self.wide_output))
+            .int("OUT_F32", usize::from(self.f32_output))
             .int("PAIRED", usize::from(paired))
     }
 
@@ -317,7 +335,7 @@ impl Gemm {
             g.groups,
             self.weight_offset % 8,
             self.stored,
-            u8::from(self.wide_output),
+            u8::from(self.f32_output),
             self.bias_offset.map_or("none".into(), |at| format!("at {}", at % 4)),
         )
     }
@@ -339,7 +357,7 @@ mod tests {
             pad: 2,
             groups: 1,
         };
-        Gemm { mode, geometry, precision, weight_offset: 2432, stored: 32, wide_output: false, bias_offset: None }
+        Gemm { mode, geometry, precision, weight_offset: 2432, stored: 32, f32_output: false, bias_offset: None }
     }
 
     #[test]
@@ -357,16 +375,16 @@ mod tests {
         let fc = Gemm { geometry, ..conv };
         assert!(fc.suits_cublas() && !fc.suits_cudnn(1 << 20));
         let bf16 = Gemm { precision: Precision::Bf16, ..fc };
-        for (base, wide_output, bias, suits) in
+        for (base, f32_output, bias, suits) in
             [(fc, false, 4, true), (fc, false, 6, false), (bf16, false, 4, false), (bf16, true, 4, true)]
         {
-            let biased = Gemm { wide_output, bias_offset: Some(bias), ..base };
+            let biased = Gemm { f32_output, bias_offset: Some(bias), ..base };
             assert_eq!(biased.suits_cublas(), suits, "{biased:?}");
         }
         let others = [
             Gemm { stored: 36, ..conv },
             Gemm { bias_offset: Some(0), ..conv },
-            Gemm { wide_output: true, ..conv },
+            Gemm { f32_output: true, ..conv },
             Gemm { weight_offset: 2433, ..conv },
         ];
         // A choice for one of them is none for another.
@@ -380,17 +398,17 @@ mod tests {
             for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
                 for n in [1, 7, 64, 1024] {
                     let g = gemm(mode, precision);
-                    let limits = Limits { multiprocessors: 132, shared: 227 * 1024 };
-                    let cut = g.guess(n, limits);
-                    assert!(cut.splits >= 1 && cut.splits <= g.size(n).2.div_ceil(DEPTH));
-                    assert!([false, true].iter().all(|&shared| g.candidates(n, limits, shared).contains(&cut)));
-                    let small = Limits { multiprocessors: 30, shared: 99 * 1024 };
+                    let limits = DeviceLimits { multiprocessors: 132, shared: 227 * 1024 };
+                    let tiling = g.guess(n, limits);
+                    assert!(tiling.split_k >= 1 && tiling.split_k <= g.size(n).2.div_ceil(DEPTH));
+                    assert!([false, true].iter().all(|&shared| g.candidates(n, limits, shared).contains(&tiling)));
+                    let small = DeviceLimits { multiprocessors: 30, shared: 99 * 1024 };
                     assert!(g.candidates(n, small, n > 64).iter().all(|c| g.shared_bytes(c.tile) <= small.shared));
                 }
             }
         }
         // A gradient of weights has few tiles and much depth, so it is split.
-        let limits = Limits { multiprocessors: 132, shared: 227 * 1024 };
-        assert!(gemm(Mode::Weights, Precision::Tf32).guess(64, limits).splits > 4);
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 * 1024 };
+        assert!(gemm(Mode::Weights, Precision::Tf32).guess(64, limits).split_k > 4);
     }
 }

@@ -14,9 +14,10 @@
 //! A run on data that lives on the device:
 //!
 //! ```no_run
-//! # fn run(config: ftprop_cuda::NetworkConfig, data: ftprop_data::Dataset) -> Result<(), ftprop_cuda::CudaError> {
-//! use ftprop_cuda::{CudaNetwork, Device, ResidentData, Stretch};
+//! # fn run(config: ftprop_cuda::NetworkConfig, data: ftprop_data::Dataset) -> Result<(), ftprop_nn::EngineError> {
+//! use ftprop_cuda::{CudaNetwork, Device, ResidentData};
 //! use ftprop_data::Augment;
+//! use ftprop_nn::engine::StepSpan;
 //!
 //! let device = Device::open(0)?;
 //! let mut network = CudaNetwork::new(&device, config)?;
@@ -26,7 +27,7 @@
 //! for epoch in 1..=10 {
 //!     let first_step = (epoch - 1) * steps as u64;
 //!     let rates = vec![(1.0, 0.0); steps];
-//!     network.train(&train, &Stretch { seed: 1, epoch, first_batch: 0, first_step, steps: rates })?;
+//!     network.train(&train, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps: rates })?;
 //!     println!("epoch {epoch}: loss {}", network.take_tally()?.loss());
 //! }
 //! # Ok(())
@@ -38,41 +39,72 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `device`, `library` | [`devices`], [`Device`], and the libraries behind them |
-//! | `compile` | kernels from text, compiled at first use and kept on disk |
-//! | `memory`, `arena`, `stream` | device memory, streams, events and graphs |
-//! | `plan` | from layers to passes: products, and what follows each in one kernel |
-//! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `tuning`, `choices` | how a product is cut into tiles, another way where channels are few, the libraries' ways, which is fastest, and that remembered |
-//! | `passes` | each pass with its kernels |
-//! | `network`, `state` | [`CudaNetwork`]: steps on batches from the host, and the values it holds |
-//! | `training`, `data`, `step` | [`Stretch`]es of captured steps on [`ResidentData`] or streamed batches |
-//! | `selftest`, `product_checks`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
+//! | `device`, `library`, `error` | [`devices`], [`Device`], and the libraries behind them |
+//! | `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
+//! | `abi`, `arguments`, `kernel` | what host and kernels agree on, what each kernel takes, and its launch |
+//! | `stream`, `memory`, `arena` | streams, events, graphs and device memory |
+//! | `plan` | from layers to passes: products, and the epilogue of each in one kernel |
+//! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `libraries` | the algorithms for a product: tiled, from a patch, the libraries' |
+//! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
+//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer` | the parts of a step with their kernels and memory |
+//! | `executor`, `graphs` | a whole step, and steps that are captured |
+//! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
+//! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
+//!
+//! Words that are ours, or that the trade uses more loosely:
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | product | a convolution or a fully connected layer; its three products are `Forward`, `Input` (slopes by what came in) and `Weights` (gradients) |
+//! | epilogue | all that follows a product until the next one and fits into one kernel: norm or bias, residual sum, pooling, activation, dropout |
+//! | pass | what is run as one: a product, an epilogue, an average pooling |
+//! | slopes | derivatives of the loss, or of a layer loss, by activations; gradients are those by parameters |
+//! | patch | the part of an image that a block's pixels look at, kept in shared memory |
+//! | tiling | the tile of a block, and over how many blocks the depth is split (split-K) |
+//! | side stream | a second stream, for gradients that nothing further down waits for |
+//! | span | consecutive training steps whose numbers are announced at once |
+//! | region | a piece of the one allocation that a network's tensors and workspaces share |
 
+#![deny(missing_docs)]
+
+mod abi;
 mod arena;
+mod arguments;
+mod batch;
 mod bench;
-mod choices;
+mod cache;
 mod compile;
+mod compiled_gemm;
 mod cublas;
 mod cudnn;
 mod cudnn_engines;
 mod data;
 mod device;
 mod error;
+mod executor;
 mod gemm;
+mod graphs;
+mod kernel;
+mod libraries;
 mod library;
+mod loss;
 mod memory;
+mod module;
 mod network;
+mod optimizer;
+mod parameters;
 mod passes;
 mod patch;
 mod plan;
 mod precision;
 mod product_checks;
+mod scalars;
 mod selftest;
-mod state;
+mod staging;
 mod step;
 mod stream;
-mod training;
 mod tuning;
+mod tuning_cache;
 
 pub use bench::{Bench, bench, profile};
 pub use data::ResidentData;
@@ -81,6 +113,5 @@ pub use error::CudaError;
 pub use library::Library;
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
-pub use selftest::{Check, selftest};
-pub use training::Stretch;
+pub use selftest::selftest;
 pub use tuning::Tuning;

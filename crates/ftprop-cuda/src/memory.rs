@@ -1,29 +1,14 @@
 //! Memory on the device and pinned memory on the host.
 
 use crate::CudaError;
+use crate::abi::{DevicePtr, Pod};
 use crate::device::Device;
-use crate::error::readable;
-use crate::stream::Stream;
+use crate::error::{check, readable};
+use crate::stream::CudaStream;
 use cudarc::driver::sys::{self, CUdeviceptr};
 use std::ffi::c_void;
 
-/// Plain numbers that may be copied byte by byte between host and device.
-///
-/// # Safety
-/// Every bit pattern is a value, and there is no padding.
-pub(crate) unsafe trait Plain: Copy + Default {}
-// SAFETY: numbers.
-unsafe impl Plain for f32 {}
-// SAFETY: numbers.
-unsafe impl Plain for f64 {}
-// SAFETY: numbers.
-unsafe impl Plain for u32 {}
-// SAFETY: numbers.
-unsafe impl Plain for u16 {}
-// SAFETY: numbers.
-unsafe impl Plain for u8 {}
-
-/// A stretch of device memory, zero at first, freed when dropped.
+/// A piece of device memory, zero at first, freed when dropped.
 pub(crate) struct DeviceBuffer {
     device: Device,
     start: CUdeviceptr,
@@ -49,7 +34,8 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    pub(crate) fn of<T: Plain>(device: &Device, values: &[T], what: &str) -> Result<Self, CudaError> {
+    /// A buffer with these values.
+    pub(crate) fn of<T: Pod>(device: &Device, values: &[T], what: &str) -> Result<Self, CudaError> {
         let buffer = DeviceBuffer::new(device, size_of_val(values), what)?;
         // SAFETY: both sides have that many bytes.
         check(unsafe { sys::cuMemcpyHtoD_v2(buffer.start, values.as_ptr().cast(), size_of_val(values)) }, || {
@@ -59,26 +45,76 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// The address of a byte of it.
-    pub(crate) fn at(&self, byte: usize) -> CUdeviceptr {
-        debug_assert!(byte <= self.bytes);
+    /// The address of its first byte.
+    pub(crate) fn start(&self) -> DevicePtr {
+        DevicePtr::new(self.start)
+    }
+
+    /// The address of a byte of it, or of its end.
+    pub(crate) fn at(&self, byte: usize) -> DevicePtr {
+        assert!(byte <= self.bytes, "an address past the end of a device buffer");
+        DevicePtr::new(self.start + byte as u64)
+    }
+
+    /// The address of so many bytes, which lie in it.
+    fn part(&self, byte: usize, bytes: usize) -> CUdeviceptr {
+        assert!(byte + bytes <= self.bytes, "a copy past the end of a device buffer");
         self.start + byte as u64
     }
 
     /// Copies values to a byte offset, in order with the stream's work.
-    pub(crate) fn write<T: Plain>(&self, stream: &Stream, byte: usize, values: &[T]) -> Result<(), CudaError> {
-        assert!(byte + size_of_val(values) <= self.bytes, "a copy past the end of a device buffer");
+    pub(crate) fn write<T: Pod>(&self, stream: &CudaStream, byte: usize, values: &[T]) -> Result<(), CudaError> {
         self.device.enter()?;
-        // SAFETY: the buffer has room; this is pageable memory, read before the call returns.
-        unsafe { stream.copy_in(self.at(byte), values) }
+        // SAFETY: this is pageable memory, read before the call returns.
+        unsafe { self.write_async(stream, byte, values) }
+    }
+
+    /// Copies the first so many values of pinned memory to a byte offset, in order with the stream's work, and returns
+    /// without waiting for the copy.
+    ///
+    /// # Safety
+    /// The pinned memory must not change until the copy is done.
+    pub(crate) unsafe fn write_pinned<T: Pod>(
+        &self,
+        stream: &CudaStream,
+        byte: usize,
+        values: &PinnedBuffer<T>,
+        len: usize,
+    ) -> Result<(), CudaError> {
+        self.device.enter()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.write_async(stream, byte, &values.as_slice()[..len]) }
+    }
+
+    /// # Safety
+    /// Pinned memory must not change until the copy is done.
+    unsafe fn write_async<T: Pod>(&self, stream: &CudaStream, byte: usize, values: &[T]) -> Result<(), CudaError> {
+        let (to, bytes) = (self.part(byte, size_of_val(values)), size_of_val(values));
+        // SAFETY: both sides have that many bytes; the caller's promise covers the host's.
+        check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, values.as_ptr().cast(), bytes, stream.raw()) }, || {
+            "copy to the GPU".into()
+        })
     }
 
     /// Waits for the stream's work and copies values from a byte offset.
-    pub(crate) fn read<T: Plain>(&self, stream: &Stream, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
+    pub(crate) fn read<T: Pod>(&self, stream: &CudaStream, byte: usize, len: usize) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::default(); len];
-        assert!(byte + size_of_val(&values[..]) <= self.bytes, "a copy past the end of a device buffer");
-        stream.copy_out(self.at(byte), &mut values)?;
+        let bytes = size_of_val(&values[..]);
+        let from = self.part(byte, bytes);
+        self.device.enter()?;
+        // SAFETY: both sides have that many bytes; the host's is there until the copy is done, below.
+        let code = unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, stream.raw()) };
+        check(code, || "copy from the GPU".into())?;
+        stream.wait()?;
         Ok(values)
+    }
+
+    /// Clears bytes, in order with the stream's work.
+    pub(crate) fn clear(&self, stream: &CudaStream, byte: usize, bytes: usize) -> Result<(), CudaError> {
+        let at = self.part(byte, bytes);
+        self.device.enter()?;
+        // SAFETY: these bytes lie in the buffer.
+        check(unsafe { sys::cuMemsetD8Async(at, 0, bytes, stream.raw()) }, || "clear memory".into())
     }
 }
 
@@ -105,16 +141,16 @@ pub(crate) fn out_of_memory(device: &Device, needed: usize, what: &str) -> CudaE
 }
 
 /// Page-locked host memory: copies from it run beside kernels.
-pub(crate) struct Pinned<T: Plain> {
+pub(crate) struct PinnedBuffer<T: Pod> {
     device: Device,
     start: *mut T,
     len: usize,
 }
 
 // SAFETY: the memory belongs to this value alone.
-unsafe impl<T: Plain + Send> Send for Pinned<T> {}
+unsafe impl<T: Pod + Send> Send for PinnedBuffer<T> {}
 
-impl<T: Plain> Pinned<T> {
+impl<T: Pod> PinnedBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self, CudaError> {
         device.enter()?;
         let mut start: *mut c_void = std::ptr::null_mut();
@@ -125,24 +161,25 @@ impl<T: Plain> Pinned<T> {
         })?;
         // SAFETY: the allocation has that many bytes; all zeros is a value of every plain type.
         unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
-        Ok(Pinned { device: device.clone(), start: start.cast(), len })
+        Ok(PinnedBuffer { device: device.clone(), start: start.cast(), len })
     }
 
-    pub(crate) fn slice(&mut self) -> &mut [T] {
+    pub(crate) fn as_slice(&self) -> &[T] {
+        // SAFETY: allocated with this length and initialised.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: allocated with this length and initialised.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
 
-impl<T: Plain> Drop for Pinned<T> {
+impl<T: Pod> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
             // SAFETY: allocated in `new`, freed once.
             let _ = unsafe { sys::cuMemFreeHost(self.start.cast()) };
         }
     }
-}
-
-pub(crate) fn check(code: sys::CUresult, doing: impl FnOnce() -> String) -> Result<(), CudaError> {
-    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(CudaError::driver(doing(), code)) }
 }

@@ -1,12 +1,13 @@
 //! Products that read windows from a patch in shared memory, where channels are not too many: the first convolution of a
-//! network that sees pictures (`patch.cu`), gradients of filters (`patch_gradient.cu`), and slopes by a convolution's input
-//! (`patch_back.cu`). How the work is cut up follows from the geometry, so there is nothing to time but whether it is
+//! network that sees pictures (`patch_forward.cu`), gradients of filters (`patch_gradient.cu`), and slopes by a convolution's input
+//! (`patch_backward.cu`). How the work is cut up follows from the geometry, so there is nothing to time but whether it is
 //! faster.
 
 use crate::compile::{File, Source};
-use crate::gemm::{Gemm, Limits, Mode};
+use crate::device::DeviceLimits;
+use crate::gemm::{Gemm, Mode};
+use crate::kernel::LaunchConfig;
 use crate::precision::Precision;
-use crate::stream::Spread;
 
 const THREADS: usize = 256;
 /// How many ways the warps of a block share the output's channels on the way back; they share its pixels two ways.
@@ -30,7 +31,7 @@ impl Patch {
     }
 
     /// Whether it can be computed this way, on a GPU on which a patch has to fit.
-    pub(crate) fn suits(gemm: &Gemm, limits: Limits) -> bool {
+    pub(crate) fn suits(gemm: &Gemm, limits: DeviceLimits) -> bool {
         let (g, patch) = (&gemm.geometry, Patch::of(gemm));
         let (ci, co) = (g.in_channels, g.out_channels);
         let window = g.kernel_w * ci >= 4 && g.fan_in() <= 160;
@@ -40,7 +41,7 @@ impl Patch {
             Mode::Weights => (patch.is_picture() && window || narrow) && co.is_multiple_of(16) && co <= 64,
             Mode::Input => narrow && co.is_multiple_of(8 * PARTIES) && co <= 128 && g.pad < g.kernel_h.min(g.kernel_w),
         };
-        let plain = g.groups == 1 && gemm.bias_offset.is_none() && !gemm.wide_output;
+        let plain = g.groups == 1 && gemm.bias_offset.is_none() && !gemm.f32_output;
         // The kernels have a little shared memory of their own beside this.
         let fits = || patch.shared_bytes() + 2048 <= limits.shared;
         gemm.precision != Precision::F32 && few && plain && fits()
@@ -163,16 +164,25 @@ impl Patch {
         if self.gemm.mode == Mode::Weights { self.blocks(n).0 * self.gemm.geometry.weight_len() } else { 0 }
     }
 
-    pub(crate) fn spread(&self, n: usize) -> Spread {
+    /// Numbers of all filters.
+    pub(crate) fn weights(&self) -> usize {
+        self.gemm.geometry.weight_len()
+    }
+
+    pub(crate) fn launch_config(&self, n: usize) -> LaunchConfig {
         let (down, across) = self.blocks(n);
-        Spread { grid: (down as u32, across as u32, 1), threads: THREADS as u32, shared: self.shared_bytes() as u32 }
+        LaunchConfig {
+            grid: (down as u32, across as u32, 1),
+            threads: THREADS as u32,
+            shared: self.shared_bytes() as u32,
+        }
     }
 
     pub(crate) fn source(&self) -> Source {
         let file = match self.gemm.mode {
-            Mode::Forward => File::Patch,
+            Mode::Forward => File::PatchForward,
             Mode::Weights => File::PatchGradient,
-            Mode::Input => File::PatchBack,
+            Mode::Input => File::PatchBackward,
         };
         let source = self.gemm.source_of(file);
         match self.gemm.mode {
@@ -196,7 +206,7 @@ mod tests {
     use crate::library::Library;
     use ftprop_tensor::geometry::ConvGeometry;
 
-    const LIMITS: Limits = Limits { multiprocessors: 132, shared: 227 << 10 };
+    const LIMITS: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
 
     fn first(size: usize, out_channels: usize, kernel: usize, stride: usize, pad: usize) -> Gemm {
         let geometry = ConvGeometry {
@@ -211,7 +221,7 @@ mod tests {
             groups: 1,
         };
         let (mode, precision) = (Mode::Forward, Precision::Tf32);
-        Gemm { mode, geometry, precision, weight_offset: 0, stored: 4, wide_output: false, bias_offset: None }
+        Gemm { mode, geometry, precision, weight_offset: 0, stored: 4, f32_output: false, bias_offset: None }
     }
 
     /// A later convolution of that many channels in and out.
@@ -262,7 +272,7 @@ mod tests {
             geometry(|g| g.kernel_w = 1),
         ];
         assert!(!others.iter().any(|gemm| Patch::suits(gemm, LIMITS)));
-        assert!(!Patch::suits(&forward, Limits { shared: 4096, ..LIMITS }));
+        assert!(!Patch::suits(&forward, DeviceLimits { shared: 4096, ..LIMITS }));
     }
 
     /// The compiler needs no GPU, so its word is taken wherever it is installed.

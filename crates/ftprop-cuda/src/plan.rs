@@ -1,22 +1,22 @@
-//! From the layers a recipe writes to the passes a GPU runs.
+//! From a graph's nodes to the passes a GPU runs.
 //!
-//! Layers are gathered into two kinds of pass. A *product* is a convolution or a fully connected layer. A
-//! *finish* is whatever follows until the next product, as far as one kernel can do it: norm or bias, a
-//! residual sum, max pooling, the activation, dropout. Parameters keep the places that the CPU's network
+//! Nodes are gathered into two kinds of pass. A *product* is a convolution or a fully connected layer. An
+//! *epilogue* is whatever follows until the next product, as far as one kernel can do it: norm or bias, a
+//! residual sum, max pooling, the activation, dropout. Parameters keep the places that the graph
 //! gives them, so values, statistics and moments move between devices as they are.
 
+use ftprop_nn::Shape;
 use ftprop_nn::activation::Activation;
-use ftprop_nn::parameter::{Parameter, Statistic};
-use ftprop_nn::spec::{Defaults, LayerSpec};
-use ftprop_nn::target::QreluForm;
-use ftprop_nn::{LayerLoss, Shape};
+use ftprop_nn::graph::{BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
+use ftprop_nn::spec::PoolKind;
+use ftprop_nn::target::HardUnit;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use std::ops::Range;
 
 /// A place in the network where a batch's values, and the slopes by them, are kept.
-pub(crate) type Tensor = usize;
+pub(crate) type TensorId = usize;
 
-pub(crate) struct TensorInfo {
+pub(crate) struct PlannedTensor {
     pub(crate) shape: Shape,
     /// Whether anything that is learned lies below, so that slopes are needed.
     pub(crate) needs_slopes: bool,
@@ -24,45 +24,45 @@ pub(crate) struct TensorInfo {
     pub(crate) stored: usize,
 }
 
-pub(crate) enum Pass {
+pub(crate) enum FusedPass {
     Product(Product),
-    Finish(Finish),
-    Average(Average),
+    Epilogue(Epilogue),
+    AveragePool(AveragePool),
 }
 
 /// A convolution, or a fully connected layer as the convolution of a 1×1 image.
 pub(crate) struct Product {
     /// The last layer in it, as messages name it.
     pub(crate) name: String,
-    pub(crate) x: Tensor,
-    pub(crate) y: Tensor,
+    pub(crate) x: TensorId,
+    pub(crate) y: TensorId,
     pub(crate) geometry: ConvGeometry,
     pub(crate) weight: Range<usize>,
-    /// A bias that no finish takes along.
+    /// A bias that no epilogue takes along.
     pub(crate) bias: Option<Range<usize>>,
     /// Whether another pass has written slopes by x before, which this one adds to.
     pub(crate) adds: bool,
 }
 
-pub(crate) struct Finish {
+pub(crate) struct Epilogue {
     /// The last layer in it, as messages name it.
     pub(crate) name: String,
-    pub(crate) y: Tensor,
-    pub(crate) first: First,
+    pub(crate) y: TensorId,
+    pub(crate) affine: Affine,
     /// The other summand of a residual sum.
-    pub(crate) second: Option<(Tensor, Option<Norm>)>,
+    pub(crate) residual: Option<(TensorId, Option<Norm>)>,
     pub(crate) pool: Option<PoolGeometry>,
-    pub(crate) unit: Option<Unit>,
+    pub(crate) activation: Option<ActivationOp>,
     pub(crate) dropout: Option<Dropout>,
-    pub(crate) out: Tensor,
+    pub(crate) out: TensorId,
     pub(crate) adds: bool,
-    pub(crate) adds_second: bool,
+    pub(crate) adds_residual: bool,
 }
 
 /// What is done to a product's output first.
 #[derive(Clone)]
-pub(crate) enum First {
-    Nothing,
+pub(crate) enum Affine {
+    Identity,
     Norm(Norm),
     Bias(Range<usize>),
 }
@@ -77,108 +77,92 @@ pub(crate) struct Norm {
     pub(crate) momentum: f32,
 }
 
+/// What an epilogue's units output.
 #[derive(Clone, Copy)]
-pub(crate) struct Unit {
-    pub(crate) activation: Activation,
-    pub(crate) layer_loss: LayerLoss,
-    pub(crate) form: QreluForm,
-    pub(crate) weighted: bool,
+pub(crate) enum ActivationOp {
+    /// Hard units, and what tells their layer from other hard ones.
+    Hard(HardUnit, u64),
+    Soft(Activation),
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Dropout {
-    pub(crate) p: f32,
-    pub(crate) by_channel: bool,
-    /// Tells this layer's masks from those of others.
-    pub(crate) number: u64,
-}
-
-pub(crate) struct Average {
+pub(crate) struct AveragePool {
     /// The last layer in it, as messages name it.
     pub(crate) name: String,
-    pub(crate) x: Tensor,
-    pub(crate) out: Tensor,
+    pub(crate) x: TensorId,
+    pub(crate) out: TensorId,
     pub(crate) geometry: PoolGeometry,
     pub(crate) adds: bool,
 }
 
-pub(crate) struct Plan {
-    pub(crate) tensors: Vec<TensorInfo>,
-    pub(crate) passes: Vec<Pass>,
-    pub(crate) input: Tensor,
-    pub(crate) output: Tensor,
+pub(crate) struct FusionPlan {
+    pub(crate) tensors: Vec<PlannedTensor>,
+    pub(crate) passes: Vec<FusedPass>,
+    pub(crate) input: TensorId,
+    pub(crate) output: TensorId,
 }
 
 /// A tensor with what is still to be done to it.
-struct Pending {
+struct PendingEpilogue {
     /// The last layer in it.
     name: String,
-    tensor: Tensor,
+    tensor: TensorId,
     /// The pass that made the tensor, where it is a product with a pending bias.
     product: Option<usize>,
-    first: First,
-    second: Option<(Tensor, Option<Norm>)>,
+    affine: Affine,
+    residual: Option<(TensorId, Option<Norm>)>,
     pool: Option<PoolGeometry>,
-    unit: Option<Unit>,
+    activation: Option<ActivationOp>,
     dropout: Option<Dropout>,
 }
 
-impl Pending {
-    fn of(tensor: Tensor) -> Self {
-        Pending {
+impl PendingEpilogue {
+    fn of(tensor: TensorId) -> Self {
+        PendingEpilogue {
             name: String::new(),
             tensor,
             product: None,
-            first: First::Nothing,
-            second: None,
+            affine: Affine::Identity,
+            residual: None,
             pool: None,
-            unit: None,
+            activation: None,
             dropout: None,
         }
     }
 
     /// Nothing but the first step is pending.
     fn is_early(&self) -> bool {
-        self.second.is_none() && self.pool.is_none() && self.unit.is_none() && self.dropout.is_none()
+        self.residual.is_none() && self.pool.is_none() && self.activation.is_none() && self.dropout.is_none()
     }
 
     fn is_done(&self) -> bool {
-        matches!(self.first, First::Nothing) && self.is_early()
+        matches!(self.affine, Affine::Identity) && self.is_early()
     }
 }
 
 struct Builder<'a> {
-    defaults: Defaults,
-    classes: usize,
-    parameters: &'a [Parameter],
-    statistics: &'a [Statistic],
-    plan: Plan,
-    dropouts: u64,
+    graph: &'a Graph,
+    plan: FusionPlan,
 }
 
-impl Plan {
-    /// The passes of layers that the CPU's network has already found good, with its tables of parameters.
-    pub(crate) fn new(
-        layers: &[LayerSpec],
-        defaults: Defaults,
-        input: Shape,
-        classes: usize,
-        parameters: &[Parameter],
-        statistics: &[Statistic],
-    ) -> Self {
-        let plan = Plan { tensors: Vec::new(), passes: Vec::new(), input: 0, output: 0 };
-        let mut builder = Builder { defaults, classes, parameters, statistics, plan, dropouts: 0 };
-        let x = builder.tensor(input, false);
-        let last = builder.chain(layers, x, "");
+impl FusionPlan {
+    /// The passes of a graph.
+    pub(crate) fn new(graph: &Graph) -> Self {
+        let plan = FusionPlan { tensors: Vec::new(), passes: Vec::new(), input: 0, output: 0 };
+        let mut builder = Builder { graph, plan };
+        let x = builder.tensor(graph.input(), false);
+        let last = builder.chain(graph.nodes(), x);
         builder.plan.output = match last {
             // The product adds its bias itself where nothing else follows.
-            Pending { tensor, product: Some(at), first: First::Bias(bias), .. }
-                if last.second.is_none() && last.pool.is_none() && last.unit.is_none() && last.dropout.is_none() =>
+            PendingEpilogue { tensor, product: Some(at), affine: Affine::Bias(bias), .. }
+                if last.residual.is_none()
+                    && last.pool.is_none()
+                    && last.activation.is_none()
+                    && last.dropout.is_none() =>
             {
                 builder.bias_in_product(at, bias);
                 tensor
             }
-            other => builder.settle(other),
+            other => builder.materialize(other),
         };
         let mut plan = builder.plan;
         plan.mark_sums();
@@ -189,19 +173,19 @@ impl Plan {
     /// Pictures have three channels, which no wide copy can read; products skip a fourth that is zero.
     fn pad_input(&mut self) {
         let input = self.input;
-        let reads_padded = |pass: &Pass| match pass {
-            Pass::Product(p) => p.x != input || p.geometry.groups == 1,
-            Pass::Finish(f) => f.y != input && f.second.as_ref().is_none_or(|(tensor, _)| *tensor != input),
-            Pass::Average(a) => a.x != input,
+        let reads_padded = |pass: &FusedPass| match pass {
+            FusedPass::Product(p) => p.x != input || p.geometry.groups == 1,
+            FusedPass::Epilogue(f) => f.y != input && f.residual.as_ref().is_none_or(|(tensor, _)| *tensor != input),
+            FusedPass::AveragePool(a) => a.x != input,
         };
         // A fully connected layer reads a whole picture as one pixel.
-        let whole = |pass: &Pass| matches!(pass, Pass::Product(p) if p.x == input && p.geometry.in_channels != self.tensors[input].shape.channels);
+        let whole = |pass: &FusedPass| matches!(pass, FusedPass::Product(p) if p.x == input && p.geometry.in_channels != self.tensors[input].shape.channels);
         if input != self.output && self.passes.iter().all(|p| reads_padded(p) && !whole(p)) {
             self.tensors[input].stored = self.tensors[input].shape.channels.next_multiple_of(4);
         }
     }
 
-    fn shape(&self, tensor: Tensor) -> Shape {
+    fn shape(&self, tensor: TensorId) -> Shape {
         self.tensors[tensor].shape
     }
 
@@ -209,167 +193,150 @@ impl Plan {
     fn mark_sums(&mut self) {
         let mut written = vec![false; self.tensors.len()];
         for pass in self.passes.iter_mut().rev() {
-            let mut reach = |tensor: Tensor| std::mem::replace(&mut written[tensor], true);
+            let mut reach = |tensor: TensorId| std::mem::replace(&mut written[tensor], true);
             match pass {
-                Pass::Product(p) => p.adds = reach(p.x),
-                Pass::Finish(f) => {
-                    f.adds_second = f.second.as_ref().is_some_and(|(tensor, _)| reach(*tensor));
+                FusedPass::Product(p) => p.adds = reach(p.x),
+                FusedPass::Epilogue(f) => {
+                    f.adds_residual = f.residual.as_ref().is_some_and(|(tensor, _)| reach(*tensor));
                     f.adds = reach(f.y);
                 }
-                Pass::Average(a) => a.adds = reach(a.x),
+                FusedPass::AveragePool(a) => a.adds = reach(a.x),
             }
         }
     }
 }
 
 impl Builder<'_> {
-    fn tensor(&mut self, shape: Shape, needs_slopes: bool) -> Tensor {
-        self.plan.tensors.push(TensorInfo { shape, needs_slopes, stored: shape.channels });
+    fn tensor(&mut self, shape: Shape, needs_slopes: bool) -> TensorId {
+        self.plan.tensors.push(PlannedTensor { shape, needs_slopes, stored: shape.channels });
         self.plan.tensors.len() - 1
     }
 
-    fn range(&self, path: &str, role: &str) -> Option<Range<usize>> {
-        let name = format!("{path}.{role}");
-        self.parameters.iter().find(|p| p.name == name).map(|p| p.range.clone())
-    }
-
-    fn statistic(&self, path: &str, role: &str) -> Range<usize> {
-        let name = format!("{path}.{role}");
-        let found = self.statistics.iter().find(|s| s.name == name);
-        found.map(|s| s.range.clone()).expect("the CPU's network has every norm's statistics")
-    }
-
     fn bias_in_product(&mut self, at: usize, bias: Range<usize>) {
-        if let Pass::Product(product) = &mut self.plan.passes[at] {
+        if let FusedPass::Product(product) = &mut self.plan.passes[at] {
             product.bias = Some(bias);
         }
     }
 
-    fn chain(&mut self, specs: &[LayerSpec], input: Tensor, prefix: &str) -> Pending {
-        let mut now = Pending::of(input);
-        for (i, spec) in specs.iter().enumerate() {
-            let path = format!("{prefix}{i}");
-            now = Pending { name: layer_name(&path, spec), ..self.layer(spec, now, &path) };
+    fn chain(&mut self, nodes: &[Node], input: TensorId) -> PendingEpilogue {
+        let mut now = PendingEpilogue::of(input);
+        for node in nodes {
+            now = PendingEpilogue { name: node.name(), ..self.layer(node, now) };
         }
         now
     }
 
-    fn layer(&mut self, spec: &LayerSpec, mut now: Pending, path: &str) -> Pending {
-        match spec {
-            LayerSpec::Conv { out, kernel, stride, pad, groups, .. } => {
-                let x = self.settle(now);
-                let shape = self.plan.shape(x);
-                let geometry = ConvGeometry {
-                    height: shape.height,
-                    width: shape.width,
-                    in_channels: shape.channels,
-                    out_channels: *out,
-                    kernel_h: kernel.height(),
-                    kernel_w: kernel.width(),
-                    stride: *stride,
-                    pad: *pad,
-                    groups: *groups,
-                };
-                self.product(x, geometry, path, spec)
+    fn layer(&mut self, node: &Node, mut now: PendingEpilogue) -> PendingEpilogue {
+        match &node.op {
+            Op::Conv(Conv { geometry, weight, bias }) => {
+                let x = self.materialize(now);
+                self.product(node, x, *geometry, *weight, *bias)
             }
-            LayerSpec::Fc { out, .. } => {
-                let x = self.settle(now);
+            Op::Fc(Fc { outputs, weight, bias }) => {
+                let x = self.materialize(now);
                 let geometry = ConvGeometry {
                     height: 1,
                     width: 1,
-                    in_channels: self.plan.shape(x).len(),
-                    out_channels: out.unwrap_or(self.classes),
+                    in_channels: node.input.len(),
+                    out_channels: *outputs,
                     kernel_h: 1,
                     kernel_w: 1,
                     stride: 1,
                     pad: 0,
                     groups: 1,
                 };
-                self.product(x, geometry, path, spec)
+                self.product(node, x, geometry, *weight, *bias)
             }
-            LayerSpec::BatchNorm { eps, momentum } => {
-                match (now.is_early(), now.product, &now.first) {
-                    (true, _, First::Nothing) => {}
-                    (true, Some(at), First::Bias(bias)) => {
-                        self.bias_in_product(at, bias.clone());
-                        now.first = First::Nothing;
-                    }
-                    _ => now = Pending::of(self.settle(now)),
-                }
-                let learned = |role| self.range(path, role).expect("the CPU's network has every norm's parameters");
-                now.first = First::Norm(Norm {
-                    gamma: learned("gamma"),
-                    beta: learned("beta"),
-                    running_mean: self.statistic(path, "running_mean"),
-                    running_variance: self.statistic(path, "running_var"),
-                    eps: *eps,
-                    momentum: *momentum,
-                });
-                now
-            }
-            LayerSpec::MaxPool { kernel, stride, pad } => {
+            Op::BatchNorm(norm) => self.norm(norm, now),
+            Op::Pool(PoolKind::Max, geometry) => {
                 if !now.is_early() {
-                    now = Pending::of(self.settle(now));
+                    now = PendingEpilogue::of(self.materialize(now));
                 }
-                now.pool = Some(self.pool(now.tensor, *kernel, stride.unwrap_or(*kernel), *pad));
+                now.pool = Some(*geometry);
                 now
             }
-            LayerSpec::AvgPool { kernel, stride, pad } => {
-                let x = self.settle(now);
-                let kernel = kernel.unwrap_or(self.plan.shape(x).height);
-                let geometry = self.pool(x, kernel, stride.unwrap_or(kernel), *pad);
-                let shape = Shape { height: geometry.out_height(), width: geometry.out_width(), ..self.plan.shape(x) };
-                let out = self.tensor(shape, self.plan.tensors[x].needs_slopes);
-                let name = layer_name(path, spec);
-                self.plan.passes.push(Pass::Average(Average { name, x, out, geometry, adds: false }));
-                Pending::of(out)
+            Op::Pool(PoolKind::Average, geometry) => {
+                let x = self.materialize(now);
+                let out = self.tensor(node.output, self.plan.tensors[x].needs_slopes);
+                let pass = AveragePool { name: node.name(), x, out, geometry: *geometry, adds: false };
+                self.plan.passes.push(FusedPass::AveragePool(pass));
+                PendingEpilogue::of(out)
             }
-            LayerSpec::Act { activation, layer_loss, qrelu_form, .. } => {
-                if now.unit.is_some() || now.dropout.is_some() {
-                    now = Pending::of(self.settle(now));
-                }
-                // The paper's target rule is the only one there is so far.
-                now.unit = Some(Unit {
-                    activation: activation.unwrap_or(self.defaults.activation),
-                    layer_loss: layer_loss.unwrap_or(self.defaults.layer_loss),
-                    form: qrelu_form.unwrap_or(self.defaults.qrelu_form),
-                    weighted: self.defaults.weighted,
-                });
-                now
-            }
-            LayerSpec::Dropout { p } | LayerSpec::ChannelDropout { p } => {
-                self.dropouts += 1;
-                if *p == 0.0 {
+            Op::Hard(unit, number) => self.activation(ActivationOp::Hard(*unit, *number), now),
+            Op::Soft(activation) => self.activation(ActivationOp::Soft(*activation), now),
+            Op::Dropout(dropout) => {
+                if dropout.p == 0.0 {
                     return now;
                 }
                 if now.dropout.is_some() {
-                    now = Pending::of(self.settle(now));
+                    now = PendingEpilogue::of(self.materialize(now));
                 }
-                let by_channel = matches!(spec, LayerSpec::ChannelDropout { .. });
-                now.dropout = Some(Dropout { p: *p, by_channel, number: self.dropouts });
+                now.dropout = Some(*dropout);
                 now
             }
-            LayerSpec::Residual { main, shortcut } => {
-                let x = self.settle(now);
-                let mut a = self.chain(main, x, &format!("{path}.main."));
-                let mut b = self.chain(shortcut, x, &format!("{path}.shortcut."));
-                if !b.is_early() || matches!(b.first, First::Bias(_)) {
-                    b = Pending::of(self.settle(b));
-                }
-                if !a.is_early() || a.tensor == b.tensor {
-                    a = Pending::of(self.settle(a));
-                }
-                let norm = match b.first {
-                    First::Norm(norm) => Some(norm),
-                    _ => None,
-                };
-                a.second = Some((b.tensor, norm));
-                a
+            Op::Residual { main, shortcut } => {
+                let x = self.materialize(now);
+                let (main, shortcut) = (self.chain(main, x), self.chain(shortcut, x));
+                self.residual(main, shortcut)
             }
         }
     }
 
-    fn product(&mut self, x: Tensor, mut geometry: ConvGeometry, path: &str, spec: &LayerSpec) -> Pending {
+    fn norm(&mut self, norm: &BatchNorm, mut now: PendingEpilogue) -> PendingEpilogue {
+        match (now.is_early(), now.product, &now.affine) {
+            (true, _, Affine::Identity) => {}
+            (true, Some(at), Affine::Bias(bias)) => {
+                self.bias_in_product(at, bias.clone());
+                now.affine = Affine::Identity;
+            }
+            _ => now = PendingEpilogue::of(self.materialize(now)),
+        }
+        let (graph, BatchNorm { eps, momentum, gamma, beta, mean, variance }) = (self.graph, norm);
+        now.affine = Affine::Norm(Norm {
+            gamma: graph.parameter(*gamma).range.clone(),
+            beta: graph.parameter(*beta).range.clone(),
+            running_mean: graph.statistic(*mean).range.clone(),
+            running_variance: graph.statistic(*variance).range.clone(),
+            eps: *eps,
+            momentum: *momentum,
+        });
+        now
+    }
+
+    fn activation(&mut self, op: ActivationOp, mut now: PendingEpilogue) -> PendingEpilogue {
+        if now.activation.is_some() || now.dropout.is_some() {
+            now = PendingEpilogue::of(self.materialize(now));
+        }
+        now.activation = Some(op);
+        now
+    }
+
+    /// The sum of two paths, in the epilogue of the first.
+    fn residual(&mut self, mut a: PendingEpilogue, mut b: PendingEpilogue) -> PendingEpilogue {
+        if !b.is_early() || matches!(b.affine, Affine::Bias(_)) {
+            b = PendingEpilogue::of(self.materialize(b));
+        }
+        if !a.is_early() || a.tensor == b.tensor {
+            a = PendingEpilogue::of(self.materialize(a));
+        }
+        let norm = match b.affine {
+            Affine::Norm(norm) => Some(norm),
+            _ => None,
+        };
+        a.residual = Some((b.tensor, norm));
+        a
+    }
+
+    fn product(
+        &mut self,
+        node: &Node,
+        x: TensorId,
+        mut geometry: ConvGeometry,
+        weight: ParameterId,
+        bias: Option<ParameterId>,
+    ) -> PendingEpilogue {
+        let range = |id| self.graph.parameter(id).range.clone();
+        let (weight, bias) = (range(weight), bias.map(range));
         let g = &mut geometry;
         if (g.kernel_h, g.kernel_w, g.pad, g.groups) == (g.height, g.width, 0, 1) {
             // A window as large as its image is a fully connected layer, weight for weight.
@@ -377,24 +344,18 @@ impl Builder<'_> {
             (g.height, g.width, g.kernel_h, g.kernel_w, g.stride) = (1, 1, 1, 1, 1);
         }
         let y = self.tensor(Shape { height: g.out_height(), width: g.out_width(), channels: g.out_channels }, true);
-        let weight = self.range(path, "weight").expect("the CPU's network has every product's weights");
-        let name = layer_name(path, spec);
-        self.plan.passes.push(Pass::Product(Product { name, x, y, geometry, weight, bias: None, adds: false }));
-        let mut pending = Pending::of(y);
-        if let Some(bias) = self.range(path, "bias") {
+        let pass = Product { name: node.name(), x, y, geometry, weight, bias: None, adds: false };
+        self.plan.passes.push(FusedPass::Product(pass));
+        let mut pending = PendingEpilogue::of(y);
+        if let Some(bias) = bias {
             pending.product = Some(self.plan.passes.len() - 1);
-            pending.first = First::Bias(bias);
+            pending.affine = Affine::Bias(bias);
         }
         pending
     }
 
-    fn pool(&self, tensor: Tensor, kernel: usize, stride: usize, pad: usize) -> PoolGeometry {
-        let Shape { height, width, channels } = self.plan.shape(tensor);
-        PoolGeometry { height, width, channels, kernel, stride, pad }
-    }
-
     /// Does what is pending, if anything is.
-    fn settle(&mut self, now: Pending) -> Tensor {
+    fn materialize(&mut self, now: PendingEpilogue) -> TensorId {
         if now.is_done() {
             return now.tensor;
         }
@@ -402,61 +363,64 @@ impl Builder<'_> {
         if let Some(pool) = &now.pool {
             (shape.height, shape.width) = (pool.out_height(), pool.out_width());
         }
-        let needs = |tensor: Tensor| self.plan.tensors[tensor].needs_slopes;
-        let learned = !matches!(now.first, First::Nothing)
+        let needs = |tensor: TensorId| self.plan.tensors[tensor].needs_slopes;
+        let learned = !matches!(now.affine, Affine::Identity)
             || needs(now.tensor)
-            || now.second.as_ref().is_some_and(|(tensor, norm)| norm.is_some() || needs(*tensor));
+            || now.residual.as_ref().is_some_and(|(tensor, norm)| norm.is_some() || needs(*tensor));
         let out = self.tensor(shape, learned);
-        let Pending { name, tensor, first, second, pool, unit, dropout, .. } = now;
-        let finish =
-            Finish { name, y: tensor, first, second, pool, unit, dropout, out, adds: false, adds_second: false };
-        self.plan.passes.push(Pass::Finish(finish));
+        let PendingEpilogue { name, tensor, affine, residual, pool, activation, dropout, .. } = now;
+        let epilogue = Epilogue {
+            name,
+            y: tensor,
+            affine,
+            residual,
+            pool,
+            activation,
+            dropout,
+            out,
+            adds: false,
+            adds_residual: false,
+        };
+        self.plan.passes.push(FusedPass::Epilogue(epilogue));
         out
     }
-}
-
-fn layer_name(path: &str, spec: &LayerSpec) -> String {
-    format!("layer {path} ({})", spec.kind())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftprop_nn::{Network, presets};
-    use ftprop_tensor::Cpu;
-    use std::sync::Arc;
+    use ftprop_nn::spec::{Defaults, LayerSpec};
+    use ftprop_nn::{LayerLoss, presets};
 
-    fn plan(layers: &[LayerSpec], input: Shape, classes: usize) -> Plan {
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-        let cpu = Arc::new(Cpu::new(1).unwrap());
-        let network = Network::new(cpu, layers, defaults, input, classes, 1).unwrap();
-        Plan::new(layers, defaults, input, classes, network.parameters(), network.statistics())
+    fn plan(layers: &[LayerSpec], input: Shape, classes: usize) -> FusionPlan {
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        FusionPlan::new(&Graph::resolve(layers, &defaults, input, classes).unwrap())
     }
 
-    fn preset(name: &str, side: usize) -> Plan {
+    fn preset(name: &str, side: usize) -> FusionPlan {
         let input = Shape { height: side, width: side, channels: 3 };
         plan(&presets::layers(name, input, &[]).unwrap(), input, 10)
     }
 
-    fn kinds(plan: &Plan) -> String {
-        let letter = |pass: &Pass| match pass {
-            Pass::Product(p) if p.bias.is_some() => 'B',
-            Pass::Product(_) => 'P',
-            Pass::Finish(f) if f.second.is_some() => 'S',
-            Pass::Finish(_) => 'F',
-            Pass::Average(_) => 'A',
+    fn kinds(plan: &FusionPlan) -> String {
+        let letter = |pass: &FusedPass| match pass {
+            FusedPass::Product(p) if p.bias.is_some() => 'B',
+            FusedPass::Product(_) => 'P',
+            FusedPass::Epilogue(f) if f.residual.is_some() => 'S',
+            FusedPass::Epilogue(_) => 'F',
+            FusedPass::AveragePool(_) => 'A',
         };
         plan.passes.iter().map(letter).collect()
     }
 
     #[test]
-    fn each_product_is_followed_by_one_finish_and_the_last_adds_its_own_bias() {
+    fn each_product_is_followed_by_one_epilogue_and_the_last_adds_its_own_bias() {
         assert_eq!(kinds(&preset("convnet4", 32)), "PFPFPFB");
         assert_eq!(kinds(&preset("convnet8", 32)), "PFPFPFPFPFPFPFB");
     }
 
     #[test]
-    fn a_residual_sum_is_one_finish_with_both_norms_and_the_activation() {
+    fn a_residual_sum_is_one_epilogue_with_both_norms_and_the_activation() {
         let plan = preset("resnet18", 224);
         // The stem and its pooling, then blocks; three of them project their shortcut.
         let block = "PFPS";
@@ -464,12 +428,12 @@ mod tests {
         let expected = format!("PFF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
         assert_eq!(kinds(&plan).replace('A', ""), expected);
         for pass in &plan.passes {
-            if let Pass::Finish(f) = pass {
-                assert!(!f.adds && !f.adds_second);
+            if let FusedPass::Epilogue(f) = pass {
+                assert!(!f.adds && !f.adds_residual);
             }
         }
         // Of two paths that part, the one reached last on the way back adds its slopes.
-        let adding = plan.passes.iter().filter(|p| matches!(p, Pass::Product(p) if p.adds)).count();
+        let adding = plan.passes.iter().filter(|p| matches!(p, FusedPass::Product(p) if p.adds)).count();
         assert_eq!(adding, 8);
     }
 
@@ -490,7 +454,7 @@ mod tests {
     fn a_window_as_large_as_its_image_is_a_fully_connected_layer() {
         let plan = preset("convnet8", 32);
         let products =
-            plan.passes.iter().filter_map(|p| if let Pass::Product(p) = p { Some(p.geometry) } else { None });
+            plan.passes.iter().filter_map(|p| if let FusedPass::Product(p) = p { Some(p.geometry) } else { None });
         let last_but_one = products.rev().nth(1).unwrap();
         assert_eq!((last_but_one.height, last_but_one.in_channels, last_but_one.out_channels), (1, 2048, 512));
     }
@@ -514,8 +478,11 @@ mod tests {
             act(),
         ];
         let plan = plan(&layers, Shape::vector(5), 3);
-        let names: Vec<&str> =
-            plan.passes.iter().filter_map(|p| if let Pass::Finish(f) = p { Some(&f.name[..]) } else { None }).collect();
+        let names: Vec<&str> = plan
+            .passes
+            .iter()
+            .filter_map(|p| if let FusedPass::Epilogue(f) = p { Some(&f.name[..]) } else { None })
+            .collect();
         assert_eq!(names[..2], ["layer 2 (dropout)", "layer 3 (act)"]);
         // The bias before a norm stays with its product, and the sum of a tensor with its own norm takes two passes.
         assert_eq!(kinds(&plan), "FFBFFFSPF");

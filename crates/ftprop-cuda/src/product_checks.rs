@@ -1,34 +1,34 @@
-//! Does it matter who computes a product? Each way that timing may choose, beside the general kernel on the same numbers.
+//! Does it matter what computes a product? Each algorithm that timing may choose, beside the general kernel on the same numbers.
 
-use crate::arena::{Layout, Place};
-use crate::compile::{File, Source};
-use crate::cudnn::Cudnn;
-use crate::gemm::{Gemm, Mode};
-use crate::passes::GemmRun;
+use crate::abi::DevicePtr;
+use crate::arena::ArenaLayout;
+use crate::compiled_gemm::CompiledGemm;
+use crate::gemm::{Algorithm, Gemm, Mode, Operands};
+use crate::libraries::Libraries;
 use crate::patch::Patch;
-use crate::selftest::{Check, distance};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 use crate::{CudaError, Device, Precision};
+use ftprop_nn::engine::suite::{Check, distance};
 use ftprop_tensor::geometry::ConvGeometry;
 
 const MODES: [Mode; 3] = [Mode::Forward, Mode::Input, Mode::Weights];
 
 /// A convolution: height, width and channels of what it reads, channels of what it writes, height, width, stride and
 /// padding of its windows.
-type Shape = ((usize, usize, usize), usize, (usize, usize, usize, usize));
+type ConvCase = ((usize, usize, usize), usize, (usize, usize, usize, usize));
 
-fn gemm(mode: Mode, shape: Shape, precision: Precision, weight_offset: usize) -> Gemm {
+fn gemm(mode: Mode, shape: ConvCase, precision: Precision, weight_offset: usize) -> Gemm {
     let ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad)) = shape;
     let groups = 1;
     let geometry = ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
     let stored = if in_channels <= 4 { 4 } else { in_channels };
-    Gemm { mode, geometry, precision, weight_offset, stored, wide_output: false, bias_offset: None }
+    Gemm { mode, geometry, precision, weight_offset, stored, f32_output: false, bias_offset: None }
 }
 
 /// Products that read windows from a patch.
 pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
-    let shapes: [Shape; 10] = [
+    let shapes: [ConvCase; 10] = [
         ((13, 11, 3), 32, (5, 5, 1, 3)),
         ((9, 12, 4), 16, (3, 2, 2, 1)),
         ((45, 61, 3), 64, (7, 7, 2, 3)),
@@ -49,14 +49,10 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
             if !Patch::suits(&gemm, limits) {
                 continue;
             }
-            let patch = Patch::of(&gemm);
-            let kernels = device.kernel(patch.source())?;
             // More pixels than the blocks take at a time, and not a multiple of it.
             let n = 3 + 70 * i;
-            let bytes = 4 * patch.workspace(n);
             let adds = mode == Mode::Input && !i.is_multiple_of(2);
-            let make = |workspace: Place, _: &mut Layout| GemmRun::patch(gemm, kernels, workspace);
-            errors.push(apart(device, &gemm, n, adds, bytes, make)?);
+            errors.push(apart(device, &gemm, n, adds, Algorithm::Patch, &Libraries::default())?);
         }
     }
     let error = errors.into_iter().reduce(f64::max).unwrap_or(f64::INFINITY);
@@ -67,53 +63,59 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
 pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     // Some transform windows before they multiply, which rounds.
     let allowed = if precision == Precision::Bf16 { 1e-2 } else { 1e-3 };
-    let Ok(cudnn) = Cudnn::new(device, 1) else {
+    let libraries = Libraries::open(device, true, false, 1);
+    let Ok(cudnn) = libraries.cudnn() else {
         return Ok(Check { name: format!("{precision}: no cuDNN to compare"), error: 0.0, allowed });
     };
-    let basic = device.kernel(Source::new(File::Basic, precision))?;
     let (mut error, mut count, n) = (0.0f64, 0, 24);
     for shape in [((27, 29, 32), 64, (3, 3, 1, 1)), ((31, 30, 16), 48, (5, 5, 1, 2)), ((28, 28, 64), 64, (3, 3, 2, 1))]
     {
         for mode in MODES {
             let gemm = gemm(mode, shape, precision, 0);
-            for number in 0..cudnn.ways(&gemm, n) {
+            for number in 0..cudnn.algorithms(&gemm, n) {
+                let algorithm = Algorithm::Cudnn(number);
                 // Not all that it proposes can it do.
-                let Ok(bytes) = GemmRun::cudnn_bytes(&gemm, &cudnn, number, n) else { continue };
-                let make = |workspace: Place, layout: &mut Layout| {
-                    GemmRun::cudnn(gemm, &cudnn, number, &basic, workspace, n, layout)
-                };
+                if CompiledGemm::workspace(&gemm, algorithm, &libraries, n).is_err() {
+                    continue;
+                }
                 let adds = mode == Mode::Input && number == 0;
-                error = error.max(apart(device, &gemm, n, adds, bytes, make)?);
+                error = error.max(apart(device, &gemm, n, adds, algorithm, &libraries)?);
                 count += 1;
             }
         }
     }
     let error = if count == 0 { f64::INFINITY } else { error };
-    Ok(Check { name: format!("{precision}: {count} ways of cuDNN"), error, allowed })
+    Ok(Check { name: format!("{precision}: {count} algorithms of cuDNN"), error, allowed })
 }
 
-/// How far a product computed in some way, which needs so many bytes of workspace, is from the general kernel's; where it
-/// `adds`, to what is there.
+/// How far a product is from the general kernel's; where it `adds`, to what is there.
 fn apart(
     device: &Device,
     gemm: &Gemm,
     n: usize,
     adds: bool,
-    bytes: usize,
-    make: impl FnOnce(Place, &mut Layout) -> Result<GemmRun, CudaError>,
+    algorithm: Algorithm,
+    libraries: &Libraries,
 ) -> Result<f64, CudaError> {
-    let stream = Stream::new(device)?;
-    let (cut, g) = (gemm.guess(n, device.limits()?), &gemm.geometry);
-    let mut layout = Layout::default();
+    let stream = CudaStream::new(device)?;
+    let g = &gemm.geometry;
+    let both = [Algorithm::Tiled(gemm.guess(n, device.limits()?)), algorithm];
+    let mut layout = ArenaLayout::default();
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len()];
     let operands = lengths.map(|len| layout.floats(len));
-    let workspace = layout.take(bytes.max(4 * gemm.workspace(n, cut)));
-    let own = device.kernel(gemm.source(cut.tile))?;
-    let runs = [GemmRun::own(*gemm, cut, own, workspace, n, &mut layout)?, make(workspace, &mut layout)?];
+    let mut bytes = 0;
+    for algorithm in both {
+        bytes = bytes.max(CompiledGemm::workspace(gemm, algorithm, libraries, n)?);
+    }
+    let workspace = layout.take(bytes);
+    let mut compiled = Vec::new();
+    for algorithm in both {
+        compiled.push(CompiledGemm::new(device, *gemm, algorithm, libraries, workspace, n, &mut layout)?);
+    }
     let arena = layout.build(device, "a test")?;
     let narrow = gemm.precision == Precision::Bf16;
     let mut results = Vec::new();
-    for run in runs {
+    for one in compiled {
         for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
             // Numbers of a few bits, which no format rounds; the channels that fill up a pixel are zero.
             let fills = |k: usize| which == 0 && k % gemm.stored >= g.in_channels;
@@ -121,24 +123,25 @@ fn apart(
             let numbers: Vec<f32> = (0..len).map(number).collect();
             if narrow {
                 let halves: Vec<u16> = numbers.iter().map(|v| (v.to_bits() >> 16) as u16).collect();
-                arena.buffer.write(&stream, arena.offset(place), &halves)?;
+                arena.write(&stream, place, &halves)?;
             } else {
-                arena.buffer.write(&stream, arena.offset(place), &numbers)?;
+                arena.write(&stream, place, &numbers)?;
             }
         }
-        let [x, y, w] = operands.map(|place| arena.at(place));
-        let (wanted, addresses) = match gemm.mode {
-            Mode::Forward => (1, [x, w, y]),
-            Mode::Input => (0, [y, w, x]),
-            Mode::Weights => (2, [y, x, w]),
+        let [x, y, w] = operands.map(|region| arena.at(region));
+        let (wanted, mut addresses) = match gemm.mode {
+            Mode::Forward => (1, Operands::new(x, w, y)),
+            Mode::Input => (0, Operands::new(y, w, x)),
+            Mode::Weights => (2, Operands::new(y, x, w)),
         };
-        run.run(&stream, &arena, n, addresses, 0, if adds { addresses[2] } else { 0 })?;
-        let (offset, len) = (arena.offset(operands[wanted]), lengths[wanted]);
+        addresses.addend = if adds { addresses.out } else { DevicePtr::NULL };
+        one.run(&stream, &arena, n, addresses)?;
+        let (region, len) = (operands[wanted], lengths[wanted]);
         results.push(if narrow && gemm.mode != Mode::Weights {
-            let halves = arena.buffer.read::<u16>(&stream, offset, len)?;
+            let halves = arena.read::<u16>(&stream, region, len)?;
             halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
         } else {
-            arena.buffer.read::<f32>(&stream, offset, len)?
+            arena.read::<f32>(&stream, region, len)?
         });
     }
     Ok(distance(&results[1], &results[0]))

@@ -1,17 +1,14 @@
-//! Who computes a product fastest, and in which tiles: timed once per shape on this kind of GPU, then kept on
-//! disk.
+//! Which algorithm computes a product fastest: timed once per shape on this kind of GPU, then kept on disk.
 
 use crate::CudaError;
-use crate::arena::{Arena, Layout};
-use crate::choices::{Known, Remembered};
-use crate::compile::{File, Source};
-use crate::cublas::{self, Cublas, WORKSPACE};
-use crate::cudnn::Cudnn;
-use crate::device::Device;
-use crate::gemm::{Choice, Cut, Gemm, Mode};
-use crate::passes::GemmRun;
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::compiled_gemm::CompiledGemm;
+use crate::device::{Device, DeviceLimits};
+use crate::gemm::{Algorithm, Gemm, Mode, Operands};
+use crate::libraries::Libraries;
 use crate::patch::Patch;
-use crate::stream::{Event, Stream};
+use crate::stream::{CudaEvent, CudaStream};
+use crate::tuning_cache::{CachedAlgorithm, TuningCache};
 use std::fmt;
 use std::str::FromStr;
 
@@ -45,13 +42,14 @@ impl FromStr for Tuning {
 
     fn from_str(text: &str) -> Result<Self, CudaError> {
         let all = [Tuning::Fixed, Tuning::Alone, Tuning::Shared, Tuning::Libraries];
-        let unknown = || CudaError::Setting(format!("unknown '{text}'; known are fixed, alone, shared and libraries"));
+        let known = "fixed, alone, shared and libraries";
+        let unknown = || CudaError::UnknownName { what: "tuning", name: text.into(), known };
         all.into_iter().find(|tuning| tuning.to_string() == text).ok_or_else(unknown)
     }
 }
 
 /// The same product at once, where a share of the GPU counts.
-pub(crate) const RIVALS: usize = 8;
+pub(crate) const SHARED_NETWORKS: usize = 8;
 /// Launches of one timing, one after another.
 const TIMED: usize = 5;
 /// Milliseconds that a launch outside of a graph may take on top.
@@ -59,260 +57,222 @@ const STARTING: f32 = 0.05;
 /// What a library must save to be chosen: starting it costs something too.
 const WORTH: f32 = 0.95;
 
-fn by_cudnn(choice: &Choice) -> bool {
-    matches!(choice, Choice::Cudnn(_))
-}
-
-fn by_cublas(choice: &Choice) -> bool {
-    matches!(choice, Choice::Cublas(_))
-}
-
-/// NVIDIA's libraries, those that a network's products use.
-#[derive(Default)]
-pub(crate) struct Libraries {
-    cudnn: Option<Cudnn>,
-    cublas: Option<Cublas>,
-}
-
-impl Libraries {
-    pub(crate) fn cudnn(&self) -> Result<&Cudnn, CudaError> {
-        self.cudnn.as_ref().ok_or_else(|| CudaError::Setting("cuDNN was chosen but is not loaded".into()))
-    }
-
-    pub(crate) fn cublas(&self) -> Result<&Cublas, CudaError> {
-        self.cublas.as_ref().ok_or_else(|| CudaError::Setting("cuBLASLt was chosen but is not loaded".into()))
-    }
-
-    /// The ways in which they can compute a product.
-    fn ways(&self, gemm: &Gemm, n: usize) -> Vec<Choice> {
-        let cudnn = self.cudnn.as_ref().filter(|_| gemm.suits_cudnn(n)).map_or(0, |cudnn| cudnn.ways(gemm, n));
-        let cudnn = (0..cudnn).map(Choice::Cudnn);
-        let cublas = (0..cublas::PROPOSALS).map(Choice::Cublas);
-        cublas.chain(cudnn).filter(|&choice| self.can(choice, gemm, n)).collect()
-    }
-
-    /// Of the library that computes a product this way, 0 where it is not installed or none does.
-    fn version(&self, choice: Choice) -> usize {
-        match choice {
-            Choice::Own(_) | Choice::Patch => 0,
-            Choice::Cudnn(_) => self.cudnn.as_ref().map_or(0, Cudnn::version),
-            Choice::Cublas(_) => self.cublas.as_ref().map_or(0, Cublas::version),
-        }
-    }
-
-    /// Whether they can compute a product that way, where it is left to them.
-    fn can(&self, choice: Choice, gemm: &Gemm, n: usize) -> bool {
-        match choice {
-            Choice::Own(_) | Choice::Patch => true,
-            Choice::Cudnn(a) => {
-                gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| GemmRun::cudnn_bytes(gemm, c, a, n).is_ok())
-            }
-            Choice::Cublas(a) => {
-                let known = |c: &Cublas| c.prepare(gemm, n).is_ok_and(|count| a < count);
-                gemm.suits_cublas() && self.cublas.as_ref().is_some_and(known)
-            }
-        }
-    }
-}
-
-/// The fastest choice for each product and batches of n where so many of the same run at once, with the libraries that
-/// were chosen.
-pub(crate) fn fastest(
+/// What computes each product of a network for batches of n, with the libraries that are needed for it.
+pub(crate) fn choose(
     device: &Device,
     gemms: &[Gemm],
     n: usize,
-    rivals: usize,
-) -> Result<(Vec<Choice>, Libraries), CudaError> {
-    let mut remembered = Remembered::open(&device.info()?.name);
+    tuning: Tuning,
+) -> Result<(Vec<Algorithm>, Libraries), CudaError> {
+    match tuning {
+        Tuning::Fixed => {
+            let limits = device.limits()?;
+            Ok((gemms.iter().map(|g| Algorithm::Tiled(g.guess(n, limits))).collect(), Libraries::default()))
+        }
+        Tuning::Libraries => by_libraries(device, gemms, n),
+        Tuning::Alone => fastest(device, gemms, n, 1),
+        Tuning::Shared => fastest(device, gemms, n, SHARED_NETWORKS),
+    }
+}
+
+/// Our own algorithms that are worth timing, where so many products run at once.
+fn candidates(gemm: &Gemm, n: usize, limits: DeviceLimits, concurrent: usize) -> Vec<Algorithm> {
+    let tiled = gemm.candidates(n, limits, concurrent > 1).into_iter().map(Algorithm::Tiled);
+    tiled.chain(Patch::suits(gemm, limits).then_some(Algorithm::Patch)).collect()
+}
+
+/// The fastest algorithm for each product and batches of n where so many of the same run at once, with the libraries that
+/// were chosen.
+fn fastest(
+    device: &Device,
+    gemms: &[Gemm],
+    n: usize,
+    concurrent: usize,
+) -> Result<(Vec<Algorithm>, Libraries), CudaError> {
+    let mut cache = TuningCache::open(&device.info()?.name);
     let limits = device.limits()?;
-    let candidates = |gemm: &Gemm| gemm.candidates(n, limits, rivals > 1);
-    let key = |gemm: &Gemm| match rivals {
+    let key = |gemm: &Gemm| match concurrent {
         1 => gemm.key(n),
         _ => format!("{} shared", gemm.key(n)),
     };
-    let several = |gemm: &Gemm| candidates(gemm).len() > 1;
-    let wanted = |by: fn(&Choice) -> bool, suits: &dyn Fn(&Gemm) -> bool| {
-        let one = |gemm: &Gemm| match remembered.get(&key(gemm)) {
-            Some(known) => by(&known.choice),
+    let several = |gemm: &Gemm| gemm.candidates(n, limits, concurrent > 1).len() > 1;
+    let wanted = |is_its: fn(&Algorithm) -> bool, suits: &dyn Fn(&Gemm) -> bool| {
+        let one = |gemm: &Gemm| match cache.get(&key(gemm)) {
+            Some(known) => is_its(&known.algorithm),
             None => several(gemm) && suits(gemm),
         };
         gemms.iter().any(one)
     };
-    // Without a library our own kernels do everything.
-    let mut libraries = Libraries::default();
-    if wanted(by_cudnn, &|gemm| gemm.suits_cudnn(n)) {
-        libraries.cudnn = Cudnn::new(device, rivals).ok();
-    }
-    if wanted(by_cublas, &|gemm| gemm.suits_cublas()) {
-        libraries.cublas = Cublas::new(device).ok();
-    }
-    let holds = |known: Known, gemm: &Gemm| match known.choice {
-        Choice::Patch => Patch::suits(gemm, limits),
-        choice => libraries.version(choice) == known.version && libraries.can(choice, gemm, n),
+    let cudnn = wanted(|a| matches!(a, Algorithm::Cudnn(_)), &|gemm| gemm.suits_cudnn(n));
+    let cublas = wanted(|a| matches!(a, Algorithm::Cublas(_)), &|gemm| gemm.suits_cublas());
+    let mut libraries = Libraries::open(device, cudnn, cublas, concurrent);
+    let holds = |known: CachedAlgorithm, gemm: &Gemm| match known.algorithm {
+        Algorithm::Patch => Patch::suits(gemm, limits),
+        algorithm => libraries.version(algorithm) == known.version && libraries.can(algorithm, gemm, n),
     };
     let mut unknown: Vec<&Gemm> = Vec::new();
     for gemm in gemms {
-        let known = remembered.get(&key(gemm)).is_some_and(|known| holds(known, gemm));
+        let known = cache.get(&key(gemm)).is_some_and(|known| holds(known, gemm));
         if several(gemm) && !known && !unknown.iter().any(|g| key(g) == key(gemm)) {
             unknown.push(gemm);
         }
     }
     if !unknown.is_empty() {
         // All of them at once, so that the compiler has work for every core.
-        let mut sources: Vec<_> =
-            unknown.iter().flat_map(|g| candidates(g).into_iter().map(|c| g.source(c.tile))).collect();
-        sources.extend(unknown.iter().filter(|g| Patch::suits(g, limits)).map(|g| Patch::of(g).source()));
-        device.kernels(&sources)?;
+        let sources = |gemm: &Gemm| {
+            let all = candidates(gemm, n, limits, concurrent);
+            all.into_iter().filter_map(|algorithm| CompiledGemm::source(gemm, algorithm)).collect::<Vec<_>>()
+        };
+        device.modules(&unknown.iter().flat_map(|gemm| sources(gemm)).collect::<Vec<_>>())?;
         for gemm in unknown {
-            if let Some(choice) = time(device, gemm, &candidates(gemm), &libraries, n, rivals)? {
-                remembered.insert(key(gemm), Known { choice, version: libraries.version(choice) });
+            if let Some(algorithm) = time(device, gemm, &libraries, n, concurrent)? {
+                cache.insert(key(gemm), CachedAlgorithm { algorithm, version: libraries.version(algorithm) });
             }
         }
-        remembered.save();
+        cache.save();
     }
-    let choice = |gemm: &Gemm| {
-        let known = remembered.get(&key(gemm)).filter(|&known| holds(known, gemm));
-        known.map_or_else(|| Choice::Own(gemm.guess(n, limits)), |known| known.choice)
+    let algorithm = |gemm: &Gemm| {
+        let known = cache.get(&key(gemm)).filter(|&known| holds(known, gemm));
+        known.map_or_else(|| Algorithm::Tiled(gemm.guess(n, limits)), |known| known.algorithm)
     };
-    let choices: Vec<Choice> = gemms.iter().map(choice).collect();
-    libraries.cudnn = libraries.cudnn.filter(|_| choices.iter().any(by_cudnn));
-    libraries.cublas = libraries.cublas.filter(|_| choices.iter().any(by_cublas));
-    Ok((choices, libraries))
+    let algorithms: Vec<Algorithm> = gemms.iter().map(algorithm).collect();
+    libraries.retain(&algorithms);
+    Ok((algorithms, libraries))
 }
 
 /// Leaves to the libraries what they can compute.
-pub(crate) fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Choice>, Libraries), CudaError> {
+fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Algorithm>, Libraries), CudaError> {
     let limits = device.limits()?;
-    let libraries = Libraries { cudnn: Cudnn::new(device, 1).ok(), cublas: Cublas::new(device).ok() };
-    let choice = |gemm: &Gemm| {
-        let first = libraries.ways(gemm, n).first().copied();
-        first.unwrap_or_else(|| Choice::Own(gemm.guess(n, limits)))
+    let libraries = Libraries::open(device, true, true, 1);
+    let algorithm = |gemm: &Gemm| {
+        let first = libraries.algorithms(gemm, n).first().copied();
+        first.unwrap_or_else(|| Algorithm::Tiled(gemm.guess(n, limits)))
     };
-    let choices = gemms.iter().map(choice).collect();
-    Ok((choices, libraries))
+    let algorithms = gemms.iter().map(algorithm).collect();
+    Ok((algorithms, libraries))
 }
 
-/// The fastest way to compute a product; none where there is no memory to find out.
+/// The fastest algorithm for a product; none where there is no memory to find out.
 fn time(
     device: &Device,
     gemm: &Gemm,
-    cuts: &[Cut],
     libraries: &Libraries,
     n: usize,
-    rivals: usize,
-) -> Result<Option<Choice>, CudaError> {
-    let sources: Vec<_> = cuts.iter().map(|c| gemm.source(c.tile)).collect();
-    let kernels = device.kernels(&sources)?;
-    let limits = device.limits()?;
-    let basic = device.kernel(Source::new(File::Basic, gemm.precision))?;
-    let g = &gemm.geometry;
-    let mut layout = Layout::default();
-    let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
-    let places = lengths.map(|len| layout.floats(len));
-    let patch = Patch::suits(gemm, limits).then(|| Patch::of(gemm));
-    let cut_bytes = cuts.iter().map(|c| 4 * gemm.workspace(n, *c)).max().unwrap_or(0);
-    let own_bytes = cut_bytes.max(patch.map_or(0, |p| 4 * p.workspace(n)));
-    let bias = layout.floats(g.out_channels + 4);
-    let ways = libraries.ways(gemm, n);
-    let mut bytes = own_bytes;
-    for way in &ways {
-        bytes = bytes.max(match way {
-            Choice::Cudnn(a) => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, *a, n)?,
-            _ => WORKSPACE,
-        });
+    concurrent: usize,
+) -> Result<Option<Algorithm>, CudaError> {
+    let mut layout = ArenaLayout::default();
+    let tensors = TimingTensors::new(gemm, n, &mut layout);
+    let mut algorithms = candidates(gemm, n, device.limits()?, concurrent);
+    algorithms.extend(libraries.algorithms(gemm, n));
+    let mut bytes = 0;
+    for &algorithm in &algorithms {
+        bytes = bytes.max(CompiledGemm::workspace(gemm, algorithm, libraries, n)?);
     }
     let workspace = layout.take(bytes);
-    let mut runs = Vec::new();
-    for (cut, kernels) in cuts.iter().zip(kernels) {
-        runs.push((Choice::Own(*cut), GemmRun::own(*gemm, *cut, kernels, workspace, n, &mut layout)?));
+    let mut compiled = Vec::new();
+    for algorithm in algorithms {
+        let one = CompiledGemm::new(device, *gemm, algorithm, libraries, workspace, n, &mut layout)?;
+        compiled.push((algorithm, one));
     }
-    if let Some(patch) = patch {
-        let kernels = device.kernel(patch.source())?;
-        runs.push((Choice::Patch, GemmRun::patch(*gemm, kernels, workspace)?));
-    }
-    for way in ways {
-        let run = match way {
-            Choice::Cudnn(a) => GemmRun::cudnn(*gemm, libraries.cudnn()?, a, &basic, workspace, n, &mut layout)?,
-            Choice::Cublas(a) => GemmRun::cublas(*gemm, libraries.cublas()?, a, workspace),
-            Choice::Own(_) | Choice::Patch => continue,
-        };
-        runs.push((way, run));
-    }
-    let mut lanes = Vec::new();
-    for _ in 0..rivals {
-        match Lane::new(device, layout.clone()) {
-            Ok(lane) => lanes.push(lane),
+    let mut streams = Vec::new();
+    for _ in 0..concurrent {
+        match TimingStream::new(device, layout.clone()) {
+            Ok(stream) => streams.push(stream),
             // Fewer tell nearly as much.
             Err(error) if error.is_memory() => break,
             Err(error) => return Err(error),
         }
     }
-    if lanes.is_empty() {
+    if streams.is_empty() {
         return Ok(None);
     }
-    for (place, len) in places.iter().zip(lengths) {
-        // Zeros can run faster than real numbers do.
-        let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
-        for lane in &lanes {
-            lane.arena.buffer.write(&lane.stream, lane.arena.offset(*place), &values)?;
-        }
-    }
-    let once = |run: &GemmRun, lane: &Lane| {
-        let [x, y, w] = places.map(|p| lane.arena.at(p));
-        // As far from a round address as in the flat buffer; gradients are f32 whatever the factors are.
-        let bytes = if gemm.mode == Mode::Weights { 4 } else { gemm.precision.activation_bytes() };
-        let w = w + (gemm.weight_offset % 8 * bytes) as u64;
-        let bias = gemm.bias_offset.map_or(0, |at| lane.arena.at(bias) + 4 * (at % 4) as u64);
-        let operands = match gemm.mode {
-            Mode::Forward => [x, w, y],
-            Mode::Input => [y, w, x],
-            Mode::Weights => [y, x, w],
-        };
-        run.run(&lane.stream, &lane.arena, n, operands, bias, 0)
-    };
-    let own = |choice: &Choice| matches!(choice, Choice::Own(_) | Choice::Patch);
-    let mut best: Option<(f32, Choice)> = None;
-    for (choice, run) in &runs {
+    tensors.fill(&streams)?;
+    let own = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Tiled(_) | Algorithm::Patch);
+    let mut best: Option<(f32, Algorithm)> = None;
+    for (algorithm, one) in &compiled {
         let so_far = best.map_or(f32::INFINITY, |(ms, _)| ms);
-        let ms = match least(device, &lanes, so_far, |lane| once(run, lane)) {
-            Ok(ms) if own(choice) => ms,
+        let run = |on: &TimingStream| one.run(&on.stream, &on.arena, n, tensors.operands(gemm, &on.arena));
+        let ms = match least_time(device, &streams, so_far, run) {
+            Ok(ms) if own(algorithm) => ms,
             Ok(ms) => ms / WORTH,
             Err(error) if error.is_memory() => continue,
-            Err(error) if own(choice) => return Err(error),
+            Err(error) if own(algorithm) => return Err(error),
             // What a library cannot do, our own kernels can.
             Err(_) => continue,
         };
         if best.is_none_or(|(least, _)| ms < least) {
-            best = Some((ms, *choice));
+            best = Some((ms, *algorithm));
         }
     }
-    Ok(best.map(|(_, choice)| choice))
+    Ok(best.map(|(_, algorithm)| algorithm))
 }
 
-/// One of the rivals: a stream with memory of its own.
-struct Lane {
-    stream: Stream,
-    arena: Arena,
-    done: Event,
+/// What a product is timed with.
+struct TimingTensors {
+    x: (Region, usize),
+    y: (Region, usize),
+    w: (Region, usize),
+    bias: Region,
 }
 
-impl Lane {
-    fn new(device: &Device, layout: Layout) -> Result<Self, CudaError> {
-        let arena = layout.build(device, "timing a product")?;
-        Ok(Lane { stream: Stream::new(device)?, arena, done: Event::new(device)? })
+impl TimingTensors {
+    fn new(gemm: &Gemm, n: usize, layout: &mut ArenaLayout) -> Self {
+        let g = &gemm.geometry;
+        let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
+        let [x, y, w] = lengths.map(|len| (layout.floats(len), len));
+        TimingTensors { x, y, w, bias: layout.floats(g.out_channels + 4) }
+    }
+
+    /// Zeros can run faster than real numbers do.
+    fn fill(&self, streams: &[TimingStream]) -> Result<(), CudaError> {
+        for (region, len) in [self.x, self.y, self.w] {
+            let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
+            streams.iter().try_for_each(|on| on.arena.write(&on.stream, region, &values))?;
+        }
+        Ok(())
+    }
+
+    fn operands(&self, gemm: &Gemm, arena: &Arena) -> Operands {
+        let (x, y) = (arena.at(self.x.0), arena.at(self.y.0));
+        // As far from a round address as in the flat buffer; gradients are f32 whatever the factors are.
+        let bytes = if gemm.mode == Mode::Weights { 4 } else { gemm.precision.activation_bytes() };
+        let w = arena.inside(self.w.0, gemm.weight_offset % 8 * bytes);
+        let mut operands = match gemm.mode {
+            Mode::Forward => Operands::new(x, w, y),
+            Mode::Input => Operands::new(y, w, x),
+            Mode::Weights => Operands::new(y, x, w),
+        };
+        if let Some(at) = gemm.bias_offset {
+            operands.bias = arena.inside(self.bias, 4 * (at % 4));
+        }
+        operands
     }
 }
 
-/// The least time of a few rounds in which every lane does its work [`TIMED`] times, as one graph: started one by
+/// One of those that run at once: a stream with memory of its own.
+struct TimingStream {
+    stream: CudaStream,
+    arena: Arena,
+    done: CudaEvent,
+}
+
+impl TimingStream {
+    fn new(device: &Device, layout: ArenaLayout) -> Result<Self, CudaError> {
+        let arena = layout.build(device, "timing a product")?;
+        Ok(TimingStream { stream: CudaStream::new(device)?, arena, done: CudaEvent::new(device)? })
+    }
+}
+
+/// The least milliseconds of a few rounds in which every stream does its work [`TIMED`] times, as one graph: started one by
 /// one, small products would wait for the host. What is hopelessly slower than the best so far is not measured closely.
-fn least(
+fn least_time(
     device: &Device,
-    lanes: &[Lane],
+    streams: &[TimingStream],
     so_far: f32,
-    work: impl Fn(&Lane) -> Result<(), CudaError>,
+    work: impl Fn(&TimingStream) -> Result<(), CudaError>,
 ) -> Result<f32, CudaError> {
-    let fork = Event::new(device)?;
-    let (first, others) = lanes.split_first().expect("at least one runs");
+    let fork = CudaEvent::new(device)?;
+    let (first, others) = streams.split_first().expect("at least one runs");
     // Twice outside of the graph, the first time for what is loaded or set up then.
     work(first)?;
     // Less what starting it by itself may cost.
@@ -322,13 +282,13 @@ fn least(
     }
     let graph = first.stream.capture(|| {
         first.stream.record(&fork)?;
-        others.iter().try_for_each(|lane| lane.stream.wait_for(&fork))?;
+        others.iter().try_for_each(|on| on.stream.wait_for(&fork))?;
         for _ in 0..TIMED {
-            lanes.iter().try_for_each(&work)?;
+            streams.iter().try_for_each(&work)?;
         }
-        others.iter().try_for_each(|lane| {
-            lane.stream.record(&lane.done)?;
-            first.stream.wait_for(&lane.done)
+        others.iter().try_for_each(|on| {
+            on.stream.record(&on.done)?;
+            first.stream.wait_for(&on.done)
         })
     })?;
     let mut least = f32::INFINITY;

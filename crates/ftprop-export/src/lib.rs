@@ -2,7 +2,7 @@
 //!
 //! | module | what comes out |
 //! | --- | --- |
-//! | [`layers`] | a trained network as plain layers with their numbers, which the others start from |
+//! | [`numbers`] | a trained network's numbers, found by its graph |
 //! | [`onnx`] | ONNX with standard operators |
 //! | [`packed`] | a packed model (`.ftp`), which `ftprop-runtime` runs |
 //! | [`classifier`] | using a packed model |
@@ -13,7 +13,7 @@
 
 pub mod classifier;
 pub mod error;
-pub mod layers;
+pub mod numbers;
 pub mod onnx;
 pub mod packed;
 mod protobuf;

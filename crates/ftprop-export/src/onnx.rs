@@ -12,9 +12,11 @@ mod graph;
 pub mod packed;
 
 use crate::error::Error;
-use crate::layers::{Layer, Pool, layers};
-use crate::protobuf::Message;
+use crate::numbers::Numbers;
 use ftprop_nn::Activation;
+use ftprop_nn::graph::{Conv, Fc, Node, Op};
+use ftprop_nn::spec::PoolKind;
+use ftprop_nn::target::HardUnit;
 use ftprop_train::model::Model;
 use graph::{Graph, Value, float, int, ints, listed};
 
@@ -24,7 +26,8 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>, Error> {
     let table = model.info.preprocess().is_none();
     let input = if table { vec![channels] } else { vec![channels, height, width] };
     let mut graph = Graph::default();
-    let end = graph.chain(&layers(model)?, Value { name: "input".into(), flat: table });
+    let numbers = Numbers::of(&model.network);
+    let end = graph.chain(numbers, numbers.nodes(), Value { name: "input".into(), flat: table });
     let mut facts = vec![
         ("mean", listed(&model.info.mean)),
         ("std", listed(&model.info.std)),
@@ -35,17 +38,17 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>, Error> {
 }
 
 impl Graph {
-    fn chain(&mut self, layers: &[Layer<'_>], input: Value) -> Value {
-        layers.iter().fold(input, |value, layer| self.layer(layer, value))
+    fn chain(&mut self, numbers: Numbers<'_>, nodes: &[Node], input: Value) -> Value {
+        nodes.iter().fold(input, |value, node| self.layer(numbers, node, value))
     }
 
-    fn layer(&mut self, layer: &Layer<'_>, input: Value) -> Value {
-        match layer {
-            Layer::Conv { geometry: g, weight, bias } => {
+    fn layer(&mut self, numbers: Numbers<'_>, node: &Node, input: Value) -> Value {
+        match &node.op {
+            Op::Conv(Conv { geometry: g, weight, bias }) => {
                 let input = self.picture(input, g.in_channels);
                 let shape = [g.out_channels, g.in_channels / g.groups, g.kernel_h, g.kernel_w];
-                let mut inputs = vec![input.name, self.tensor("weight", &shape, &weight.channels_first())];
-                inputs.extend(bias.map(|bias| self.tensor("bias", &[bias.len()], bias)));
+                let mut inputs = vec![input.name, self.tensor("weight", &shape, &numbers.channels_first(*weight))];
+                inputs.extend(bias.map(|id| self.vector("bias", numbers.channels_last(id))));
                 let attributes = vec![
                     ints("kernel_shape", &[g.kernel_h, g.kernel_w]),
                     ints("strides", &[g.stride; 2]),
@@ -54,33 +57,44 @@ impl Graph {
                 ];
                 self.operator("Conv", &inputs, attributes, false)
             }
-            Layer::Fc { input: shape, outputs, weight, bias } => {
+            Op::Fc(Fc { outputs, weight, bias }) => {
                 let input = self.flatten(input);
-                let mut inputs =
-                    vec![input.name, self.tensor("weight", &[*outputs, shape.len()], &weight.channels_first())];
-                inputs.extend(bias.map(|bias| self.tensor("bias", &[bias.len()], bias)));
+                let shape = [*outputs, node.input.len()];
+                let mut inputs = vec![input.name, self.tensor("weight", &shape, &numbers.channels_first(*weight))];
+                inputs.extend(bias.map(|id| self.vector("bias", numbers.channels_last(id))));
                 self.operator("Gemm", &inputs, vec![int("transB", 1)], true)
             }
-            Layer::MaxPool(pool) => {
-                let input = self.picture(input, pool.channels);
-                self.operator("MaxPool", &[input.name], window(pool), false)
-            }
-            Layer::AvgPool(pool) => {
-                let input = self.picture(input, pool.channels);
-                let mut attributes = window(pool);
-                attributes.push(int("count_include_pad", 1));
-                self.operator("AveragePool", &[input.name], attributes, false)
-            }
-            Layer::BatchNorm { eps, gamma, beta, mean, variance } => {
-                let mut inputs = vec![input.name];
-                for (what, values) in [("gamma", gamma), ("beta", beta), ("mean", mean), ("variance", variance)] {
-                    inputs.push(self.tensor(what, &[values.len()], values));
+            Op::Pool(kind, g) => {
+                let input = self.picture(input, g.channels);
+                let mut attributes = vec![
+                    ints("kernel_shape", &[g.kernel; 2]),
+                    ints("strides", &[g.stride; 2]),
+                    ints("pads", &[g.pad; 4]),
+                ];
+                match kind {
+                    PoolKind::Max => self.operator("MaxPool", &[input.name], attributes, false),
+                    PoolKind::Average => {
+                        attributes.push(int("count_include_pad", 1));
+                        self.operator("AveragePool", &[input.name], attributes, false)
+                    }
                 }
-                self.operator("BatchNormalization", &inputs, vec![float("epsilon", *eps)], input.flat)
             }
-            Layer::Act(activation) => self.activation(*activation, input),
-            Layer::Residual { main, shortcut } => {
-                let mut ends = [self.chain(main, input.clone()), self.chain(shortcut, input)];
+            Op::BatchNorm(norm) => {
+                let mut inputs = vec![input.name];
+                for (what, values) in [
+                    ("gamma", numbers.channels_last(norm.gamma)),
+                    ("beta", numbers.channels_last(norm.beta)),
+                    ("mean", numbers.statistic(norm.mean)),
+                    ("variance", numbers.statistic(norm.variance)),
+                ] {
+                    inputs.push(self.vector(what, values));
+                }
+                self.operator("BatchNormalization", &inputs, vec![float("epsilon", norm.eps)], input.flat)
+            }
+            Op::Hard(HardUnit { activation, .. }, _) | Op::Soft(activation) => self.activation(*activation, input),
+            Op::Dropout(_) => input,
+            Op::Residual { main, shortcut } => {
+                let mut ends = [self.chain(numbers, main, input.clone()), self.chain(numbers, shortcut, input)];
                 let flat = ends.iter().any(|end| end.flat);
                 if flat {
                     ends = ends.map(|end| self.flatten(end));
@@ -88,6 +102,10 @@ impl Graph {
                 self.operator("Add", &ends.map(|end| end.name), vec![], flat)
             }
         }
+    }
+
+    fn vector(&mut self, what: &str, values: &[f32]) -> String {
+        self.tensor(what, &[values.len()], values)
     }
 
     fn activation(&mut self, activation: Activation, input: Value) -> Value {
@@ -113,8 +131,4 @@ impl Graph {
             }
         }
     }
-}
-
-fn window(pool: &Pool) -> Vec<Message> {
-    vec![ints("kernel_shape", &[pool.kernel; 2]), ints("strides", &[pool.stride; 2]), ints("pads", &[pool.pad; 4])]
 }

@@ -2,8 +2,11 @@
 
 use crate::classifier::Classifier;
 use crate::error::Error;
-use crate::layers::{Layer, Pool, layers};
+use crate::numbers::Numbers;
 use ftprop_data::{Dataset, Preprocess};
+use ftprop_nn::graph::{self, Node, Op, ParameterId};
+use ftprop_nn::spec::PoolKind;
+use ftprop_nn::target::HardUnit;
 use ftprop_nn::{Activation, Tally};
 use ftprop_runtime::pack::{
     BatchNorm, Connected, Convolution, FlattenOrder, FloatLayer, FloatNetwork, PackOptions, WeightFormat, WeightLayout,
@@ -24,11 +27,12 @@ pub fn pack(model: &Model, weights: WeightFormat) -> Result<Vec<u8>, Error> {
 /// The network as the packer takes it.
 fn float_network(model: &Model) -> Result<FloatNetwork, Error> {
     let preprocess = model.info.preprocess().ok_or(Error::NoPictures)?;
+    let numbers = Numbers::of(&model.network);
     Ok(FloatNetwork {
         name: model.recipe.name.clone(),
         preprocessing: preprocessing(&preprocess),
         classes: model.info.classes.clone(),
-        layers: float_layers(&layers(model)?)?,
+        layers: float_layers(numbers, numbers.nodes())?,
     })
 }
 
@@ -44,47 +48,52 @@ fn preprocessing(preprocess: &Preprocess) -> Preprocessing {
     }
 }
 
-fn float_layers(layers: &[Layer<'_>]) -> Result<Vec<FloatLayer>, Error> {
-    let mut floats = Vec::with_capacity(layers.len());
-    for layer in layers {
-        let float = match layer {
-            Layer::Conv { geometry: g, weight, bias } => FloatLayer::Conv(Convolution {
+fn float_layers(numbers: Numbers<'_>, nodes: &[Node]) -> Result<Vec<FloatLayer>, Error> {
+    let mut floats = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let bias = |id: Option<ParameterId>| id.map(|id| numbers.channels_last(id).to_vec());
+        let float = match &node.op {
+            Op::Conv(graph::Conv { geometry: g, weight, bias: id }) => FloatLayer::Conv(Convolution {
                 outputs: g.out_channels,
                 window: Window { kernel: [g.kernel_h, g.kernel_w], stride: [g.stride; 2], pad: [g.pad; 2] },
                 groups: g.groups,
-                weights: weight.channels_last().to_vec(),
+                weights: numbers.channels_last(*weight).to_vec(),
                 layout: WeightLayout::Ohwi,
-                bias: bias.map(<[f32]>::to_vec),
+                bias: bias(*id),
             }),
-            Layer::Fc { outputs, weight, bias, .. } => {
+            Op::Fc(graph::Fc { outputs, weight, bias: id }) => {
                 floats.push(FloatLayer::Flatten(FlattenOrder::ChannelsLast));
                 FloatLayer::FullyConnected(Connected {
                     outputs: *outputs,
-                    weights: weight.channels_last().to_vec(),
-                    bias: bias.map(<[f32]>::to_vec),
+                    weights: numbers.channels_last(*weight).to_vec(),
+                    bias: bias(*id),
                 })
             }
-            Layer::MaxPool(pool) => FloatLayer::MaxPool(window(pool)),
-            Layer::AvgPool(pool) => FloatLayer::AveragePool(window(pool)),
-            Layer::BatchNorm { eps, gamma, beta, mean, variance } => FloatLayer::BatchNorm(BatchNorm {
-                gamma: gamma.to_vec(),
-                beta: beta.to_vec(),
-                mean: mean.to_vec(),
-                var: variance.to_vec(),
-                eps: f64::from(*eps),
+            Op::Pool(kind, g) => {
+                let window = Window::square(g.kernel, g.stride, g.pad);
+                match kind {
+                    PoolKind::Max => FloatLayer::MaxPool(window),
+                    PoolKind::Average => FloatLayer::AveragePool(window),
+                }
+            }
+            Op::BatchNorm(norm) => FloatLayer::BatchNorm(BatchNorm {
+                gamma: numbers.channels_last(norm.gamma).to_vec(),
+                beta: numbers.channels_last(norm.beta).to_vec(),
+                mean: numbers.statistic(norm.mean).to_vec(),
+                var: numbers.statistic(norm.variance).to_vec(),
+                eps: f64::from(norm.eps),
             }),
-            Layer::Act(activation) => FloatLayer::Activation(packed_activation(*activation)?),
-            Layer::Residual { main, shortcut } => {
-                FloatLayer::Residual { main: float_layers(main)?, shortcut: float_layers(shortcut)? }
+            Op::Hard(HardUnit { activation, .. }, _) | Op::Soft(activation) => {
+                FloatLayer::Activation(packed_activation(*activation)?)
+            }
+            Op::Dropout(_) => continue,
+            Op::Residual { main, shortcut } => {
+                FloatLayer::Residual { main: float_layers(numbers, main)?, shortcut: float_layers(numbers, shortcut)? }
             }
         };
         floats.push(float);
     }
     Ok(floats)
-}
-
-fn window(pool: &Pool) -> Window {
-    Window::square(pool.kernel, pool.stride, pool.pad)
 }
 
 fn packed_activation(activation: Activation) -> Result<ftprop_runtime::Activation, Error> {

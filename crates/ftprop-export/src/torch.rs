@@ -5,8 +5,9 @@
 //! residual block is a module with the sequences `main` and `shortcut`.
 
 use crate::error::Error;
-use crate::layers::channels_first;
-use ftprop_nn::{LayerSpec, Network};
+use crate::numbers::channels_first;
+use ftprop_nn::Network;
+use ftprop_nn::graph::{Graph, Node, Op, ParameterId, StatisticId};
 use ftprop_train::files;
 use ftprop_train::recipe::Recipe;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -15,14 +16,17 @@ use std::path::Path;
 
 /// The file's bytes: the same for the same network.
 pub fn to_bytes(recipe: &Recipe, network: &Network) -> Result<Vec<u8>, Error> {
-    let names = Names::new(recipe, network)?;
+    let graph = network.graph();
+    let names = Names::new(recipe, graph)?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
-    for p in network.parameters() {
+    for (id, name) in names.parameters {
+        let p = graph.parameter(id);
         let values = channels_first(p, &network.values()[p.range.clone()]);
-        tensors.push((names.of(&p.name)?, p.torch_shape(), bytes_of(&values)));
+        tensors.push((name, p.torch_shape(), bytes_of(&values)));
     }
-    for s in network.statistics() {
-        tensors.push((names.of(&s.name)?, vec![s.range.len()], bytes_of(&network.stats()[s.range.clone()])));
+    for (id, name) in names.statistics {
+        let s = graph.statistic(id);
+        tensors.push((name, vec![s.range.len()], bytes_of(&network.stats()[s.range.clone()])));
     }
     let views: Result<Vec<_>, _> = tensors
         .iter()
@@ -41,7 +45,8 @@ pub fn read(path: &Path, recipe: &Recipe, network: &mut Network) -> Result<(), E
     let not = |why: String| Error::NotAModel { path: path.to_path_buf(), why };
     let other = |difference: String| Error::OtherNetwork { path: path.to_path_buf(), difference };
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| not(format!("not a safetensors file ({e})")))?;
-    let names = Names::new(recipe, network)?;
+    let graph = network.graph().clone();
+    let names = Names::new(recipe, &graph)?;
     // PyTorch counts a norm's batches; nothing here depends on that.
     let mut left: HashSet<&str> =
         tensors.names().into_iter().filter(|n| !n.ends_with(".num_batches_tracked")).collect();
@@ -62,13 +67,15 @@ pub fn read(path: &Path, recipe: &Recipe, network: &mut Network) -> Result<(), E
         }
     };
     let (mut values, mut stats) = (network.values().to_vec(), network.stats().to_vec());
-    for p in network.parameters() {
-        let theirs = take(names.of(&p.name)?, &p.torch_shape())?;
+    for (id, name) in names.parameters {
+        let p = graph.parameter(id);
+        let theirs = take(name, &p.torch_shape())?;
         let ours = &mut values[p.range.clone()];
         ours.iter_mut().enumerate().for_each(|(i, v)| *v = theirs[p.torch_index(i)]);
     }
-    for s in network.statistics() {
-        stats[s.range.clone()].copy_from_slice(&take(names.of(&s.name)?, &[s.range.len()])?);
+    for (id, name) in names.statistics {
+        let s = graph.statistic(id);
+        stats[s.range.clone()].copy_from_slice(&take(name, &[s.range.len()])?);
     }
     if let Some(name) = left.into_iter().min() {
         return Err(other(format!("it has {name}, which this network has no place for")));
@@ -78,29 +85,55 @@ pub fn read(path: &Path, recipe: &Recipe, network: &mut Network) -> Result<(), E
     Ok(())
 }
 
-/// What PyTorch calls a network's parameters and statistics.
+/// What PyTorch calls a network's parameters and statistics, in their order.
 struct Names {
-    layers: Vec<LayerSpec>,
-    resnet18: bool,
+    parameters: Vec<(ParameterId, String)>,
+    statistics: Vec<(StatisticId, String)>,
 }
 
 impl Names {
-    fn new(recipe: &Recipe, network: &Network) -> Result<Self, Error> {
-        let resnet18 = recipe.network.preset.as_deref() == Some("resnet18");
-        Ok(Names { layers: recipe.layers(network.input())?, resnet18 })
+    fn new(recipe: &Recipe, graph: &Graph) -> Result<Self, Error> {
+        let mut names = Names { parameters: Vec::new(), statistics: Vec::new() };
+        if recipe.network.preset.as_deref() == Some("resnet18") {
+            for node in graph.walk().into_iter().filter(|node| node.parameters().next().is_some()) {
+                let name = torchvision(&node.path).ok_or_else(|| Error::NoTorchName { name: node.path.clone() })?;
+                names.add(node, &name);
+            }
+        } else {
+            names.add_sequence(graph.nodes(), "");
+        }
+        Ok(names)
     }
 
-    fn of(&self, name: &str) -> Result<String, Error> {
-        let named = name.rsplit_once('.').and_then(|(path, role)| {
-            let path = if self.resnet18 { torchvision(path)? } else { sequential(&self.layers, path)? };
-            let role = match role {
-                "gamma" => "weight",
-                "beta" => "bias",
-                other => other,
-            };
-            Some(format!("{path}.{role}"))
-        });
-        named.ok_or_else(|| Error::NoTorchName { name: name.to_string() })
+    /// The layers of an `nn.Sequential`.
+    fn add_sequence(&mut self, nodes: &[Node], prefix: &str) {
+        let (mut place, mut flattened) = (0, false);
+        for node in nodes {
+            if let Op::Dropout(_) = node.op {
+                continue;
+            }
+            if matches!(node.op, Op::Fc(_)) && !flattened {
+                (place, flattened) = (place + 1, true);
+            }
+            let name = format!("{prefix}{place}");
+            if let Op::Residual { main, shortcut } = &node.op {
+                self.add_sequence(main, &format!("{name}.main."));
+                self.add_sequence(shortcut, &format!("{name}.shortcut."));
+            }
+            self.add(node, &name);
+            place += 1;
+        }
+    }
+
+    /// What a module of that name has.
+    fn add(&mut self, node: &Node, module: &str) {
+        for (id, role) in node.parameters().zip(["weight", "bias"]) {
+            self.parameters.push((id, format!("{module}.{role}")));
+        }
+        if let Op::BatchNorm(norm) = &node.op {
+            let roles = [(norm.mean, "running_mean"), (norm.variance, "running_var")];
+            self.statistics.extend(roles.map(|(id, role)| (id, format!("{module}.{role}"))));
+        }
     }
 }
 
@@ -130,25 +163,6 @@ fn torchvision(path: &str) -> Option<String> {
     })
 }
 
-/// The path of a layer in an `nn.Sequential`.
-fn sequential(layers: &[LayerSpec], path: &str) -> Option<String> {
-    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
-    let number: usize = first.parse().ok()?;
-    let before = layers.get(..number)?;
-    let dropped = |l: &&LayerSpec| matches!(l, LayerSpec::Dropout { .. } | LayerSpec::ChannelDropout { .. });
-    let flattened = layers[..=number].iter().any(|l| matches!(l, LayerSpec::Fc { .. }));
-    let place = number - before.iter().filter(dropped).count() + usize::from(flattened);
-    match (layers.get(number)?, rest) {
-        (_, "") => Some(place.to_string()),
-        (LayerSpec::Residual { main, shortcut }, rest) => {
-            let (side, inner) = rest.split_once('.')?;
-            let inner = sequential(if side == "main" { main } else { shortcut }, inner)?;
-            Some(format!("{place}.{side}.{inner}"))
-        }
-        _ => None,
-    }
-}
-
 fn bytes_of(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
@@ -156,9 +170,7 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftprop_nn::{Activation, Defaults, LayerLoss, Shape};
-    use ftprop_tensor::Cpu;
-    use std::sync::Arc;
+    use ftprop_nn::Shape;
 
     fn names(preset: &str, input: Shape) -> Vec<String> {
         let mut recipe = Recipe::default();
@@ -166,12 +178,9 @@ mod tests {
         if preset == "mlp" {
             recipe.network.widths = vec![16, 12];
         }
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-        let layers = recipe.layers(input).unwrap();
-        let network = Network::new(Arc::new(Cpu::new(1).unwrap()), &layers, defaults, input, 10, 1).unwrap();
-        let names = Names::new(&recipe, &network).unwrap();
-        let all = network.parameters().iter().map(|p| &p.name).chain(network.statistics().iter().map(|s| &s.name));
-        all.map(|name| names.of(name).unwrap()).collect()
+        let names = Names::new(&recipe, &recipe.graph(input, 10).unwrap()).unwrap();
+        let parameters = names.parameters.into_iter().map(|(_, name)| name);
+        parameters.chain(names.statistics.into_iter().map(|(_, name)| name)).collect()
     }
 
     #[test]

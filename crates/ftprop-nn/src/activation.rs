@@ -9,6 +9,8 @@
 //! ```
 
 use crate::NnError;
+use crate::number::Number;
+use crate::trace::function;
 use std::fmt;
 use std::str::FromStr;
 
@@ -20,7 +22,10 @@ pub enum Activation {
     /// 1 if z > 0, else 0.
     Step,
     /// The quantized ReLU: the mean of k steps at 0, 1/(k−1), …, 1.
-    Qrelu { k: u32 },
+    Qrelu {
+        /// How many steps.
+        k: u32,
+    },
     /// max(0, z), a full-precision baseline.
     Relu,
     /// min(1, max(0, z)), a full-precision baseline.
@@ -29,14 +34,40 @@ pub enum Activation {
 
 impl Activation {
     /// h = g(z)
-    pub fn value(self, z: f32) -> f32 {
+    #[inline(always)]
+    pub fn value<N: Number>(self, z: N) -> N {
         match self {
             Activation::Sign => sign(z),
             Activation::Step => step(z),
             Activation::Qrelu { k } => qrelu(z, k as f32),
-            Activation::Relu => z.max(0.0),
-            Activation::SaturatedRelu => z.clamp(0.0, 1.0),
+            Activation::Relu => relu(z),
+            Activation::SaturatedRelu => saturated_relu(z),
         }
+    }
+
+    /// What a full-precision activation makes of the gradient g by its output: g where the function rises, at the
+    /// corners as PyTorch has it (relu is flat at 0, clamp still rises at 0 and at 1). None where no gradient passes.
+    #[inline(always)]
+    pub fn passed<N: Number>(self, g: N, z: N) -> Option<N> {
+        let (zero, one) = (N::of(0.0), N::of(1.0));
+        match self {
+            Activation::Relu => Some(N::either(zero.less(z), g, zero)),
+            Activation::SaturatedRelu => Some(N::either(N::both(zero.at_most(z), z.at_most(one)), g, zero)),
+            Activation::Sign | Activation::Step | Activation::Qrelu { .. } => None,
+        }
+    }
+
+    /// The activation as a function of z, for a GPU's compiler.
+    pub fn device_value(self, name: &str) -> String {
+        function(name, &["z"], |[z]| self.value(z))
+    }
+
+    /// What it makes of the gradient by its output, for a GPU's compiler: the arguments are those of
+    /// [`HardUnit::device_slope`](crate::target::HardUnit::device_slope). None for a hard activation, whose layer loss decides.
+    pub fn device_passed(self, name: &str) -> Option<String> {
+        self.passed(0.0, 0.0)?;
+        let inputs = &["g", "z", "label", "step", "random", "s", "share"];
+        Some(function(name, inputs, |[g, z, ..]| self.passed(g, z).expect("it passes a gradient")))
     }
 
     /// Whether no gradient passes through it, so that its units need targets.
@@ -61,20 +92,32 @@ impl Activation {
 
 /// The paper's hard threshold.
 #[inline(always)]
-pub fn sign(z: f32) -> f32 {
-    if z > 0.0 { 1.0 } else { -1.0 }
+pub fn sign<N: Number>(z: N) -> N {
+    N::either(N::of(0.0).less(z), N::of(1.0), N::of(-1.0))
 }
 
 /// (sign(z) + 1) / 2
 #[inline(always)]
-pub fn step(z: f32) -> f32 {
-    if z > 0.0 { 1.0 } else { 0.0 }
+pub fn step<N: Number>(z: N) -> N {
+    N::indicator(N::of(0.0).less(z))
 }
 
 /// (1/k) Σ step(z − i/(k−1)), i = 0 … k−1, in closed form.
 #[inline(always)]
-pub fn qrelu(z: f32, k: f32) -> f32 {
-    (z * (k - 1.0)).ceil().clamp(0.0, k) / k
+pub fn qrelu<N: Number>(z: N, k: f32) -> N {
+    (z * N::of(k - 1.0)).ceil().clamp(N::of(0.0), N::of(k)) / N::of(k)
+}
+
+/// max(0, z)
+#[inline(always)]
+pub fn relu<N: Number>(z: N) -> N {
+    N::either(z.less(N::of(0.0)), N::of(0.0), z)
+}
+
+/// min(1, max(0, z))
+#[inline(always)]
+pub fn saturated_relu<N: Number>(z: N) -> N {
+    z.clamp(N::of(0.0), N::of(1.0))
 }
 
 impl FromStr for Activation {

@@ -7,6 +7,16 @@ use ftprop_tensor::TensorError;
 pub enum NnError {
     #[error("unknown {what} '{name}'; {known}")]
     Name { what: &'static str, name: String, known: String },
+    /// A name that cannot be given.
+    #[error("the {what} '{name}' cannot be registered: {why}")]
+    Register {
+        /// What it would be the name of.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     #[error("{layer} (input {input}): {source}")]
     Layer { layer: String, input: String, source: TensorError },
     #[error(
@@ -23,6 +33,55 @@ pub enum NnError {
     PresetInput { preset: String, expected: String, got: String },
     #[error("the network has no layers; name a preset or write at least one [[network.layers]]")]
     Empty,
+    /// An input without numbers, or nothing to tell apart.
+    #[error("a network needs an input and a class, of at least 1 each")]
+    NoInput,
+    /// A batch of nothing.
+    #[error("a batch needs at least one example")]
+    NoBatch,
+    /// Nothing to learn.
+    #[error("the network has no parameters to learn; add a conv or fc layer")]
+    NoParameters,
+    /// A slip, or an attack.
+    #[error("the network has more than {most} layers")]
+    TooManyLayers {
+        /// How many there may be.
+        most: usize,
+    },
+    /// An optimizer of matrices for something else.
+    #[error(
+        "{parameter} is no matrix, and its optimizer is for matrices; give biases and norms a group with another optimizer"
+    )]
+    NotAMatrix {
+        /// Its name.
+        parameter: String,
+    },
+    /// Moments of another optimizer or another network.
+    #[error(
+        "the saved optimizer has moments of lengths {got:?}, this one needs {have:?}; it is of another optimizer or network"
+    )]
+    OtherOptimizer {
+        /// The lengths that are needed.
+        have: Vec<usize>,
+        /// Those that were given.
+        got: Vec<usize>,
+    },
+    /// A setting that an optimizer does not have. In the words that serde has for it, so that whoever explains those
+    /// explains this.
+    #[error("unknown field `{key}`, expected one of `{known}`")]
+    Key {
+        /// The setting.
+        key: String,
+        /// Those that it has.
+        known: String,
+    },
+    /// A setting that an optimizer cannot do without.
+    #[error("missing field `{key}`")]
+    MissingKey {
+        /// The setting.
+        key: &'static str,
+    },
+    /// A setting outside its range, in words.
     #[error("{0}")]
     Setting(String),
 }

@@ -12,9 +12,12 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | [`number`], [`trace`] | what these formulas are written over, and how they reach a GPU |
 //! | [`spec`] | a network as a recipe writes it |
 //! | [`presets`] | the paper's networks |
-//! | [`network`] | a spec becomes a network that runs and learns |
+//! | [`graph`] | a spec becomes checked, typed nodes, from which everything else is lowered |
+//! | [`network`] | a graph becomes a network on the CPU that runs and learns |
+//! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`] | the loss of the whole network |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
@@ -25,13 +28,15 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
-mod build;
+pub mod engine;
 mod error;
+pub mod graph;
 pub mod layer_loss;
 mod layers;
-mod math;
+mod lower;
 mod names;
 pub mod network;
+pub mod number;
 pub mod optimizer;
 pub mod output_loss;
 pub mod parameter;
@@ -39,20 +44,21 @@ pub mod precision;
 pub mod presets;
 pub mod probe;
 pub mod schedule;
-mod shape;
 pub mod spec;
 pub mod target;
 pub mod timing;
+pub mod trace;
 
 pub use activation::Activation;
-pub use build::LayerInfo;
+pub use engine::{CpuEngine, Engine, EngineError, Learning};
 pub use error::NnError;
+pub use ftprop_tensor::Shape;
+pub use graph::Graph;
 pub use layer_loss::LayerLoss;
 pub use network::{Network, Step};
-pub use optimizer::{Optimizer, OptimizerSpec};
+pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};
 pub use precision::Precision;
 pub use probe::{Diagnosis, LayerDiagnosis, Probe};
 pub use schedule::{Schedule, ScheduleKind};
-pub use shape::Shape;
 pub use spec::{Defaults, LayerSpec};

@@ -2,35 +2,37 @@
 //! another, and every buffer of a step allocated once.
 //!
 //! ```
-//! use ftprop_nn::{Activation, Criterion, Defaults, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step, presets};
+//! use ftprop_nn::{
+//!     Activation, Criterion, Defaults, Graph, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step, presets,
+//! };
 //! use ftprop_tensor::Cpu;
 //! use std::sync::Arc;
 //!
 //! let input = Shape::vector(4);
 //! let layers = presets::layers("mlp", input, &[8]).unwrap();
-//! let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-//! let mut network = Network::new(Arc::new(Cpu::new(1).unwrap()), &layers, defaults, input, 2, 3).unwrap();
+//! let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+//! let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 2).unwrap());
+//! let mut network = Network::new(Arc::new(Cpu::new(1).unwrap()), graph, 3).unwrap();
 //! network.initialise(0);
-//! let mut optimizer = Optimizer::new(&OptimizerSpec::adam(1e-2), network.values().len()).unwrap();
+//! let adam = OptimizerSpec::adam(1e-2).unwrap();
+//! let mut optimizer = Optimizer::new(&adam, network.values().len()).unwrap();
 //! let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0).unwrap();
 //! let (images, labels) = ([1., 0., 0., 0., 0., 1., 0., 0., 0., 0., 1., 0.], [0, 1, 0]);
 //! let mut losses = Vec::new();
 //! for step in 0..50 {
 //!     let tally = network.learn(&images, &labels, &criterion, &Step { seed: 0, number: step, progress: 0.0 });
-//!     optimizer.step(&mut network, 1.0, None);
+//!     let (cpu, values, gradients) = network.values_and_grads();
+//!     optimizer.step(cpu, values, gradients, 1.0, None);
 //!     losses.push(tally.loss());
 //! }
 //! assert!(losses[49] < losses[0]);
 //! ```
 
 use crate::NnError;
-use crate::build::{Builder, LayerInfo};
-use crate::layers::{Chain, Pass, Slopes};
+use crate::graph::Graph;
+use crate::layers::{Chain, Pass, Slopes, Statistics, Watch};
+use crate::lower::lower;
 use crate::output_loss::{Criterion, Tally};
-use crate::parameter::{Parameter, Statistic};
-use crate::probe::Watch;
-use crate::shape::Shape;
-use crate::spec::{Defaults, LayerSpec};
 use crate::timing::Breakdown;
 use ftprop_tensor::{Buffer, Cpu};
 use std::sync::Arc;
@@ -38,13 +40,9 @@ use std::sync::Arc;
 /// A compiled network.
 pub struct Network {
     cpu: Arc<Cpu>,
+    graph: Arc<Graph>,
     chain: Chain,
-    input: Shape,
-    classes: usize,
     batch: usize,
-    parameters: Vec<Parameter>,
-    statistics: Vec<Statistic>,
-    infos: Vec<LayerInfo>,
     values: Buffer,
     grads: Buffer,
     stats: Buffer,
@@ -58,6 +56,7 @@ pub struct Network {
 /// What a training step depends on beside its batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
+    /// The run's seed.
     pub seed: u64,
     /// Counted from 0 over the whole run.
     pub number: u64,
@@ -66,91 +65,51 @@ pub struct Step {
 }
 
 impl Network {
-    /// Compiles the layers for batches of at most `batch` examples. All parameters are zero until
+    /// Compiles a graph for batches of at most `batch` examples. All parameters are zero until
     /// [`initialise`](Self::initialise) or a checkpoint sets them.
-    pub fn new(
-        cpu: Arc<Cpu>,
-        layers: &[LayerSpec],
-        defaults: Defaults,
-        input: Shape,
-        classes: usize,
-        batch: usize,
-    ) -> Result<Self, NnError> {
-        Network::compile(cpu, layers, defaults, input, classes, batch, None)
+    pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, batch: usize) -> Result<Self, NnError> {
+        Network::compile(cpu, graph, batch, None)
     }
 
     /// With a watch, the hard layers report to it what they see.
     pub(crate) fn compile(
         cpu: Arc<Cpu>,
-        layers: &[LayerSpec],
-        defaults: Defaults,
-        input: Shape,
-        classes: usize,
+        graph: Arc<Graph>,
         batch: usize,
-        watch: Option<Watch>,
+        watch: Option<&Watch>,
     ) -> Result<Self, NnError> {
-        if layers.is_empty() {
-            return Err(NnError::Empty);
+        if batch == 0 {
+            return Err(NnError::NoBatch);
         }
-        if input.is_empty() || classes == 0 || batch == 0 {
-            return Err(NnError::Setting("a network needs an input, a class and a batch of at least 1".into()));
-        }
-        let mut builder = Builder::new(&cpu, batch, classes, defaults);
-        builder.watch = watch;
-        let (chain, output) = builder.chain(layers, input, "")?;
-        if output != Shape::vector(classes) {
-            return Err(NnError::Output {
-                layer: format!("layer {} ({})", layers.len() - 1, layers[layers.len() - 1].kind()),
-                got: output.to_string(),
-                classes,
-                expected: Shape::vector(classes).to_string(),
-            });
-        }
-        let Builder { parameters, statistics, infos, scratch, widest, .. } = builder;
-        let count = parameters.last().map_or(0, |p| p.range.end);
-        if count == 0 {
-            return Err(NnError::Setting("the network has no parameters to learn; add a conv or fc layer".into()));
-        }
-        let stats_len = statistics.last().map_or(0, |s| s.range.end);
+        let lowered = lower(&graph, &cpu, batch, watch)?;
+        let count = graph.parameter_count();
         let mut network = Network {
-            chain,
-            input,
-            classes,
+            chain: lowered.chain,
             batch,
-            parameters,
-            statistics,
-            infos,
             values: Buffer::zeros(count),
             grads: Buffer::zeros(count),
-            stats: Buffer::zeros(stats_len),
-            scratch: Buffer::zeros(scratch),
-            slopes: Slopes::new(batch * widest),
+            stats: Buffer::zeros(graph.statistic_count()),
+            scratch: Buffer::zeros(lowered.scratch),
+            slopes: Slopes::new(batch * lowered.widest),
             last_n: 0,
             breakdown: None,
+            graph,
             cpu,
         };
-        network.reset_statistics();
+        network.stats.copy_from_slice(&network.graph.initial_statistics());
         Ok(network)
     }
 
     /// Sets every parameter to where training starts from, and the running statistics to theirs.
     pub fn initialise(&mut self, seed: u64) {
-        for (number, parameter) in self.parameters.iter().enumerate() {
-            parameter.initialise(seed, number, &mut self.values[parameter.range.clone()]);
-        }
-        self.reset_statistics();
-    }
-
-    fn reset_statistics(&mut self) {
-        for statistic in &self.statistics {
-            self.stats[statistic.range.clone()].fill(statistic.initial);
-        }
+        self.values.copy_from_slice(&self.graph.initial_values(seed));
+        self.stats.copy_from_slice(&self.graph.initial_statistics());
     }
 
     /// The logits of a batch, `[n, classes]`, with running statistics and without dropout.
     pub fn infer(&mut self, images: &[f32]) -> &[f32] {
         let n = self.examples(images);
-        let (chain, mut pass, _) = self.pass(n, false, None);
+        let (chain, mut pass, _) = self.pass(n, false, None, &[]);
         chain.forward(&mut pass, images);
         self.logits()
     }
@@ -162,7 +121,7 @@ impl Network {
 
     /// Tallies a batch without learning from it.
     pub fn evaluate(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion) -> Tally {
-        let classes = self.classes;
+        let classes = self.graph.classes();
         criterion.apply(self.infer(images), labels, classes, None)
     }
 
@@ -171,26 +130,36 @@ impl Network {
     pub fn learn(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
         let n = self.examples(images);
         assert_eq!(n, labels.len(), "as many labels as images");
-        let classes = self.classes;
-        let (chain, mut pass, slopes) = self.pass(n, true, Some(step));
+        let classes = self.graph.classes();
+        let (chain, mut pass, slopes) = self.pass(n, true, Some(step), labels);
         let logits = chain.forward(&mut pass, images);
         let tally = criterion.apply(logits, labels, classes, Some(&mut slopes.current()[..n * classes]));
         chain.backward(&mut pass, images, slopes, false);
         tally
     }
 
+    /// Takes a batch's statistics into the running ones, which become the mean over this batch and the `before` ones
+    /// that were taken in before it.
+    pub fn take_statistics(&mut self, images: &[f32], before: usize) {
+        let n = self.examples(images);
+        let (chain, mut pass, _) = self.pass(n, true, None, &[]);
+        pass.statistics = Statistics::Mean { before };
+        chain.forward(&mut pass, images);
+    }
+
     /// The tally of a batch as a training step sees it: the batch's own statistics, and the step's dropout.
     pub(crate) fn rehearse(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
         let n = self.examples(images);
-        let classes = self.classes;
-        let (chain, mut pass, _) = self.pass(n, true, Some(step));
+        let classes = self.graph.classes();
+        let (chain, mut pass, _) = self.pass(n, true, Some(step), labels);
         criterion.apply(chain.forward(&mut pass, images), labels, classes, None)
     }
 
     /// The logits of the last batch that [`learn`](Self::learn) or [`infer`](Self::infer) saw came from
     /// this layer first as something that is not a finite number; or a parameter is not finite.
     pub fn first_non_finite(&self) -> Option<String> {
-        let parameter = self.parameters.iter().find(|p| self.values[p.range.clone()].iter().any(|v| !v.is_finite()));
+        let parameter =
+            self.graph.parameters().iter().find(|p| self.values[p.range.clone()].iter().any(|v| !v.is_finite()));
         match self.chain.first_non_finite(self.last_n) {
             Some(layer) => Some(layer.to_string()),
             None => parameter.map(|p| format!("parameter {}", p.name)),
@@ -198,26 +167,33 @@ impl Network {
     }
 
     fn examples(&self, images: &[f32]) -> usize {
-        let n = images.len() / self.input.len();
+        let input = self.graph.input();
+        let n = images.len() / input.len();
         assert!(
-            n > 0 && n <= self.batch && n * self.input.len() == images.len(),
-            "a batch of whole examples, at most {} of {}",
-            self.batch,
-            self.input
+            n > 0 && n <= self.batch && n * input.len() == images.len(),
+            "a batch of whole examples, at most {} of {input}",
+            self.batch
         );
         n
     }
 
-    fn pass(&mut self, n: usize, training: bool, step: Option<&Step>) -> (&mut Chain, Pass<'_>, &mut Slopes) {
+    fn pass<'a>(
+        &'a mut self,
+        n: usize,
+        training: bool,
+        step: Option<&Step>,
+        labels: &'a [u32],
+    ) -> (&'a mut Chain, Pass<'a>, &'a mut Slopes) {
         self.last_n = n;
         let pass = Pass {
             cpu: &self.cpu,
             n,
-            training,
+            statistics: if training { Statistics::Batch } else { Statistics::Running },
             params: &self.values,
             stats: &mut self.stats,
             grads: &mut self.grads,
             scratch: &mut self.scratch,
+            labels,
             seed: step.map_or(0, |s| s.seed),
             step: step.map_or(0, |s| s.number),
             progress: step.map_or(0.0, |s| s.progress),
@@ -236,16 +212,14 @@ impl Network {
         self.breakdown.as_ref()
     }
 
+    /// The threads and vector units that compute it.
     pub fn cpu(&self) -> &Arc<Cpu> {
         &self.cpu
     }
 
-    pub fn input(&self) -> Shape {
-        self.input
-    }
-
-    pub fn classes(&self) -> usize {
-        self.classes
+    /// What it is.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
     }
 
     /// The most examples a batch may have.
@@ -253,24 +227,12 @@ impl Network {
         self.batch
     }
 
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-
-    pub fn statistics(&self) -> &[Statistic] {
-        &self.statistics
-    }
-
-    /// Its layers in order, for a summary.
-    pub fn layers(&self) -> &[LayerInfo] {
-        &self.infos
-    }
-
     /// All parameters.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
+    /// All parameters, to be changed.
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values
     }
@@ -280,16 +242,23 @@ impl Network {
         &self.grads
     }
 
+    /// All gradients, to be changed before an optimizer follows them.
+    pub fn grads_mut(&mut self) -> &mut [f32] {
+        &mut self.grads
+    }
+
     /// All running statistics.
     pub fn stats(&self) -> &[f32] {
         &self.stats
     }
 
+    /// All running statistics, to be changed.
     pub fn stats_mut(&mut self) -> &mut [f32] {
         &mut self.stats
     }
 
-    pub(crate) fn values_and_grads(&mut self) -> (&Cpu, &mut [f32], &[f32]) {
+    /// What an optimizer works on: parameters and their gradients, with the threads to do it.
+    pub fn values_and_grads(&mut self) -> (&Cpu, &mut [f32], &[f32]) {
         (&self.cpu, &mut self.values, &self.grads)
     }
 }

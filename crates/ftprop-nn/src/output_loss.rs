@@ -109,6 +109,16 @@ impl Criterion {
         Ok(Criterion { loss, smoothing })
     }
 
+    /// Which loss.
+    pub fn loss(&self) -> OutputLoss {
+        self.loss
+    }
+
+    /// The share of the probability that all classes have alike.
+    pub fn smoothing(&self) -> f32 {
+        self.smoothing
+    }
+
     /// Tallies a batch and, if asked, writes the slopes of the mean loss by the logits.
     pub fn apply(&self, logits: &[f32], labels: &[u32], classes: usize, mut slopes: Option<&mut [f32]>) -> Tally {
         let mut tally = Tally::default();

@@ -1,7 +1,7 @@
 //! What the numbers in a network's flat buffers are.
 
-use crate::shape::Shape;
 use crate::spec::Init;
+use ftprop_tensor::Shape;
 use ftprop_tensor::geometry::ConvGeometry;
 use ftprop_tensor::random::{Purpose, Stream};
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! The paper's networks by name (SPEC: channels × height × width).
 
 use crate::NnError;
-use crate::shape::Shape;
 use crate::spec::{Init, Kernel, LayerSpec};
 use LayerSpec as L;
+use ftprop_tensor::Shape;
 
 /// Every preset's name.
 pub const NAMES: [&str; 5] = ["convnet4", "convnet8", "alexnet", "resnet18", "mlp"];
@@ -144,7 +144,7 @@ fn resnet18() -> Vec<LayerSpec> {
             channels = out;
         }
     }
-    layers.push(L::AvgPool { kernel: None, stride: None, pad: 0 });
+    layers.push(L::global_average());
     layers.push(L::fc(None));
     layers
 }

@@ -112,6 +112,32 @@ impl Kernel {
     }
 }
 
+/// What a pooling takes of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// The largest value.
+    Max,
+    /// The mean, padding counted in.
+    Average,
+}
+
+impl PoolKind {
+    /// As a summary names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            PoolKind::Max => "max",
+            PoolKind::Average => "average",
+        }
+    }
+
+    pub(crate) fn spec_word(self) -> &'static str {
+        match self {
+            PoolKind::Max => "max_pool",
+            PoolKind::Average => "avg_pool",
+        }
+    }
+}
+
 /// How a convolution's weights start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -142,6 +168,16 @@ impl LayerSpec {
         LayerSpec::MaxPool { kernel, stride: (stride != kernel).then_some(stride), pad }
     }
 
+    /// The mean of each channel over the whole image.
+    pub(crate) fn global_average() -> Self {
+        LayerSpec::AvgPool { kernel: None, stride: None, pad: 0 }
+    }
+
+    /// The mean of each window.
+    pub(crate) fn mean_pool(kernel: usize, stride: usize, pad: usize) -> Self {
+        LayerSpec::AvgPool { kernel: Some(kernel), stride: Some(stride), pad }
+    }
+
     pub(crate) fn batch_norm(eps: f32) -> Self {
         LayerSpec::BatchNorm { eps, momentum: norm_momentum() }
     }
@@ -155,8 +191,8 @@ impl LayerSpec {
         match self {
             LayerSpec::Conv { .. } => "conv",
             LayerSpec::Fc { .. } => "fc",
-            LayerSpec::MaxPool { .. } => "max_pool",
-            LayerSpec::AvgPool { .. } => "avg_pool",
+            LayerSpec::MaxPool { .. } => PoolKind::Max.spec_word(),
+            LayerSpec::AvgPool { .. } => PoolKind::Average.spec_word(),
             LayerSpec::BatchNorm { .. } => "batch_norm",
             LayerSpec::Act { .. } => "act",
             LayerSpec::Dropout { .. } => "dropout",
@@ -183,7 +219,7 @@ impl Defaults {
         Defaults {
             activation,
             layer_loss,
-            target_rule: TargetRule::default(),
+            target_rule: TargetRule::gradient_sign(),
             qrelu_form: QreluForm::default(),
             weighted: true,
         }

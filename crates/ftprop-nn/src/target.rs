@@ -5,66 +5,164 @@
 //! each of its outputs. A [`TargetRule`] turns that into a target t; the layer loss at that target, weighted
 //! by |g|, has the slope `−t φ(t z) |g|`, which is what the layer's weights and the layer below see.
 //!
+//! Each rule is a small type that implements [`Rule`]; to add one, write its type and give it a name in [`FAMILIES`].
+//! A program adds its own by [`TargetRule::register`].
+//!
 //! ```
 //! use ftprop_nn::activation::Activation;
 //! use ftprop_nn::layer_loss::LayerLoss;
 //! use ftprop_nn::target::HardUnit;
 //! // With the saturated hinge this is the saturated straight-through estimator: g where |z| ≤ 1, else 0.
-//! let unit = HardUnit::new(Activation::Sign, LayerLoss::SaturatedHinge);
+//! let unit = HardUnit::new(Activation::Sign, LayerLoss::saturated_hinge());
 //! assert_eq!(unit.slope(0.25, 0.5), 0.25);
 //! assert_eq!(unit.slope(0.25, 1.5), 0.0);
 //! ```
 
 use crate::NnError;
 use crate::activation::Activation;
-use crate::layer_loss::{LayerLoss, LossVisitor, MarginLoss};
+use crate::layer_loss::{LayerLoss, Reach, SlopesAt, Targets};
+use crate::names::{Family, Named, Registry, chosen_by_name, serde_by_name};
+use crate::number::Number;
+use crate::trace::{Traced, function};
 use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::elementwise;
+use ftprop_tensor::random::{Purpose, Stream};
 use std::fmt;
 use std::str::FromStr;
 
-/// How a unit's target follows from what the layers above say (the paper's r).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TargetRule {
-    /// t = sign(−g). A unit with g = 0 has no target, which is written 0, and passes nothing on.
-    #[default]
-    GradientSign,
+/// What a rule may look at when it sets the target of one unit for one example.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<N> {
+    /// ∂L/∂h, from the layers above.
+    pub g: N,
+    /// The unit's pre-activation.
+    pub z: N,
+    /// Its output.
+    pub h: N,
+    /// The example's class, as a number.
+    pub label: N,
+    /// The training step's number, counted from 0.
+    pub step: N,
+    /// Uniform in [0, 1): a number of this unit, example and step alone.
+    pub random: N,
 }
+
+/// How a unit's target follows from what the layers above say (the paper's r).
+pub trait Rule: fmt::Debug + Send + Sync + 'static {
+    /// −1, +1, or 0 for no target: such a unit passes nothing on. Written over any number so that it runs on every
+    /// device; mark it `#[inline(always)]`. What is not looked at costs nothing.
+    fn target<N: Number>(&self, seen: Seen<N>) -> N;
+}
+
+/// t = sign(−g), the paper's. A unit with g = 0 has no target.
+#[derive(Debug)]
+pub struct GradientSign;
+impl Rule for GradientSign {
+    #[inline(always)]
+    fn target<N: Number>(&self, seen: Seen<N>) -> N {
+        seen.g.opposite_sign()
+    }
+}
+
+/// The paper's, each target kept with probability p: its other idea for putting some targets before others.
+#[derive(Debug)]
+pub struct RandomSubset {
+    /// How likely a unit has a target.
+    pub p: f32,
+}
+impl Rule for RandomSubset {
+    #[inline(always)]
+    fn target<N: Number>(&self, seen: Seen<N>) -> N {
+        seen.g.opposite_sign() * N::indicator(seen.random.less(N::of(self.p)))
+    }
+}
+
+/// Every rule that comes with the crate, the paper's first.
+const FAMILIES: &[Family<dyn AnyRule>] = &[
+    Family::plain("gradient_sign", || Box::new(GradientSign)),
+    Family::share("random_subset", "p", 0.5, |p| Box::new(RandomSubset { p })),
+];
+
+static REGISTRY: Registry<dyn AnyRule> = Registry::new("target rule", FAMILIES);
+
+/// The choice of a target rule, by the name that a recipe gives it. Cheap to copy; equal where the names are.
+#[derive(Clone, Copy)]
+pub struct TargetRule(Named<dyn AnyRule>);
 
 impl TargetRule {
-    /// The target of a unit with gradient g: −1, +1, or 0 for none.
+    /// Every one that comes with the crate.
+    pub fn all() -> Vec<TargetRule> {
+        REGISTRY.usual().into_iter().map(TargetRule).collect()
+    }
+
+    /// The paper's, t = sign(−g).
+    pub fn gradient_sign() -> Self {
+        TargetRule(REGISTRY.find("gradient_sign").expect("it comes with the crate"))
+    }
+
+    /// Makes a rule of one's own known by a name, for recipes and everything else in this process. A name can be given
+    /// once.
+    pub fn register(name: &str, rule: impl Rule) -> Result<Self, NnError> {
+        REGISTRY.add(name, Box::new(rule)).map(TargetRule)
+    }
+
+    /// The target of one unit.
+    pub fn target(self, seen: Seen<f32>) -> f32 {
+        self.0.target(seen)
+    }
+}
+
+impl Default for TargetRule {
+    fn default() -> Self {
+        TargetRule::gradient_sign()
+    }
+}
+
+chosen_by_name!(TargetRule, REGISTRY);
+
+/// A [`Rule`] without its type: each method is compiled for one rule.
+trait AnyRule: fmt::Debug + Send + Sync {
+    fn target(&self, seen: Seen<f32>) -> f32;
+    fn targets(&self, cpu: &Cpu, seen: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]);
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>) -> Traced<'a>;
+}
+
+/// Where a layer's units find what a rule may look at.
+struct SeenBy<'a> {
+    activation: Activation,
+    moment: &'a Moment<'a>,
+    random: Stream,
+}
+
+impl SeenBy<'_> {
+    /// What there is to see of the unit at a place of the layer's outputs.
     #[inline(always)]
-    pub fn target(self, g: f32) -> f32 {
-        match self {
-            // Without a branch, so that it becomes vector code.
-            TargetRule::GradientSign => f32::from(g < 0.0) - f32::from(g > 0.0),
+    fn seen(&self, at: usize, g: f32, z: f32) -> Seen<f32> {
+        let label = self.moment.labels.get(at / self.moment.units).copied().unwrap_or(0);
+        Seen {
+            g,
+            z,
+            h: self.activation.value(z),
+            label: label as f32,
+            step: self.moment.step as f32,
+            random: self.random.uniform(at as u64),
         }
     }
 }
 
-impl FromStr for TargetRule {
-    type Err = NnError;
-    fn from_str(text: &str) -> Result<Self, NnError> {
-        match text {
-            "gradient_sign" => Ok(TargetRule::GradientSign),
-            _ => Err(NnError::Name {
-                what: "target rule",
-                name: text.into(),
-                known: "known is gradient_sign, the paper's".into(),
-            }),
-        }
+impl<R: Rule> AnyRule for R {
+    fn target(&self, seen: Seen<f32>) -> f32 {
+        Rule::target(self, seen)
+    }
+
+    fn targets(&self, cpu: &Cpu, by: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]) {
+        elementwise::map_places(cpu, targets, [g, z], |at, g, z| Rule::target(self, by.seen(at, g, z)));
+    }
+
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>) -> Traced<'a> {
+        Rule::target(self, seen)
     }
 }
-
-impl fmt::Display for TargetRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TargetRule::GradientSign => f.write_str("gradient_sign"),
-        }
-    }
-}
-
-crate::names::serde_by_name!(TargetRule);
 
 /// How a qReLU, a sum of steps, meets its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,188 +198,112 @@ impl fmt::Display for QreluForm {
     }
 }
 
-crate::names::serde_by_name!(QreluForm);
+serde_by_name!(QreluForm);
 
-/// What a target's loss is multiplied by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Weighting {
-    /// |g|, how much the unit matters.
-    Gradient,
-    /// The same for every unit that has a target.
-    Uniform { share: f32 },
+/// When and for whom a layer's targets are set.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The run's seed.
+    pub seed: u64,
+    /// The training step, counted from 0.
+    pub step: u64,
+    /// The share of training done, 0 to 1, for losses that change with it.
+    pub progress: f32,
+    /// The batch's labels; as many as it has examples.
+    pub labels: &'a [u32],
+    /// Units of one example.
+    pub units: usize,
+    /// Tells this layer's random numbers from those of others.
+    pub layer: u64,
 }
 
-impl Weighting {
-    /// |g|, or one over the batch size for every unit alike.
-    pub fn new(weighted: bool, batch: usize) -> Self {
-        if weighted { Weighting::Gradient } else { Weighting::Uniform { share: 1.0 / batch as f32 } }
+impl Default for Moment<'_> {
+    /// One unit, at the start of training.
+    fn default() -> Self {
+        Moment { seed: 0, step: 0, progress: 0.0, labels: &[0], units: 1, layer: 0 }
     }
 }
 
-/// A hard unit of one layer: everything that decides its slope.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A hard unit: everything that decides its targets and slopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardUnit {
+    /// What it outputs.
     pub activation: Activation,
+    /// How well it meets its target.
     pub layer_loss: LayerLoss,
+    /// Which target it gets.
     pub rule: TargetRule,
+    /// How a qReLU meets it.
     pub form: QreluForm,
-    pub weighting: Weighting,
-    /// The share of training done, 0 to 1, for losses that change with it.
-    pub progress: f32,
+    /// Whether a target's loss is weighted by |g|.
+    pub weighted: bool,
 }
 
 impl HardUnit {
     /// The paper's choices for everything but the activation and the layer loss.
     pub fn new(activation: Activation, layer_loss: LayerLoss) -> Self {
-        HardUnit {
-            activation,
-            layer_loss,
-            rule: TargetRule::GradientSign,
-            form: QreluForm::Single,
-            weighting: Weighting::Gradient,
-            progress: 0.0,
-        }
+        HardUnit { activation, layer_loss, rule: TargetRule::gradient_sign(), form: QreluForm::Single, weighted: true }
     }
 
-    /// ∂ℓ/∂z of one unit with gradient g and pre-activation z.
+    /// ∂ℓ/∂z of one unit with gradient g and pre-activation z, alone in its batch at the start of training.
     pub fn slope(&self, g: f32, z: f32) -> f32 {
-        struct One<'a>(&'a HardUnit, f32, f32);
-        impl LossVisitor for One<'_> {
-            type Output = f32;
-            fn visit<L: MarginLoss>(self, loss: L) -> f32 {
-                let One(unit, g, z) = self;
-                match unit.reach() {
-                    Reach::Threshold(reach) => unit.slope_of(loss, reach, g, z),
-                    Reach::Single(reach) => unit.slope_of(loss, reach, g, z),
-                    Reach::PerStep(reach) => unit.slope_of(loss, reach, g, z),
-                }
-            }
-        }
-        self.layer_loss.visit(self.progress, One(self, g, z))
+        let moment = Moment::default();
+        let (t, s) = (self.target(&moment, 0, g, z), self.layer_loss.scheduled(moment.progress));
+        self.layer_loss.slope(self.reach(), self.share(&moment), [t, g, z, s])
     }
 
     /// φ of one unit with target t and pre-activation z: how hard its layer loss pushes it, weights left aside.
-    pub fn phi(&self, t: f32, z: f32) -> f32 {
-        struct At<'a>(&'a HardUnit, f32, f32);
-        impl LossVisitor for At<'_> {
-            type Output = f32;
-            fn visit<L: MarginLoss>(self, loss: L) -> f32 {
-                let At(unit, t, z) = self;
-                match unit.reach() {
-                    Reach::Threshold(reach) => reach.phi(loss, t, z),
-                    Reach::Single(reach) => reach.phi(loss, t, z),
-                    Reach::PerStep(reach) => reach.phi(loss, t, z),
-                }
-            }
-        }
-        self.layer_loss.visit(self.progress, At(self, t, z))
+    pub fn phi(&self, t: f32, z: f32, progress: f32) -> f32 {
+        self.layer_loss.phi_at(self.reach(), t, z, self.layer_loss.scheduled(progress))
     }
 
-    /// Turns a layer's gradients by h into its slopes by z, in place.
-    pub fn slopes(&self, cpu: &Cpu, g: &mut [f32], z: &[f32]) {
-        struct All<'a>(&'a HardUnit, &'a Cpu, &'a mut [f32], &'a [f32]);
-        impl LossVisitor for All<'_> {
-            type Output = ();
-            fn visit<L: MarginLoss>(self, loss: L) {
-                let All(unit, cpu, g, z) = self;
-                let unit = *unit;
-                match unit.reach() {
-                    Reach::Threshold(reach) => elementwise::update(cpu, g, z, SlopeOf { unit, loss, reach }),
-                    Reach::Single(reach) => elementwise::update(cpu, g, z, SlopeOf { unit, loss, reach }),
-                    Reach::PerStep(reach) => elementwise::update(cpu, g, z, SlopeOf { unit, loss, reach }),
-                }
-            }
-        }
-        self.layer_loss.visit(self.progress, All(self, cpu, g, z));
+    /// The target of a unit at a place of the layer's outputs.
+    pub fn target(&self, moment: &Moment<'_>, at: usize, g: f32, z: f32) -> f32 {
+        self.rule.target(self.seen_by(moment).seen(at, g, z))
     }
 
-    /// The whole of it: set the target, then take the slope of the weighted layer loss at that target.
-    #[inline(always)]
-    fn slope_of<L: MarginLoss>(&self, loss: L, reach: impl PhiOf, g: f32, z: f32) -> f32 {
-        let t = self.rule.target(g);
-        let weight = match self.weighting {
-            Weighting::Gradient => g.abs(),
-            Weighting::Uniform { share } => share,
+    /// Turns a layer's gradients by h into its slopes by z, in place: sets each unit's target, then takes the slope of
+    /// the weighted layer loss at it. `spare` has room for as many targets.
+    pub fn slopes(&self, cpu: &Cpu, moment: &Moment<'_>, g: &mut [f32], z: &[f32], spare: &mut [f32]) {
+        let targets = if self.rule == TargetRule::gradient_sign() {
+            Targets::GradientSign
+        } else {
+            let targets = &mut spare[..g.len()];
+            self.rule.0.targets(cpu, &self.seen_by(moment), g, z, targets);
+            Targets::Given(targets)
         };
-        -t * (reach.phi(loss, t, z) * weight)
+        let (share, s) = (self.share(moment), self.layer_loss.scheduled(moment.progress));
+        self.layer_loss.slopes(cpu, &SlopesAt { reach: self.reach(), share, targets, s }, g, z);
+    }
+
+    /// Where targets are not weighted by |g|: one over the batch size for every unit that has one.
+    fn share(&self, moment: &Moment<'_>) -> Option<f32> {
+        (!self.weighted).then(|| 1.0 / moment.labels.len() as f32)
+    }
+
+    fn seen_by<'a>(&self, moment: &'a Moment<'a>) -> SeenBy<'a> {
+        let random = Stream::new(moment.seed, Purpose::Target, moment.step).fork(moment.layer);
+        SeenBy { activation: self.activation, moment, random }
     }
 
     fn reach(&self) -> Reach {
         match (self.activation, self.form) {
             // `step` is the linear image of `sign`, so its slope is half of that.
-            (Activation::Step, _) => Reach::Threshold(Threshold { scale: 0.5 }),
-            (Activation::Qrelu { .. }, QreluForm::Single) => Reach::Single(Single),
-            (Activation::Qrelu { k }, QreluForm::PerStep) => Reach::PerStep(PerStep { k }),
-            _ => Reach::Threshold(Threshold { scale: 1.0 }),
+            (Activation::Step, _) => Reach::Threshold { scale: 0.5 },
+            (Activation::Qrelu { .. }, QreluForm::Single) => Reach::Single,
+            (Activation::Qrelu { k }, QreluForm::PerStep) => Reach::PerStep { k },
+            (Activation::Sign | Activation::Relu | Activation::SaturatedRelu, _) => Reach::Threshold { scale: 1.0 },
         }
     }
-}
 
-/// [`HardUnit::slope_of`] as a function of g and z.
-struct SlopeOf<L, R> {
-    unit: HardUnit,
-    loss: L,
-    reach: R,
-}
-
-impl<L: MarginLoss, R: PhiOf> elementwise::Binary for SlopeOf<L, R> {
-    #[inline(always)]
-    fn apply(&self, g: f32, z: f32) -> f32 {
-        self.unit.slope_of(self.loss, self.reach, g, z)
-    }
-}
-
-/// How φ is laid over an activation's thresholds.
-enum Reach {
-    Threshold(Threshold),
-    Single(Single),
-    PerStep(PerStep),
-}
-
-trait PhiOf: Copy + Send + Sync {
-    /// φ for a unit with target t and pre-activation z.
-    fn phi<L: MarginLoss>(self, loss: L, t: f32, z: f32) -> f32;
-}
-
-/// One threshold at zero.
-#[derive(Clone, Copy)]
-struct Threshold {
-    scale: f32,
-}
-
-impl PhiOf for Threshold {
-    #[inline(always)]
-    fn phi<L: MarginLoss>(self, loss: L, t: f32, z: f32) -> f32 {
-        self.scale * loss.phi(t * z)
-    }
-}
-
-/// All thresholds of a qReLU as one, in the middle of [0, 1].
-#[derive(Clone, Copy)]
-struct Single;
-
-impl PhiOf for Single {
-    #[inline(always)]
-    fn phi<L: MarginLoss>(self, loss: L, t: f32, z: f32) -> f32 {
-        let m = 2.0 * z - 1.0;
-        // A tiny negative z would round to −1, the edge of the saturated losses, from outside.
-        let m = if z < 0.0 { m.min(-1.0 - f32::EPSILON) } else { m };
-        loss.phi(t * m)
-    }
-}
-
-/// Each threshold of a qReLU for itself.
-#[derive(Clone, Copy)]
-struct PerStep {
-    k: u32,
-}
-
-impl PhiOf for PerStep {
-    #[inline(always)]
-    fn phi<L: MarginLoss>(self, loss: L, t: f32, z: f32) -> f32 {
-        let last = (self.k - 1) as f32;
-        let sum: f32 = (0..self.k).map(|i| loss.phi(t * (z - i as f32 / last))).sum();
-        sum / self.k as f32
+    /// The slope as a function of g, z, the label, the step, a random number, the loss's scheduled number and one over
+    /// the batch size, for a GPU's compiler.
+    pub fn device_slope(&self, name: &str) -> String {
+        function(name, &["g", "z", "label", "step", "random", "s", "share"], |[g, z, label, step, random, s, share]| {
+            let seen = Seen { g, z, h: self.activation.value(z), label, step, random };
+            let t = self.rule.0.traced(seen);
+            self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), [t, g, z, s])
+        })
     }
 }
 
@@ -305,9 +327,12 @@ mod tests {
         (g, z)
     }
 
-    fn slopes(unit: HardUnit) -> Vec<f32> {
+    fn slopes(unit: HardUnit, batch: usize) -> Vec<f32> {
         let (mut g, z) = units();
-        unit.slopes(&Cpu::new(2).unwrap(), &mut g, &z);
+        let labels = vec![0; batch];
+        let moment = Moment { progress: 0.6, labels: &labels, ..Moment::default() };
+        let mut spare = vec![0.0; g.len()];
+        unit.slopes(&Cpu::new(2).unwrap(), &moment, &mut g, &z, &mut spare);
         g
     }
 
@@ -322,26 +347,27 @@ mod tests {
 
     #[test]
     fn saturated_hinge_is_the_saturated_straight_through_estimator() {
-        let unit = HardUnit::new(Activation::Sign, LayerLoss::SaturatedHinge);
-        same(&slopes(unit), |g, z| if z.abs() <= 1.0 { g } else { 0.0 });
-        let unit = HardUnit::new(Activation::Qrelu { k: 3 }, LayerLoss::SaturatedHinge);
-        same(&slopes(unit), |g, z| if (0.0..=1.0).contains(&z) { g } else { 0.0 });
+        let unit = HardUnit::new(Activation::Sign, LayerLoss::saturated_hinge());
+        same(&slopes(unit, 1), |g, z| if z.abs() <= 1.0 { g } else { 0.0 });
+        let unit = HardUnit::new(Activation::Qrelu { k: 3 }, LayerLoss::saturated_hinge());
+        same(&slopes(unit, 1), |g, z| if (0.0..=1.0).contains(&z) { g } else { 0.0 });
     }
 
     #[test]
     fn linear_is_the_plain_straight_through_estimator() {
-        same(&slopes(HardUnit::new(Activation::Sign, LayerLoss::Linear)), |g, _| g);
-        same(&slopes(HardUnit::new(Activation::Qrelu { k: 5 }, LayerLoss::Linear)), |g, _| g);
-        same(&slopes(HardUnit::new(Activation::Step, LayerLoss::Linear)), |g, _| 0.5 * g);
+        let linear: LayerLoss = "linear".parse().unwrap();
+        same(&slopes(HardUnit::new(Activation::Sign, linear), 1), |g, _| g);
+        same(&slopes(HardUnit::new(Activation::Qrelu { k: 5 }, linear), 1), |g, _| g);
+        same(&slopes(HardUnit::new(Activation::Step, linear), 1), |g, _| 0.5 * g);
     }
 
     #[test]
     fn even_losses_collapse_to_g_times_phi_and_others_do_not() {
-        for loss in LayerLoss::ALL {
-            let even = (0..100).all(|i| loss.phi(i as f32 * 0.03, 0.0) == loss.phi(-i as f32 * 0.03, 0.0));
+        for loss in LayerLoss::all() {
+            let even = (0..100).all(|i| loss.phi(i as f32 * 0.03, 0.6) == loss.phi(-i as f32 * 0.03, 0.6));
             let unit = HardUnit::new(Activation::Sign, loss);
             if even {
-                same(&slopes(unit), |g, z| g * loss.phi(z, 0.0));
+                same(&slopes(unit, 1), |g, z| g * loss.phi(z, 0.6));
             } else {
                 // On the wrong side of its target a unit is pushed harder than on the right one.
                 let harder = |z: f32| unit.slope(-1.0, z).abs() > unit.slope(1.0, z).abs();
@@ -353,14 +379,14 @@ mod tests {
     #[test]
     fn fast_slopes_are_the_plain_definition() {
         let (g, z) = units();
-        for loss in LayerLoss::ALL {
+        for loss in LayerLoss::all() {
             for activation in
                 [Activation::Sign, Activation::Step, Activation::Qrelu { k: 3 }, Activation::Qrelu { k: 5 }]
             {
                 for form in [QreluForm::Single, QreluForm::PerStep] {
-                    for weighting in [Weighting::Gradient, Weighting::new(false, 64)] {
-                        let unit = HardUnit { form, weighting, progress: 0.6, ..HardUnit::new(activation, loss) };
-                        let fast = slopes(unit);
+                    for weighted in [true, false] {
+                        let unit = HardUnit { form, weighted, ..HardUnit::new(activation, loss) };
+                        let fast = slopes(unit, 64);
                         for i in 0..g.len() {
                             // The definition, written out: t = sign(−g), slope = −t φ(margin) weight.
                             let t = if g[i] == 0.0 { 0.0 } else { -g[i].signum() };
@@ -379,10 +405,7 @@ mod tests {
                                 }
                                 _ => phi(t * z[i]),
                             };
-                            let weight = match weighting {
-                                Weighting::Gradient => g[i].abs(),
-                                Weighting::Uniform { share } => share,
-                            };
+                            let weight = if weighted { g[i].abs() } else { 1.0 / 64.0 };
                             let expected = -t * shaped * weight;
                             let close = (fast[i] - expected).abs() <= 1e-6 * expected.abs();
                             assert!(
@@ -399,11 +422,11 @@ mod tests {
 
     #[test]
     fn a_unit_without_gradient_has_no_target_and_passes_nothing_on() {
-        assert_eq!(TargetRule::GradientSign.target(0.0), 0.0);
-        assert_eq!(TargetRule::GradientSign.target(-0.0), 0.0);
-        for loss in LayerLoss::ALL {
-            for weighting in [Weighting::Gradient, Weighting::new(false, 4)] {
-                let unit = HardUnit { weighting, ..HardUnit::new(Activation::Sign, loss) };
+        let unit = HardUnit::new(Activation::Sign, LayerLoss::soft_hinge());
+        assert_eq!([0.0, -0.0].map(|g| unit.target(&Moment::default(), 0, g, 0.3)), [0.0, 0.0]);
+        for loss in LayerLoss::all() {
+            for weighted in [true, false] {
+                let unit = HardUnit { weighted, ..HardUnit::new(Activation::Sign, loss) };
                 assert_eq!(unit.slope(0.0, 0.3), 0.0, "{loss}");
             }
         }
@@ -411,6 +434,57 @@ mod tests {
 
     #[test]
     fn a_nan_gradient_is_not_hidden() {
-        assert!(HardUnit::new(Activation::Sign, LayerLoss::SoftHinge).slope(f32::NAN, 0.3).is_nan());
+        assert!(HardUnit::new(Activation::Sign, LayerLoss::soft_hinge()).slope(f32::NAN, 0.3).is_nan());
+    }
+
+    #[test]
+    fn a_rule_sees_the_unit_its_example_and_the_moment() {
+        /// A target towards the class's parity, where the output is not there yet.
+        #[derive(Debug)]
+        struct Parity;
+        impl Rule for Parity {
+            #[inline(always)]
+            fn target<N: Number>(&self, seen: Seen<N>) -> N {
+                let half = seen.label / N::of(2.0);
+                let odd = N::either(half.less(half.ceil()), N::of(1.0), N::of(-1.0));
+                let there = N::indicator((seen.h - odd).abs().less(N::of(0.5)));
+                odd * (N::of(1.0) - there) * N::indicator(seen.step.less(N::of(8.0)))
+            }
+        }
+        let rule = TargetRule::register("parity", Parity).unwrap();
+        assert_eq!("parity".parse::<TargetRule>().unwrap(), rule);
+        let unit = HardUnit { rule, ..HardUnit::new(Activation::Sign, LayerLoss::saturated_hinge()) };
+        let slopes = |step: u64| {
+            let (labels, mut g, z) = ([3, 4], [0.5; 4], [-0.5, 0.5, -0.5, 0.5]);
+            let moment = Moment { step, labels: &labels, units: 2, ..Moment::default() };
+            unit.slopes(&Cpu::new(1).unwrap(), &moment, &mut g, &z, &mut [0.0; 4]);
+            g
+        };
+        // The first example is odd: its low unit should rise; the second is even: its high unit should fall.
+        assert_eq!(slopes(7), [-0.5, 0.0, 0.0, 0.5]);
+        assert_eq!(slopes(8), [0.0; 4]);
+    }
+
+    #[test]
+    fn a_random_subset_keeps_its_share_of_the_papers_targets_and_another_one_at_each_step() {
+        let unit = HardUnit {
+            rule: "random_subset:0.3".parse().unwrap(),
+            ..HardUnit::new(Activation::Sign, LayerLoss::soft_hinge())
+        };
+        let labels = vec![0; 200];
+        let slopes = |step: u64, layer: u64| {
+            let moment = Moment { step, layer, labels: &labels, units: 50, ..Moment::default() };
+            let mut g = vec![0.25; 10_000];
+            unit.slopes(&Cpu::new(2).unwrap(), &moment, &mut g, &vec![0.0; 10_000], &mut vec![0.0; 10_000]);
+            g
+        };
+        let (first, second, other) = (slopes(0, 0), slopes(1, 0), slopes(0, 1));
+        assert!(first.iter().all(|&s| s == 0.25 || s == 0.0));
+        let share = first.iter().filter(|&&s| s != 0.0).count();
+        assert!((2850..3150).contains(&share), "{share}");
+        assert!(first == slopes(0, 0) && first != second && first != other);
+        for wrong in ["random_subset", "random_subset:0", "random_subset:1.5", "random_subset:x"] {
+            assert!(wrong.parse::<TargetRule>().is_err(), "{wrong}");
+        }
     }
 }

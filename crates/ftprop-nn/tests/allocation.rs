@@ -1,7 +1,8 @@
 //! A training step takes nothing from the heap once the first one is done.
 
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step, presets,
+    Activation, Criterion, Defaults, Graph, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
+    presets,
 };
 use ftprop_tensor::Cpu;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -31,10 +32,11 @@ fn steps_after_the_first_allocate_nothing() {
     let cpu = Arc::new(Cpu::new(2).unwrap());
     let input = Shape { height: 32, width: 32, channels: 3 };
     let layers = presets::layers("convnet8", input, &[]).unwrap();
-    let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-    let mut network = Network::new(cpu.clone(), &layers, defaults, input, 10, 16).unwrap();
+    let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+    let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 10).unwrap());
+    let mut network = Network::new(cpu.clone(), graph, 16).unwrap();
     network.initialise(0);
-    let mut optimizer = Optimizer::new(&OptimizerSpec::adam(1e-3), network.values().len()).unwrap();
+    let mut optimizer = Optimizer::new(&OptimizerSpec::adam(1e-3).unwrap(), network.values().len()).unwrap();
     let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.1).unwrap();
     let images = vec![0.25; 16 * input.len()];
     let labels = [3; 16];
@@ -42,7 +44,8 @@ fn steps_after_the_first_allocate_nothing() {
         let mut step = |number: u64, n: usize| {
             let step = Step { seed: 0, number, progress: 0.5 };
             network.learn(&images[..n * input.len()], &labels[..n], &criterion, &step);
-            optimizer.step(&mut network, 1.0, Some(1.0));
+            let (cpu, values, grads) = network.values_and_grads();
+            optimizer.step(cpu, values, grads, 1.0, Some(1.0));
         };
         step(0, 16);
         let before = ALLOCATIONS.load(Ordering::Relaxed);

@@ -3,8 +3,8 @@
 
 use ftprop_nn::spec::{Init, Kernel};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, LayerSpec, Network, NnError, Optimizer, OptimizerSpec, OutputLoss,
-    Shape, Step, presets,
+    Activation, Criterion, Defaults, Graph, LayerLoss, LayerSpec, Network, NnError, Optimizer, OptimizerSpec,
+    OutputLoss, Shape, Step, presets,
 };
 use ftprop_tensor::Cpu;
 use ftprop_tensor::random::Stream;
@@ -44,10 +44,14 @@ fn image(channels: usize, side: usize) -> Shape {
     Shape { height: side, width: side, channels }
 }
 
+fn graph(layers: &[LayerSpec], defaults: &Defaults, input: Shape, classes: usize) -> Result<Arc<Graph>, NnError> {
+    Graph::resolve(layers, defaults, input, classes).map(Arc::new)
+}
+
 fn build(layers: &[LayerSpec], activation: Activation, input: Shape, batch: usize, threads: usize) -> Network {
-    let defaults = Defaults::new(activation, LayerLoss::SoftHinge);
+    let defaults = Defaults::new(activation, LayerLoss::soft_hinge());
     let cpu = Arc::new(Cpu::new(threads).unwrap());
-    let mut network = Network::new(cpu, layers, defaults, input, 4, batch).unwrap();
+    let mut network = Network::new(cpu, graph(layers, &defaults, input, 4).unwrap(), batch).unwrap();
     network.initialise(11);
     network
 }
@@ -179,11 +183,12 @@ fn training_has_the_same_bits_for_any_number_of_threads() {
     for (name, input, layers) in networks() {
         let train = |threads: usize| {
             let mut network = build(&layers, Activation::Qrelu { k: 3 }, input, 6, threads);
-            let mut optimizer = Optimizer::new(&OptimizerSpec::adam(1e-2), network.values().len()).unwrap();
+            let mut optimizer = Optimizer::new(&OptimizerSpec::adam(1e-2).unwrap(), network.values().len()).unwrap();
             let (images, labels) = batch(input, 6);
             for number in 0..4 {
                 network.learn(&images, &labels, &cross_entropy(), &Step { number, ..STEP });
-                optimizer.step(&mut network, 1.0, Some(0.5));
+                let (cpu, values, grads) = network.values_and_grads();
+                optimizer.step(cpu, values, grads, 1.0, Some(0.5));
             }
             let bits: Vec<u32> = network.values().iter().chain(network.stats()).map(|v| v.to_bits()).collect();
             bits
@@ -238,17 +243,19 @@ fn an_activation_can_be_overridden_in_place() {
     let relu =
         LayerSpec::Act { activation: Some(Activation::Relu), layer_loss: None, target_rule: None, qrelu_form: None };
     let network = build(&[fc(Some(8)), relu, fc(Some(8)), act(), fc(None)], Activation::Sign, Shape::vector(4), 2, 1);
-    let bits: Vec<_> = network.layers().iter().filter_map(|l| l.activation_bits).collect();
+    let bits: Vec<_> = network.graph().walk().into_iter().filter_map(|n| n.activation_bits()).collect();
     assert_eq!(bits, [32, 1]);
 }
 
 #[test]
 fn what_does_not_fit_is_refused_with_the_layer_and_both_shapes() {
     let cpu = Arc::new(Cpu::new(1).unwrap());
-    let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
+    let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
     let refuse = |layers: &[LayerSpec]| -> String {
-        let error: NnError =
-            Network::new(cpu.clone(), layers, defaults, image(3, 8), 10, 2).err().expect("it cannot fit");
+        let error: NnError = graph(layers, &defaults, image(3, 8), 10)
+            .and_then(|graph| Network::new(cpu.clone(), graph, 2))
+            .err()
+            .expect("it cannot fit");
         error.to_string()
     };
     let cases: [(&[LayerSpec], &[&str]); 10] = [
@@ -273,11 +280,10 @@ fn what_does_not_fit_is_refused_with_the_layer_and_both_shapes() {
 
 #[test]
 fn presets_have_the_published_numbers_of_parameters() {
-    let cpu = Arc::new(Cpu::new(1).unwrap());
-    let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
+    let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
     let count = |preset: &str, side: usize, classes: usize| {
         let layers = presets::layers(preset, image(3, side), &[]).unwrap();
-        Network::new(cpu.clone(), &layers, defaults, image(3, side), classes, 1).unwrap().values().len()
+        graph(&layers, &defaults, image(3, side), classes).unwrap().parameter_count()
     };
     // torchvision's resnet18 has 11,689,512.
     assert_eq!(count("resnet18", 224, 1000), 11_689_512);

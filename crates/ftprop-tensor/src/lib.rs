@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`random`] | counter-based random numbers, the same on every device |
 //! | [`buffer`] | aligned memory for activations, parameters and scratch |
+//! | [`shape`] | the shape of one example |
 //! | [`geometry`] | the shapes of convolutions and poolings |
 //! | [`cpu`] | the CPU: its threads, its vector units and every kernel, a slow reference beside each fast one |
 //!
@@ -15,7 +16,9 @@ pub mod cpu;
 pub mod error;
 pub mod geometry;
 pub mod random;
+pub mod shape;
 
 pub use buffer::Buffer;
 pub use cpu::Cpu;
 pub use error::TensorError;
+pub use shape::Shape;

@@ -27,6 +27,8 @@ pub enum Purpose {
     Split = 5,
     /// Made-up problems and anything else outside training.
     Problem = 6,
+    /// Target rules that leave something to chance; the "epoch" is the training step.
+    Target = 7,
 }
 
 /// An endless table of random numbers, read by index.

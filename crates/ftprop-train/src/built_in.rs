@@ -28,6 +28,11 @@ const TABLE_1: &[(&str, &str)] = recipes! {
     "imagenet": "alexnet", "resnet18";
 };
 
+/// The names of all of them, the digits' first.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ["digits"].into_iter().chain(TABLE_1.iter().map(|(name, _)| *name))
+}
+
 /// A recipe by its file's name without the ending, such as `digits` or `convnet8-sign-ftpsh`, as TOML.
 pub fn built_in(name: &str) -> Option<&'static str> {
     let table = TABLE_1.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);

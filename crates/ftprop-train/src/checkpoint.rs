@@ -8,8 +8,9 @@ use crate::error::Error;
 use crate::files;
 use crate::recipe::Recipe;
 use ftprop_data::{Dataset, Normalize, Preprocess};
-use ftprop_nn::parameter::{Parameter, ParameterKind, Statistic};
-use ftprop_nn::{Network, Optimizer, Tally};
+use ftprop_nn::engine::{NetworkState, TrainingState};
+use ftprop_nn::parameter::ParameterKind;
+use ftprop_nn::{Graph, Network, Tally};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -19,6 +20,9 @@ use std::path::Path;
 /// The metadata's one key: safetensors writes several in no fixed order.
 const KEY: &str = "ftprop";
 const VERSION: u32 = 1;
+/// The moving average of the weights, and the statistics that belong to it.
+const AVERAGE: &str = "optimizer.average";
+const AVERAGE_STATISTICS: &str = "optimizer.average_statistics";
 
 /// What a checkpoint says beside its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,33 +159,49 @@ impl From<ExactTally> for Tally {
     }
 }
 
-/// What a network holds, wherever it lives.
+/// What a checkpoint holds of a network, wherever that lives.
 pub struct Contents<'a> {
-    /// What the values are, in their order.
-    pub parameters: &'a [Parameter],
-    /// What the statistics are, in their order.
-    pub statistics: &'a [Statistic],
-    /// All parameters.
-    pub values: Cow<'a, [f32]>,
-    /// All running statistics.
-    pub stats: Cow<'a, [f32]>,
-    /// The optimizer's steps and moments; without them a checkpoint can be used but not trained on.
-    pub optimizer: Option<(u64, Vec<Cow<'a, [f32]>>)>,
+    /// What the numbers are.
+    pub graph: &'a Graph,
+    /// The network.
+    pub network: NetworkState<'a>,
+    /// What training depends on beside it; without that a checkpoint can be used but not trained on.
+    pub optimizer: Option<OptimizerState<'a>>,
+}
+
+/// What training depends on beside the network.
+pub struct OptimizerState<'a> {
+    /// Steps that the optimizer has taken.
+    pub steps: u64,
+    /// Its moments.
+    pub moments: Vec<Cow<'a, [f32]>>,
+    /// The moving average of the weights, where there is one, and the statistics that belong to it.
+    pub average: Option<NetworkState<'a>>,
 }
 
 impl<'a> Contents<'a> {
-    /// Of a network on the CPU.
-    pub fn of(network: &'a Network, optimizer: Option<&'a Optimizer>) -> Self {
-        Contents {
-            parameters: network.parameters(),
-            statistics: network.statistics(),
-            values: network.values().into(),
-            stats: network.stats().into(),
-            optimizer: optimizer.map(|o| {
-                let (steps, moments) = o.state();
-                (steps, moments.map(Cow::from).collect())
-            }),
-        }
+    /// A network for use.
+    pub fn for_use(graph: &'a Graph, network: NetworkState<'a>) -> Self {
+        Contents { graph, network, optimizer: None }
+    }
+
+    /// A network under training; `averaged` are the statistics that belong to its moving average.
+    pub fn for_training(graph: &'a Graph, state: TrainingState<'a>, averaged: Option<&'a [f32]>) -> Self {
+        let TrainingState { network, steps, moments, average } = state;
+        let statistics = averaged.map_or_else(|| network.statistics.clone(), Cow::from);
+        let average = average.map(|values| NetworkState { values, statistics });
+        Contents { graph, network, optimizer: Some(OptimizerState { steps, moments, average }) }
+    }
+
+    /// Everything that training depends on; none of a checkpoint for use.
+    pub fn training(self) -> Option<TrainingState<'a>> {
+        let OptimizerState { steps, moments, average } = self.optimizer?;
+        Some(TrainingState { network: self.network, steps, moments, average: average.map(|a| a.values) })
+    }
+
+    /// The network to be used: the averaged one where there is one.
+    pub fn used(self) -> NetworkState<'a> {
+        self.optimizer.and_then(|optimizer| optimizer.average).unwrap_or(self.network)
     }
 }
 
@@ -198,18 +218,26 @@ pub fn save(
         recipe: recipe.portable().to_toml()?,
         model: model.clone(),
         state: *state,
-        optimizer_steps: contents.optimizer.as_ref().map(|(steps, _)| *steps),
+        optimizer_steps: contents.optimizer.as_ref().map(|o| o.steps),
     };
     let header = serde_json::to_string(&header).map_err(|e| unwritable(path, e.to_string()))?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
-    for p in contents.parameters {
-        tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes_of(&contents.values[p.range.clone()])));
+    let NetworkState { values, statistics } = &contents.network;
+    for p in contents.graph.parameters() {
+        tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes_of(&values[p.range.clone()])));
     }
-    for s in contents.statistics {
-        tensors.push((s.name.clone(), vec![s.range.len()], bytes_of(&contents.stats[s.range.clone()])));
+    for s in contents.graph.statistics() {
+        tensors.push((s.name.clone(), vec![s.range.len()], bytes_of(&statistics[s.range.clone()])));
     }
-    for (i, moment) in contents.optimizer.iter().flat_map(|(_, moments)| moments.iter().enumerate()) {
-        tensors.push((format!("optimizer.moment{i}"), vec![moment.len()], bytes_of(moment)));
+    if let Some(optimizer) = &contents.optimizer {
+        let mut flat = |name: String, numbers: &[f32]| tensors.push((name, vec![numbers.len()], bytes_of(numbers)));
+        for (i, moment) in optimizer.moments.iter().enumerate() {
+            flat(format!("optimizer.moment{i}"), moment);
+        }
+        if let Some(NetworkState { values, statistics }) = &optimizer.average {
+            flat(AVERAGE.into(), values);
+            flat(AVERAGE_STATISTICS.into(), statistics);
+        }
     }
     let views: Result<Vec<_>, _> = tensors
         .iter()
@@ -265,12 +293,8 @@ impl Checkpoint {
         Recipe::from_toml(&format!("the recipe in {}", self.path.display()), &self.header.recipe)
     }
 
-    /// The saved numbers, for a network that has these parameters and statistics.
-    pub fn contents<'a>(
-        &self,
-        parameters: &'a [Parameter],
-        statistics: &'a [Statistic],
-    ) -> Result<Contents<'a>, Error> {
+    /// The saved numbers, for a network of this graph.
+    pub fn contents<'a>(&self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
         let tensors = SafeTensors::deserialize(&self.bytes)
             .map_err(|e| Error::NotACheckpoint { path: self.path.clone(), why: e.to_string() })?;
         let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
@@ -281,35 +305,44 @@ impl Checkpoint {
             into.iter_mut().zip(view.data().chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
             Ok(())
         };
-        let expected = parameters.len() + statistics.len();
+        let expected = graph.parameters().len() + graph.statistics().len();
         let stored = tensors.names().iter().filter(|n| !n.starts_with("optimizer.")).count();
-        let mut values = vec![0.0; parameters.last().map_or(0, |p| p.range.end)];
-        for p in parameters {
+        let mut values = vec![0.0; graph.parameter_count()];
+        for p in graph.parameters() {
             read(&p.name, &shape_of(&p.kind, p.range.len()), &mut values[p.range.clone()])?;
         }
-        let mut stats = vec![0.0; statistics.last().map_or(0, |s| s.range.end)];
-        for s in statistics {
-            read(&s.name, &[s.range.len()], &mut stats[s.range.clone()])?;
+        let mut statistics = vec![0.0; graph.statistic_count()];
+        for s in graph.statistics() {
+            read(&s.name, &[s.range.len()], &mut statistics[s.range.clone()])?;
         }
         if stored != expected {
             return Err(self.other(format!("it has {stored} tensors, this network {expected}")));
         }
+        let flat = |name: &str, len: usize| {
+            let mut numbers = vec![0.0; len];
+            read(name, &[len], &mut numbers).map(|()| Cow::from(numbers))
+        };
         let optimizer = self.header.optimizer_steps.map(|steps| {
             let mut moments = Vec::new();
             while let Ok(view) = tensors.tensor(&format!("optimizer.moment{}", moments.len())) {
                 moments.push(view.data().chunks_exact(4).map(f32_from).collect::<Vec<f32>>().into());
             }
-            (steps, moments)
+            let average = tensors.tensor(AVERAGE).is_ok().then(|| {
+                let values = flat(AVERAGE, graph.parameter_count())?;
+                Ok::<_, Error>(NetworkState { values, statistics: flat(AVERAGE_STATISTICS, graph.statistic_count())? })
+            });
+            Ok::<_, Error>(OptimizerState { steps, moments, average: average.transpose()? })
         });
-        Ok(Contents { parameters, statistics, values: values.into(), stats: stats.into(), optimizer })
+        let network = NetworkState { values: values.into(), statistics: statistics.into() };
+        Ok(Contents { graph, network, optimizer: optimizer.transpose()? })
     }
 
     /// Puts the saved numbers into a network on the CPU, for use.
     pub fn restore(&self, network: &mut Network) -> Result<(), Error> {
-        let (parameters, statistics) = (network.parameters().to_vec(), network.statistics().to_vec());
-        let contents = self.contents(&parameters, &statistics)?;
-        network.values_mut().copy_from_slice(&contents.values);
-        network.stats_mut().copy_from_slice(&contents.stats);
+        let graph = network.graph().clone();
+        let used = self.contents(&graph)?.used();
+        network.values_mut().copy_from_slice(&used.values);
+        network.stats_mut().copy_from_slice(&used.statistics);
         Ok(())
     }
 

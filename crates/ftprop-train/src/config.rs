@@ -312,6 +312,12 @@ impl Layers {
             format!("`{key}` cannot be `{name}`{}", suggest("", name, &known))
         } else if let Some(name) = complaint.strip_prefix("missing field ") {
             format!("the key `{}` is missing", join(&key, name.trim_matches('`')))
+        } else if let Some(named) =
+            complaint.split_whitespace().next().filter(|word| word.starts_with(&format!("{key}.")))
+        {
+            // What is checked as a whole names the key in it itself.
+            key = named.to_owned();
+            complaint.to_owned()
         } else {
             format!("`{key}`: {}", plain_types(complaint))
         };

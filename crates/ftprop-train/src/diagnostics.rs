@@ -4,11 +4,11 @@
 //! taken and looks at it from within every hard layer (see [`ftprop_nn::probe`]). The twin lives on the CPU whatever
 //! the device that trains, and nothing it does reaches the run. `docs/diagnostics.md` says what the figures mean.
 
-use crate::checkpoint::Contents;
 use crate::error::Error;
 use crate::jsonl;
 use crate::recipe::{Recipe, input_shape};
 use ftprop_data::{Dataset, Loader, LoaderConfig};
+use ftprop_nn::engine::TrainingState;
 use ftprop_nn::{Criterion, Diagnosis, LayerDiagnosis, Optimizer, Probe, Step};
 use ftprop_tensor::Cpu;
 use serde::{Deserialize, Serialize};
@@ -49,23 +49,20 @@ impl Diagnostics {
         };
         let train = Loader::new(&train, config)?;
         let input = input_shape(dataset.shape);
-        let layers = recipe.layers(input)?;
-        let (defaults, classes) = (recipe.layer_defaults(), dataset.classes.len());
-        let probe = Probe::new(cpu, &layers, defaults, input, classes, recipe.train.batch)?;
-        let optimizer = Optimizer::new(&recipe.optimizer, probe.network().values().len())?;
+        let graph = recipe.graph(input, dataset.classes.len())?;
+        let optimizer = Optimizer::for_groups(recipe.learning(&graph)?.groups);
+        let probe = Probe::new(cpu, graph, recipe.train.batch)?;
         Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion: recipe.criterion()?, train })
     }
 
     /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch; after the last
-    /// epoch the step is one more of it. `contents` is the network under training with its optimizer. None if a number
+    /// epoch the step is one more of it. `state` is that of the network under training. None if a number
     /// blew up on the way, which training is about to find out, too.
-    pub fn look(&mut self, epoch: u32, step: u64, contents: &Contents<'_>) -> Result<Option<Record>, Error> {
+    pub fn look(&mut self, epoch: u32, step: u64, state: &TrainingState<'_>) -> Result<Option<Record>, Error> {
         let network = self.probe.network_mut();
-        copy(&contents.values, network.values_mut())?;
-        copy(&contents.stats, network.stats_mut())?;
-        if let Some((steps, moments)) = &contents.optimizer {
-            self.optimizer.restore(*steps, &moments.iter().map(|m| &m[..]).collect::<Vec<_>>())?;
-        }
+        copy(&state.network.values, network.values_mut())?;
+        copy(&state.network.statistics, network.stats_mut())?;
+        self.optimizer.restore(state.steps, &state.moments.iter().map(|m| &m[..]).collect::<Vec<_>>())?;
         let (epochs, steps) = (self.recipe.train.epochs, self.train.batches_per_epoch());
         let mut batches = self.train.epoch(u64::from(epoch) + 1, 0);
         let Some(batch) = batches.next_batch()? else { return Ok(None) };

@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use crate::files::FileError;
 use ftprop_data::DataError;
-use ftprop_nn::NnError;
+use ftprop_nn::{EngineError, NnError};
 use ftprop_tensor::TensorError;
 use std::path::PathBuf;
 
@@ -29,6 +29,9 @@ pub enum Error {
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] ftprop_cuda::CudaError),
+    /// Of a network's engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// Of what the caller brought: an observer, or a network of another kind.
     #[error(transparent)]
     Outside(Box<dyn std::error::Error + Send + Sync>),
@@ -212,9 +215,6 @@ pub enum Error {
         /// Of its twin.
         twin: usize,
     },
-    /// An engine was asked for what it does not have.
-    #[error("{0}")]
-    Engine(&'static str),
     /// A folder without golden cases.
     #[error("{folder} holds no golden case (*.json)")]
     NoGoldenCase {
@@ -269,6 +269,7 @@ impl Error {
         match self {
             #[cfg(feature = "cuda")]
             Error::Cuda(error) => error.is_memory(),
+            Error::Engine(EngineError::Memory(_)) => true,
             _ => false,
         }
     }

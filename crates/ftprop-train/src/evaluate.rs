@@ -22,12 +22,14 @@
 //! ```
 
 use crate::device::Place;
+use crate::engine::{self, EngineConfig};
 use crate::error::Error;
 use crate::model::{Model, ranked};
 use crate::observe::StepReport;
 use crate::recipe::Recipe;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Preprocess, Shape, Split};
-use ftprop_nn::{Criterion, Network, Tally};
+use ftprop_nn::engine::NetworkState;
+use ftprop_nn::{Criterion, Engine, Network, Tally};
 use std::path::Path;
 use std::time::Instant;
 
@@ -43,21 +45,29 @@ impl Predictor for Network {
     }
 }
 
-#[cfg(feature = "cuda")]
-mod on_gpu;
-#[cfg(feature = "cuda")]
-pub use on_gpu::OnGpu;
+/// A network on any device, with its last answer.
+struct OnDevice {
+    engine: Box<dyn Engine>,
+    logits: Vec<f32>,
+}
+
+impl Predictor for OnDevice {
+    fn classify(&mut self, examples: &[f32]) -> Result<&[f32], Error> {
+        self.logits = self.engine.infer(examples)?.into_owned();
+        Ok(&self.logits)
+    }
+}
 
 /// A model's network where it is to be computed, for batches of at most `batch`; on the CPU its own batch counts.
-#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a GPU wants a batch"))]
 pub fn predictor(model: Model, place: &Place, batch: usize) -> Result<Box<dyn Predictor>, Error> {
-    match &place.gpu {
-        #[cfg(feature = "cuda")]
-        Some(gpu) => Ok(Box::new(OnGpu::new(&model, gpu, batch)?)),
-        #[cfg(not(feature = "cuda"))]
-        Some(gpu) => match *gpu {},
-        None => Ok(Box::new(model.network)),
+    if place.gpu.is_none() {
+        return Ok(Box::new(model.network));
     }
+    let (graph, network) = (model.network.graph().clone(), &model.network);
+    let mut engine = engine::compile(EngineConfig::of(&model.recipe, graph, batch)?, place)?;
+    let (values, statistics) = (network.values().into(), network.stats().into());
+    engine.set_network(&NetworkState { values, statistics })?;
+    Ok(Box::new(OnDevice { engine, logits: Vec::new() }))
 }
 
 /// A loader of a part of the data as it is, in batches that the network can take.

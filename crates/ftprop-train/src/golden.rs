@@ -4,38 +4,54 @@
 //! `golden/README.md`). Running a case trains the network for its few steps and compares logits, loss,
 //! gradients and parameters with what the file expects.
 
-#[cfg(feature = "cuda")]
-mod gpu;
-
 use crate::device::Place;
+use crate::engine::{self, EngineConfig};
 use crate::error::Error;
 use crate::files;
+use ftprop_nn::engine::NetworkState;
 use ftprop_nn::parameter::{Parameter, ParameterKind};
+use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
-    presets,
+    Activation, Defaults, Engine, Graph, LayerLoss, LayerSpec, Learning, OptimizerSpec, Precision, Shape, Step, presets,
 };
 use ftprop_tensor::random::Stream;
 use serde::Deserialize;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A case as its file has it.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Case {
     /// What it is called.
     pub name: String,
     net: String,
+    /// In the place of the network's own layers.
+    layers: Option<Vec<LayerSpec>>,
     activation: String,
     layer_loss: String,
+    #[serde(default)]
+    target_rule: TargetRule,
+    #[serde(default)]
+    qrelu_form: QreluForm,
+    #[serde(default = "yes")]
+    weighted: bool,
     optimizer: OptimizerSpec,
     batch: usize,
+    /// How many are expected.
+    steps: usize,
     seed: u64,
     /// The largest relative error that passes.
     pub tolerance: f64,
     expect: Vec<ExpectedStep>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ExpectedStep {
     loss: f64,
     /// The first 16 of each example.
@@ -44,6 +60,7 @@ struct ExpectedStep {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ExpectedParameter {
     size: usize,
     grad_norm: f64,
@@ -124,40 +141,71 @@ impl Case {
             None => self.activation.parse()?,
         };
         let layer_loss =
-            if self.layer_loss.is_empty() { LayerLoss::SoftHinge } else { self.layer_loss.parse::<LayerLoss>()? };
-        let mut layers = presets::layers(&self.net, input, &widths)?;
-        layers.retain(|l| !matches!(l, LayerSpec::ChannelDropout { .. }));
-        let defaults = Defaults::new(activation, layer_loss);
-        let mut subject: Box<dyn Subject> = match &place.gpu {
-            #[cfg(feature = "cuda")]
-            Some(gpu) => Box::new(gpu::network(gpu, layers, defaults, input, classes, self)?),
-            #[cfg(not(feature = "cuda"))]
-            Some(gpu) => match *gpu {},
-            None => {
-                let network = Network::new(place.cpu.clone(), &layers, defaults, input, classes, self.batch)?;
-                let optimizer = Optimizer::new(&self.optimizer, network.values().len())?;
-                let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
-                Box::new(OnCpu { network, optimizer, criterion })
-            }
+            if self.layer_loss.is_empty() { LayerLoss::soft_hinge() } else { self.layer_loss.parse::<LayerLoss>()? };
+        let mut layers = match &self.layers {
+            Some(layers) => layers.clone(),
+            None => presets::layers(&self.net, input, &widths)?,
         };
-        self.compare(&mut *subject, input, classes)
+        layers.retain(|l| !matches!(l, LayerSpec::ChannelDropout { .. }));
+        let defaults = Defaults {
+            target_rule: self.target_rule,
+            qrelu_form: self.qrelu_form,
+            weighted: self.weighted,
+            ..Defaults::new(activation, layer_loss)
+        };
+        let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
+        let learning = Learning::new(&graph, &self.optimizer)?;
+        let (batch, precision) = (self.batch, Precision::F32);
+        let config = EngineConfig { graph, learning, batch, precision, deterministic: true };
+        self.compare(&mut *engine::compile(config, place)?)
     }
 
-    fn compare(&self, subject: &mut dyn Subject, input: Shape, classes: usize) -> Result<Outcome, Error> {
+    /// Refuses a case whose lists do not have the lengths that it says itself.
+    fn check(&self, parameters: &[Parameter]) -> Result<(), Error> {
+        if self.expect.len() != self.steps {
+            return Err(self.refused(format!(
+                "{} steps are expected, and there are {}",
+                self.steps,
+                self.expect.len()
+            )));
+        }
+        for (number, step) in self.expect.iter().enumerate() {
+            let wrong = |what: &str| Err(self.refused(format!("step {} has another number of {what}", number + 1)));
+            if step.logits.len() != self.batch {
+                return wrong("logits than the batch has examples");
+            }
+            if step.params.len() != parameters.len() {
+                return wrong("parameters than the network");
+            }
+            for (p, e) in parameters.iter().zip(&step.params) {
+                let lengths = [e.grad.len(), e.value.len()];
+                if e.size != p.range.len() || lengths != [e.at.len(); 2] || e.at.iter().any(|&at| at >= e.size) {
+                    return wrong(&format!("entries of {}", p.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let stream = |j: u64| Stream::numbered(1000 * self.seed + j);
-        let parameters = subject.parameters().to_vec();
-        let mut values = vec![0.0; parameters.last().map_or(0, |p| p.range.end)];
+        let graph = engine.graph().clone();
+        let (parameters, classes) = (graph.parameters(), graph.classes());
+        self.check(parameters)?;
+        let mut values = vec![0.0; graph.parameter_count()];
         for (j, p) in parameters.iter().enumerate() {
             start_value(p, stream(j as u64), &mut values[p.range.clone()]);
         }
-        subject.start(&values)?;
-        let images = images(stream(999), self.batch, input);
+        let statistics = graph.initial_statistics().into();
+        engine.set_network(&NetworkState { values: values.into(), statistics })?;
+        let images = images(stream(999), self.batch, graph.input());
         let labels: Vec<u32> =
             (0..self.batch as u64).map(|i| (f64::from(stream(998).uniform(i)) * classes as f64) as u32).collect();
         let mut worst = Worst(Outcome { largest_error: 0.0, place: "nowhere".into() });
         for (number, expected) in self.expect.iter().enumerate() {
             let step = Step { seed: 0, number: number as u64, progress: 0.0 };
-            let (loss, logits) = subject.learn(&images, &labels, &step)?;
+            let loss = engine.learn(&images, &labels, &step)?.loss();
+            let logits = engine.logits()?.into_owned();
             let place = |what: &str| format!("step {}, {what}", number + 1);
             worst.see(loss, expected.loss, expected.loss.abs(), place("loss"));
             let largest = expected.logits.iter().flatten().fold(0.0f64, |m, v| m.max(v.abs()));
@@ -166,14 +214,12 @@ impl Case {
                     worst.see(f64::from(got), want, largest, place("logits"));
                 }
             }
-            if expected.params.len() != parameters.len() {
-                return Err(self.refused("another number of parameters".into()));
-            }
-            let grads = subject.grads()?;
+            let grads = engine.gradients()?.into_owned();
             for (p, e) in parameters.iter().zip(&expected.params) {
                 compare_gradient(&mut worst, p, e, &grads[p.range.clone()], &place(&p.name));
             }
-            let values = subject.optimize()?;
+            engine.optimize(1.0)?;
+            let values = engine.network()?.values;
             for (p, e) in parameters.iter().zip(&expected.params) {
                 let value = &values[p.range.clone()];
                 worst.see(norm(value), e.value_norm, e.value_norm, place(&format!("norm of {}", p.name)));
@@ -181,48 +227,6 @@ impl Case {
             }
         }
         Ok(worst.0)
-    }
-}
-
-/// A network whose steps can be looked into.
-trait Subject {
-    fn parameters(&self) -> &[Parameter];
-    fn start(&mut self, values: &[f32]) -> Result<(), Error>;
-    /// The loss and the logits of a step up to its gradients.
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<(f64, Vec<f32>), Error>;
-    fn grads(&self) -> Result<Vec<f32>, Error>;
-    /// The parameters after the optimizer's step.
-    fn optimize(&mut self) -> Result<Vec<f32>, Error>;
-}
-
-struct OnCpu {
-    network: Network,
-    optimizer: Optimizer,
-    criterion: Criterion,
-}
-
-impl Subject for OnCpu {
-    fn parameters(&self) -> &[Parameter] {
-        self.network.parameters()
-    }
-
-    fn start(&mut self, values: &[f32]) -> Result<(), Error> {
-        self.network.values_mut().copy_from_slice(values);
-        Ok(())
-    }
-
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<(f64, Vec<f32>), Error> {
-        let tally = self.network.learn(images, labels, &self.criterion, step);
-        Ok((tally.loss(), self.network.logits().to_vec()))
-    }
-
-    fn grads(&self) -> Result<Vec<f32>, Error> {
-        Ok(self.network.grads().to_vec())
-    }
-
-    fn optimize(&mut self) -> Result<Vec<f32>, Error> {
-        self.optimizer.step(&mut self.network, 1.0, None);
-        Ok(self.network.values().to_vec())
     }
 }
 
@@ -328,5 +332,34 @@ mod tests {
         case.layer_loss = "saturated_hinge".into();
         let place = Place::open(DeviceChoice::Cpu, 1).unwrap();
         assert!(case.run(&place).unwrap().largest_error > 100.0 * case.tolerance);
+    }
+
+    #[test]
+    fn a_case_that_says_something_unknown_or_lacks_a_row_is_refused() {
+        let text = BUILT_IN.iter().find(|(name, _)| *name == "mlp-sign-soft").unwrap().1;
+        let place = Place::open(DeviceChoice::Cpu, 1).unwrap();
+        let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut case: serde_json::Value = serde_json::from_str(text).unwrap();
+            change(&mut case);
+            parse("changed", &case.to_string()).and_then(|case| case.run(&place))
+        };
+        assert!(changed(&|_| ()).unwrap().largest_error < 1e-3);
+        let unweighted = changed(&|case| case["weighted"] = false.into()).unwrap();
+        assert!(unweighted.largest_error > 1e-2, "{unweighted:?}");
+        let subset = changed(&|case| case["target_rule"] = "random_subset:0.5".into()).unwrap();
+        assert!(subset.largest_error > 1e-2, "{subset:?}");
+        type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+        let refusals: [(Change<'_>, &str); 6] = [
+            (&|case| case["weigthed"] = false.into(), "weigthed"),
+            (&|case| case["steps"] = 9.into(), "9 steps are expected"),
+            (&|case| drop(case["expect"][0]["logits"].as_array_mut().unwrap().pop()), "logits"),
+            (&|case| drop(case["expect"][1]["params"].as_array_mut().unwrap().pop()), "parameters"),
+            (&|case| drop(case["expect"][0]["params"][1]["grad"].as_array_mut().unwrap().pop()), "0.bias"),
+            (&|case| case["expect"][0]["params"][0]["at"][0] = 1_000_000.into(), "0.weight"),
+        ];
+        for (change, word) in refusals {
+            let message = changed(change).unwrap_err().to_string();
+            assert!(message.contains(word) && !message.contains('\n'), "{message}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::checkpoint::{Checkpoint, ModelInfo};
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
+use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Network, Shape};
 use ftprop_tensor::Cpu;
 use std::path::{Path, PathBuf};
@@ -56,23 +57,21 @@ impl Model {
     pub fn new(
         recipe: Recipe,
         info: ModelInfo,
-        values: &[f32],
-        stats: &[f32],
+        state: &NetworkState<'_>,
         cpu: Arc<Cpu>,
         batch: usize,
     ) -> Result<Self, Error> {
         let mut network = compiled(&recipe, &info, cpu, batch)?;
-        network.values_mut().copy_from_slice(values);
-        network.stats_mut().copy_from_slice(stats);
+        network.values_mut().copy_from_slice(&state.values);
+        network.stats_mut().copy_from_slice(&state.statistics);
         Ok(Model { network, recipe, info, path: None })
     }
 }
 
 fn compiled(recipe: &Recipe, info: &ModelInfo, cpu: Arc<Cpu>, batch: usize) -> Result<Network, Error> {
     let [height, width, channels] = info.input;
-    let input = Shape { height, width, channels };
-    let layers = recipe.layers(input)?;
-    Ok(Network::new(cpu, &layers, recipe.layer_defaults(), input, info.classes.len(), batch)?)
+    let graph = recipe.graph(Shape { height, width, channels }, info.classes.len())?;
+    Ok(Network::new(cpu, graph, batch)?)
 }
 
 /// The softmax of one example's logits.

@@ -3,6 +3,7 @@
 //! A recipe is layered: the program's defaults, a file, `--set KEY=VALUE`, named flags; later layers win.
 //! What comes out is written to the run folder before training starts.
 
+use crate::built_in::built_in;
 use crate::by_name;
 use crate::choice::DeviceChoice;
 use crate::config::Layers;
@@ -10,11 +11,12 @@ use crate::error::Error;
 use ftprop_data::{Augment, BadImage, CsvOptions, Dataset, HoldOut, LabelColumn, Options, Source, Split, TestPart};
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerLoss, LayerSpec, NnError, OptimizerSpec, OutputLoss, Precision, Schedule,
-    Shape, presets,
+    Activation, Criterion, Defaults, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError, OptimizerSpec,
+    OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A training run, completely.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct Recipe {
     pub train: TrainRecipe,
     /// The step along the gradients.
     pub optimizer: OptimizerSpec,
+    /// Parameters that are learned otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupSpec>,
     /// How the learning rate changes.
     pub schedule: Schedule,
 }
@@ -153,6 +158,10 @@ pub struct TrainRecipe {
     /// The largest norm that a step's gradient may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
+    /// What a moving average of the weights keeps of itself at each step; the averaged network is the one that is
+    /// measured and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ema: Option<f64>,
     /// Seconds between checkpoints within an epoch; one is always written at its end.
     pub checkpoint_seconds: f64,
     /// Where the network is computed.
@@ -174,7 +183,7 @@ impl Default for Recipe {
         Recipe {
             name: "run".into(),
             activation: Activation::Sign,
-            layer_loss: LayerLoss::SoftHinge,
+            layer_loss: LayerLoss::soft_hinge(),
             target_rule: TargetRule::default(),
             qrelu_form: QreluForm::default(),
             weighted: true,
@@ -199,6 +208,7 @@ impl Default for Recipe {
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
                 clip: None,
+                ema: None,
                 checkpoint_seconds: 300.0,
                 device: DeviceChoice::Auto,
                 precision: Precision::default(),
@@ -206,7 +216,8 @@ impl Default for Recipe {
                 threads: 0,
                 diagnostics: false,
             },
-            optimizer: OptimizerSpec::adam(1e-3),
+            optimizer: OptimizerSpec::adam(1e-3).expect("a rate above 0 is one that Adam takes"),
+            groups: Vec::new(),
             schedule: Schedule::default(),
         }
     }
@@ -216,6 +227,15 @@ impl Recipe {
     /// The bottom layer of every recipe: the program's defaults.
     pub fn defaults() -> Result<Layers, Error> {
         Ok(Layers::new(&Recipe::default())?.kinds(&["network.preset", "optimizer.name", "schedule.kind"]))
+    }
+
+    /// A recipe that is named: a file's, or a built-in one's where there is no such file, over the defaults.
+    pub fn layers_of(name: &Path) -> Result<Layers, Error> {
+        let defaults = Recipe::defaults()?;
+        match name.to_str().filter(|_| !name.exists()).and_then(built_in) {
+            Some(text) => Ok(defaults.text(&format!("the built-in recipe {}", name.display()), text)?),
+            None => Ok(defaults.file(name)?),
+        }
     }
 
     /// A recipe from its TOML, over the defaults; `name` is what errors call it.
@@ -252,6 +272,21 @@ impl Recipe {
     /// The loss of the whole network.
     pub fn criterion(&self) -> Result<Criterion, NnError> {
         Criterion::new(self.train.loss, self.train.label_smoothing)
+    }
+
+    /// The network for examples of this shape and so many classes.
+    pub fn graph(&self, input: Shape, classes: usize) -> Result<Arc<Graph>, NnError> {
+        Graph::resolve(&self.layers(input)?, &self.layer_defaults(), input, classes).map(Arc::new)
+    }
+
+    /// How a network learns.
+    pub fn learning(&self, graph: &Graph) -> Result<Learning, NnError> {
+        Ok(Learning {
+            criterion: self.criterion()?,
+            groups: Arc::new(ParameterGroups::resolve(&self.optimizer, &self.groups, graph)?),
+            clip: self.train.clip,
+            average: self.train.ema,
+        })
     }
 
     /// The layers for an input of this shape.

@@ -6,6 +6,7 @@ use crate::files;
 use crate::recipe::{Recipe, absolute, input_shape};
 use crate::run::RunFolder;
 use ftprop_data::{Normalize, Source};
+use ftprop_nn::engine::NetworkState;
 use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Activation, Network};
 use ftprop_search::{Labelled, Problem, Solution};
@@ -58,13 +59,14 @@ pub fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Soluti
         });
     }
     let input = input_shape(dataset.shape);
-    let layers = recipe.layers(input)?;
+    let graph = recipe.graph(input, dataset.classes.len())?;
     let cpu = Arc::new(Cpu::new(1)?);
-    let mut network = Network::new(cpu.clone(), &layers, recipe.layer_defaults(), input, dataset.classes.len(), 1)?;
+    let mut network = Network::new(cpu.clone(), graph.clone(), 1)?;
     fill(&mut network, &solution.network, &dataset.normalize)?;
     let info = ModelInfo::of(&dataset);
     for file in [run.best(), run.checkpoint()] {
-        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::of(&network, None))?;
+        let state = NetworkState { values: network.values().into(), statistics: network.stats().into() };
+        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::for_use(&graph, state))?;
     }
     Ok(cpu.enter(|| changed(&mut network, problem, &solution.network, &dataset.normalize)))
 }
@@ -101,8 +103,8 @@ pub fn fill(network: &mut Network, searched: &ftprop_search::Network, normalize:
     }
     let mut weights = layers.iter();
     let mut biases = layers.iter();
-    let parameters = network.parameters().to_vec();
-    for parameter in parameters {
+    let graph = network.graph().clone();
+    for parameter in graph.parameters() {
         let (layer, is_bias) = match parameter.kind {
             ParameterKind::Fc { .. } => (weights.next(), false),
             _ => (biases.next(), true),

@@ -9,7 +9,7 @@ use crate::checked::CheckedRecipe;
 use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
-use crate::engine::{self, Engine, Part, Parts, Stretch};
+use crate::engine::{self, Parts};
 use crate::error::Error;
 use crate::evaluate::evaluation_loader;
 use crate::gate::Gate;
@@ -19,8 +19,10 @@ use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::storage::Storage;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
-use ftprop_nn::Tally;
+use ftprop_nn::engine::{NetworkState, Part, StepSpan};
+use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::Cpu;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +31,8 @@ use std::time::{Duration, Instant};
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// Steps that are announced at once, at most.
 const ANNOUNCED: usize = 4096;
+/// Examples whose statistics the averaged network's are taken over.
+const AVERAGED_OVER: usize = 8192;
 /// What saving may cost: an epoch that ends sooner than this many times the last saving took is not saved.
 const SAVING_SHARE: u32 = 20;
 
@@ -52,20 +56,21 @@ pub struct Trainer {
     diagnostics: Option<(Diagnostics, Records)>,
     /// The best network, unless it is in the storage.
     best: Option<BestNetwork>,
+    /// The statistics that belong to the moving average of the weights, as of the last epoch's end.
+    averaged: Option<Vec<f32>>,
     saved: Instant,
     /// When the epoch began in this process, and how long it had taken before.
     began: Instant,
     before: f64,
     saving_took: Duration,
     /// Steps that are asked for at once of data that lives on the device.
-    stretch: usize,
+    span: usize,
 }
 
 /// A network that was the best at its time.
 struct BestNetwork {
     state: State,
-    values: Vec<f32>,
-    stats: Vec<f32>,
+    network: NetworkState<'static>,
 }
 
 impl Trainer {
@@ -131,11 +136,12 @@ impl Trainer {
             metrics: Vec::new(),
             diagnostics: None,
             best: None,
+            averaged: None,
             saved: Instant::now(),
             began: Instant::now(),
             before: 0.0,
             saving_took: Duration::ZERO,
-            stretch: 64,
+            span: 64,
             recipe,
             storage,
             engine,
@@ -161,17 +167,19 @@ impl Trainer {
 
     /// Goes on where a checkpoint stands.
     fn take_up(&mut self, saved: &Checkpoint) -> Result<(), Error> {
-        let (parameters, statistics) = (self.engine.parameters().to_vec(), self.engine.statistics().to_vec());
-        let contents = saved.contents(&parameters, &statistics)?;
-        if contents.optimizer.is_none() {
+        let graph = self.engine.graph().clone();
+        let contents = saved.contents(&graph)?;
+        let average = contents.optimizer.as_ref().and_then(|o| o.average.as_ref());
+        self.averaged = average.map(|average| average.statistics.to_vec());
+        let Some(training) = contents.training() else {
             return Err(
                 saved.other("it was saved for use, without the optimizer, so training cannot go on".to_string())
             );
-        }
+        };
         if saved.header.model.classes != self.model.classes {
             return Err(saved.other("its classes are not those of the data".into()));
         }
-        self.engine.restore(&contents).map_err(|e| saved.other(e.to_string()))?;
+        self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
         self.state = saved.header.state;
         self.before = self.state.seconds;
         Ok(())
@@ -179,7 +187,7 @@ impl Trainer {
 
     /// How many numbers the network learns.
     pub fn parameters(&self) -> usize {
-        self.engine.parameters().last().map_or(0, |p| p.range.end)
+        self.engine.graph().parameter_count()
     }
 
     /// Where training stands.
@@ -200,17 +208,24 @@ impl Trainer {
     /// The network as it is now, or the best so far, on the CPU and ready for batches of at most `batch`.
     pub fn model(&self, which: Which, batch: usize) -> Result<Model, Error> {
         let folder = self.storage.as_ref().map(Storage::folder);
-        let (values, stats) = match (which, &self.best, folder) {
-            (Which::Best, Some(best), _) => (best.values.clone(), best.stats.clone()),
+        let network = match (which, &self.best, folder) {
+            (Which::Best, Some(best), _) => best.network.clone(),
             (Which::Best, None, Some(folder)) if self.state.best.is_some() => {
                 return Model::load(folder.path(), which, self.cpu.clone(), batch);
             }
-            _ => {
-                let network = self.engine.network()?;
-                (network.values.into_owned(), network.stats.into_owned())
-            }
+            _ => self.used_network()?,
         };
-        Model::new(Recipe::clone(&self.recipe), self.model.clone(), &values, &stats, self.cpu.clone(), batch)
+        Model::new(Recipe::clone(&self.recipe), self.model.clone(), &network, self.cpu.clone(), batch)
+    }
+
+    /// The network that is measured and kept: the averaged one where the recipe asks for an average.
+    fn used_network(&self) -> Result<NetworkState<'static>, Error> {
+        let state = self.engine.state()?;
+        let (values, statistics) = match (state.average, &self.averaged) {
+            (Some(average), Some(statistics)) => (average, statistics.clone()),
+            _ => (state.network.values, state.network.statistics.into_owned()),
+        };
+        Ok(NetworkState { values: values.into_owned().into(), statistics: statistics.into() })
     }
 
     /// Examples that are held out of the training part.
@@ -292,7 +307,7 @@ impl Trainer {
     /// Looks at the step about to be taken, if the recipe asks for it.
     fn look(&mut self) -> Result<(), Error> {
         let Some((twin, records)) = &mut self.diagnostics else { return Ok(()) };
-        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.contents()?)? {
+        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.state()?)? {
             if let Some(storage) = &mut self.storage {
                 storage.show_record(&record)?;
             }
@@ -304,7 +319,7 @@ impl Trainer {
     /// The steps of one epoch; none if the observer had enough before its end.
     fn learn_epoch(&mut self, observer: &mut dyn Observer) -> Result<Option<EpochTimes>, Error> {
         let steps = self.train.batches_per_epoch();
-        let resident = self.engine.has_training_data();
+        let resident = self.engine.resident().is_some_and(|resident| resident.has(Part::Train));
         let mut batches = (!resident).then(|| self.train.epoch(u64::from(self.state.epoch), self.state.batch));
         let mut tally = Tally::from(self.state.tally);
         let (started, mut settled) = (Instant::now(), Instant::now());
@@ -320,20 +335,22 @@ impl Trainer {
             }
             match &mut batches {
                 None => {
-                    let stretch = self.announce(self.state.batch, self.stretch);
-                    self.engine.learn_resident(&stretch)?;
-                    self.state.batch += stretch.steps.len();
-                    self.state.step += stretch.steps.len() as u64;
+                    let span = self.announce(self.state.batch, self.span);
+                    if let Some(resident) = self.engine.resident() {
+                        resident.train(&span)?;
+                    }
+                    self.state.batch += span.steps.len();
+                    self.state.step += span.steps.len() as u64;
                 }
                 Some(batches) => {
                     let Some(batch) = batches.next_batch()? else { break };
                     // A batch whose pictures were all skipped leaves a gap.
                     if announced <= batch.index || self.state.batch != batch.index {
-                        let stretch = self.announce(batch.index, ANNOUNCED);
-                        announced = batch.index + stretch.steps.len();
-                        self.engine.begin(stretch)?;
+                        let span = self.announce(batch.index, ANNOUNCED);
+                        announced = batch.index + span.steps.len();
+                        self.engine.begin(span)?;
                     }
-                    self.engine.learn(batch.images, batch.labels)?;
+                    self.engine.step(batch.images, batch.labels)?;
                     self.state.batch = batch.index + 1;
                     self.state.step += 1;
                 }
@@ -345,13 +362,13 @@ impl Trainer {
             if ahead && !last && !due {
                 continue;
             }
-            let seen = self.engine.settle()?;
+            let seen = self.engine.finish()?;
             turn = None;
             if !seen.loss_sum.is_finite() {
                 return Err(self.diverged(self.state.batch));
             }
             if resident {
-                self.fit_stretch(self.state.batch - open, settled.elapsed());
+                self.fit_span(self.state.batch - open, settled.elapsed());
             }
             (settled, open) = (Instant::now(), self.state.batch);
             tally.add(&seen);
@@ -376,7 +393,7 @@ impl Trainer {
             }
         }
         // Pictures at the end that were skipped leave steps that are done but not settled.
-        tally.add(&self.engine.settle()?);
+        tally.add(&self.engine.finish()?);
         drop(turn);
         if resident && tally.examples != self.train_examples() as u64 {
             let (counted, examples) = (tally.examples, self.train_examples());
@@ -407,7 +424,7 @@ impl Trainer {
     }
 
     /// The next steps of the epoch, `most` of them at most.
-    fn announce(&self, first_batch: usize, most: usize) -> Stretch {
+    fn announce(&self, first_batch: usize, most: usize) -> StepSpan {
         let per_epoch = self.train.batches_per_epoch();
         let total = f64::from(self.recipe.train.epochs) * per_epoch as f64;
         let count = most.min(per_epoch - first_batch);
@@ -415,7 +432,7 @@ impl Trainer {
             let progress = ((self.state.step + i as u64) as f64 / total) as f32;
             (self.factor(first_batch + i), progress)
         };
-        Stretch {
+        StepSpan {
             seed: self.recipe.train.seed,
             epoch: u64::from(self.state.epoch),
             first_batch,
@@ -425,9 +442,9 @@ impl Trainer {
     }
 
     /// Asks for as many steps next time as take about as long as results may be waited for.
-    fn fit_stretch(&mut self, steps: usize, took: Duration) {
+    fn fit_span(&mut self, steps: usize, took: Duration) {
         let wanted = SETTLE_EVERY.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
-        self.stretch = (wanted as usize).clamp(self.stretch / 2, 4 * self.stretch).clamp(16, ANNOUNCED);
+        self.span = (wanted as usize).clamp(self.span / 2, 4 * self.span).clamp(16, ANNOUNCED);
     }
 
     /// Evaluates, records the epoch, and saves.
@@ -435,17 +452,20 @@ impl Trainer {
         let epoch = self.state.epoch;
         let gate = self.gate.clone();
         let turn = || gate.as_deref().map(Gate::enter);
-        let validation = match &self.validation {
-            Some(loader) => {
-                let _turn = turn();
-                Some(self.engine.evaluate(Part::Validation, loader)?)
-            }
-            None => None,
-        };
+        let learned = self.use_average(&turn)?;
+        let mut validation = None;
+        if let Some(loader) = &self.validation {
+            let _turn = turn();
+            validation = Some(self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Validation, loader))?);
+        }
         let test = {
             let _turn = turn();
-            self.engine.evaluate(Part::Test, &self.test)?
+            self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Test, &self.test))?
         };
+        let measured = learned.is_some().then(|| self.engine.network().map(owned)).transpose()?;
+        if let Some(learned) = learned {
+            self.engine.set_network(&learned)?;
+        }
         let metrics = EpochMetrics {
             epoch,
             train: Scores::from(&Tally::from(self.state.tally)),
@@ -468,11 +488,10 @@ impl Trainer {
         let due =
             waited >= SAVING_SHARE * self.saving_took || waited.as_secs_f64() >= self.recipe.train.checkpoint_seconds;
         if better || over || due {
-            let network = self.engine.network()?;
+            let network = measured.map_or_else(|| self.engine.network().map(owned), Ok)?;
             self.ensure_finite(&network)?;
             if better {
-                let (values, stats) = (network.values.into_owned(), network.stats.into_owned());
-                self.best = Some(BestNetwork { state: next, values, stats });
+                self.best = Some(BestNetwork { state: next, network });
             }
         }
         if let Some(storage) = &mut self.storage {
@@ -484,6 +503,29 @@ impl Trainer {
             self.save()?;
         }
         Ok(metrics)
+    }
+
+    /// Where the recipe asks for a moving average of the weights, has the engine compute with it, with statistics that
+    /// belong to it, and gives the network under training.
+    fn use_average<T>(&mut self, turn: &dyn Fn() -> T) -> Result<Option<NetworkState<'static>>, Error> {
+        let Some(average) = self.engine.state()?.average.map(Cow::into_owned) else { return Ok(None) };
+        let _turn = turn();
+        let learned = owned(self.engine.network()?);
+        let statistics = learned.statistics.clone();
+        self.engine.set_network(&NetworkState { values: average.into(), statistics })?;
+        // The epoch's own batches, so that a resumed run takes the same.
+        let enough = AVERAGED_OVER.div_ceil(self.recipe.train.batch);
+        let mut batches = self.train.epoch(u64::from(self.state.epoch), 0);
+        let cpu = self.cpu.clone();
+        cpu.enter(|| {
+            for before in 0..enough {
+                let Some(batch) = batches.next_batch()? else { break };
+                self.engine.take_statistics(batch.images, before)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        self.averaged = Some(self.engine.network()?.statistics.into_owned());
+        Ok(Some(learned))
     }
 
     /// How long the present epoch has taken, in all processes that it ran in.
@@ -498,23 +540,21 @@ impl Trainer {
         if self.state.batch > 0 {
             self.state.seconds = self.epoch_seconds();
         }
-        let contents = self.engine.contents()?;
-        self.ensure_finite(&contents)?;
-        if let Some(BestNetwork { state, values, stats }) = self.best.take() {
-            let Contents { parameters, statistics, .. } = contents;
-            let (values, stats) = (values.into(), stats.into());
-            let best = Contents { parameters, statistics, values, stats, optimizer: None };
-            storage.save_best(&self.recipe, &self.model, &state, &best)?;
+        let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
+        self.ensure_finite(&state.network)?;
+        if let Some(BestNetwork { state, network }) = self.best.take() {
+            storage.save_best(&self.recipe, &self.model, &state, &Contents::for_use(&graph, network))?;
         }
+        let contents = Contents::for_training(&graph, state, self.averaged.as_deref());
         storage.save(&self.recipe, &self.model, &self.state, &contents)?;
         (self.saved, self.saving_took) = (Instant::now(), started.elapsed());
         Ok(())
     }
 
     /// Keeps what blew up out of the run folder: a step can spoil the network although its own loss was fine.
-    fn ensure_finite(&self, contents: &Contents<'_>) -> Result<(), Error> {
+    fn ensure_finite(&self, network: &NetworkState<'_>) -> Result<(), Error> {
         let sound = |values: &[f32]| values.iter().all(|v| v.is_finite());
-        if sound(&contents.values) && sound(&contents.stats) { Ok(()) } else { Err(self.diverged(self.state.batch)) }
+        if sound(&network.values) && sound(&network.statistics) { Ok(()) } else { Err(self.diverged(self.state.batch)) }
     }
 
     /// `step` is counted from 1.
@@ -532,6 +572,11 @@ struct EpochTimes {
     waited: f64,
     /// Whether it is to be the last for now.
     enough: bool,
+}
+
+/// A network's numbers, apart from its engine.
+fn owned(network: NetworkState<'_>) -> NetworkState<'static> {
+    NetworkState { values: network.values.into_owned().into(), statistics: network.statistics.into_owned().into() }
 }
 
 /// Whether an observer wants the run to stop.

@@ -28,12 +28,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
         LayerSpec::Fc { out: None, bias: None },
     ];
-    let defaults = Defaults::new(Activation::Sign, "soft_hinge".parse()?);
+    let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+    let graph = Arc::new(Graph::resolve(&layers, &defaults, input, digits.classes.len())?);
+    let learning = Learning::new(&graph, &OptimizerSpec::adam(2e-3)?)?;
     let cpu = Arc::new(Cpu::new(0)?);
-    let mut network = Network::new(cpu.clone(), &layers, defaults, input, digits.classes.len(), BATCH)?;
-    network.initialise(SEED);
-    let mut optimizer = Optimizer::new(&OptimizerSpec::adam(2e-3), network.values().len())?;
-    let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
+    let mut engine = CpuEngine::new(cpu.clone(), graph, learning, BATCH)?;
+    engine.initialise(SEED)?;
 
     let train = Loader::new(&digits.train, LoaderConfig::training(BATCH, SEED, digits.normalize.clone()))?;
     let test = Loader::new(&digits.test, LoaderConfig::evaluation(BATCH, digits.normalize.clone()))?;
@@ -44,16 +44,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         while let Some(batch) = batches.next_batch()? {
             let step = Step { seed: SEED, number, progress: number as f32 / steps as f32 };
             cpu.enter(|| {
-                network.learn(batch.images, batch.labels, &criterion, &step);
+                engine.learn(batch.images, batch.labels, &step)?;
                 // The rate falls in a straight line.
-                optimizer.step(&mut network, 1.0 - f64::from(step.progress), None);
-            });
+                engine.optimize(1.0 - f64::from(step.progress))
+            })?;
             number += 1;
         }
         let mut tally = Tally::default();
         let mut batches = test.epoch(0, 0);
         while let Some(batch) = batches.next_batch()? {
-            tally.add(&cpu.enter(|| network.evaluate(batch.images, batch.labels, &criterion)));
+            tally.add(&cpu.enter(|| engine.evaluate(batch.images, batch.labels))?);
         }
         accuracy = tally.top1_share();
         println!("epoch {epoch}: test accuracy {:.2} %", 100.0 * accuracy);

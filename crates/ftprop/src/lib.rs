@@ -50,8 +50,8 @@ pub mod prelude {
     #[cfg(feature = "plot")]
     pub use ftprop_lab::pictures::Pictures;
     pub use ftprop_nn::{
-        Activation, Criterion, Defaults, LayerLoss, LayerSpec, Network, Optimizer, OptimizerSpec, OutputLoss, Shape,
-        Step,
+        Activation, CpuEngine, Criterion, Defaults, Engine, Graph, LayerLoss, LayerSpec, Learning, Network, Optimizer,
+        OptimizerSpec, OutputLoss, Shape, Step,
     };
     pub use ftprop_runtime::pack::WeightFormat;
     pub use ftprop_search::{Certificate, Problem, SolveConfig};

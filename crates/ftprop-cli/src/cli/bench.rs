@@ -8,14 +8,16 @@ use crate::error::Error;
 use crate::progress::counted;
 use clap::{Args, Subcommand};
 use ftprop_cuda::{NetworkConfig, Precision, Tuning};
+use ftprop_nn::optimizer::Setting;
 use ftprop_nn::{
-    Activation, Criterion, Defaults, LayerInfo, LayerLoss, Network, Optimizer, OptimizerSpec, OutputLoss, Shape, Step,
-    presets,
+    Activation, CpuEngine, Defaults, Engine, Graph, LayerLoss, Learning, OptimizerSpec, Shape, Step, presets,
 };
+use ftprop_tensor::Cpu;
 use ftprop_tensor::random::Stream;
 use ftprop_train::device::Place;
 use serde::Serialize;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Measure the speed of training or of inference
@@ -149,7 +151,6 @@ impl Config {
             true => Place::open(self.device.parse()?, self.threads)?,
             false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None },
         };
-        let cpu = place.cpu.clone();
         let (side, classes) = match self.network.as_str() {
             "convnet4" | "convnet8" => (32, 10),
             "alexnet" | "resnet18" => (224, 1000),
@@ -162,34 +163,31 @@ impl Config {
         let input = Shape { height: side, width: side, channels: 3 };
         let layers = presets::layers(&self.network, input, &[])?;
         let defaults = Defaults::new(self.activation, self.layer_loss);
+        let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
         // As the peer's bench has it.
-        let spec = OptimizerSpec::Adam { lr: 2.5e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 5e-4 };
+        let adam = OptimizerSpec::adam(2.5e-4)?.with("weight_decay", Setting::Number(5e-4))?;
+        let learning = Learning::new(&graph, &adam)?;
         if let (Some(gpu), Some(args)) = (&place.gpu, gpu_args) {
-            let network = NetworkConfig {
-                layers,
-                defaults,
-                input,
-                classes,
-                batch: self.batch,
-                precision: args.precision,
-                tuning: args.tuning.unwrap_or(if at_once > 1 { Tuning::Shared } else { Tuning::Alone }),
-                loss: OutputLoss::CrossEntropy,
-                label_smoothing: 0.0,
-                optimizer: spec,
-                clip: None,
-            };
+            let tuning = args.tuning.unwrap_or(if at_once > 1 { Tuning::Shared } else { Tuning::Alone });
+            let (batch, precision) = (self.batch, args.precision);
+            let network = NetworkConfig { graph, learning, batch, precision, tuning };
             return self.show(&gpu::report(gpu, self, at_once, network, started)?);
         }
         if at_once > 1 {
             return Err(Error::Usage("--at-once is for a GPU; on the CPU one network uses all cores".into()));
         }
-        let mut network = Network::new(cpu.clone(), &layers, defaults, input, classes, self.batch)?;
-        network.initialise(0);
+        let mut engine = CpuEngine::new(place.cpu.clone(), graph, learning, self.batch)?;
+        engine.initialise(0)?;
+        self.show(&self.on_cpu(&place.cpu, &mut engine, training, started)?)
+    }
+
+    /// Times whole steps, or forward passes, on the CPU.
+    fn on_cpu(&self, cpu: &Cpu, engine: &mut CpuEngine, training: bool, started: Instant) -> Result<Report, Error> {
+        let graph = engine.graph().clone();
         let stream = Stream::numbered(1);
-        let images: Vec<f32> = (0..self.batch * input.len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
-        let labels: Vec<u32> = (0..self.batch).map(|i| stream.below(i as u64, classes as u64) as u32).collect();
-        let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
-        let mut optimizer = if training { Some(Optimizer::new(&spec, network.values().len())?) } else { None };
+        let (len, classes) = (self.batch * graph.input().len(), graph.classes() as u64);
+        let images: Vec<f32> = (0..len).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
+        let labels: Vec<u32> = (0..self.batch).map(|i| stream.below(i as u64, classes) as u32).collect();
         let mut optimizer_time = Duration::ZERO;
         let mut times = Vec::with_capacity(self.steps);
         let mut first_step_s = 0.0;
@@ -198,20 +196,17 @@ impl Config {
                 if number == 3 {
                     optimizer_time = Duration::ZERO;
                     if self.breakdown {
-                        network.measure();
+                        engine.cpu_network_mut().measure();
                     }
                 }
                 let step = Instant::now();
-                match &mut optimizer {
-                    Some(optimizer) => {
-                        network.learn(&images, &labels, &criterion, &Step { seed: 0, number, progress: 0.0 });
-                        let before = Instant::now();
-                        optimizer.step(&mut network, 1.0, None);
-                        optimizer_time += before.elapsed();
-                    }
-                    None => {
-                        network.infer(&images);
-                    }
+                if training {
+                    engine.learn(&images, &labels, &Step { seed: 0, number, progress: 0.0 })?;
+                    let before = Instant::now();
+                    engine.optimize(1.0)?;
+                    optimizer_time += before.elapsed();
+                } else {
+                    engine.infer(&images)?;
                 }
                 if number == 0 {
                     first_step_s = started.elapsed().as_secs_f64();
@@ -220,12 +215,12 @@ impl Config {
                     times.push(step.elapsed().as_secs_f64());
                 }
             }
-        });
+            Ok::<_, Error>(())
+        })?;
         times.sort_by(f64::total_cmp);
         let seconds = times[times.len() / 2];
-        let multiply_adds = multiply_adds(network.layers(), training);
         let per_step = |time: Duration| time.as_secs_f64() * 1e3 / self.steps as f64;
-        let mut breakdown: Vec<Part> = network.breakdown().map_or_else(Vec::new, |b| {
+        let mut breakdown: Vec<Part> = engine.cpu_network().breakdown().map_or_else(Vec::new, |b| {
             let name = |e: &ftprop_nn::timing::Entry| {
                 format!("{} {}", e.kind, if e.backward { "backward" } else { "forward" })
             };
@@ -234,7 +229,7 @@ impl Config {
         if self.breakdown && training {
             breakdown.push(Part { kind: "optimizer".into(), ms_per_step: per_step(optimizer_time) });
         }
-        let report = Report {
+        Ok(Report {
             what: if training { "train" } else { "infer" },
             network: self.network.clone(),
             activation: self.activation.to_string(),
@@ -245,12 +240,11 @@ impl Config {
             steps: self.steps,
             ms_per_step: seconds * 1e3,
             images_per_s: self.batch as f64 / seconds,
-            gflops: 2.0 * (multiply_adds * self.batch) as f64 / seconds / 1e9,
+            gflops: 2.0 * (multiply_adds(&graph, training) * self.batch) as f64 / seconds / 1e9,
             peak_rss_mb: peak_rss_mb(),
             first_step_s,
             breakdown,
-        };
-        self.show(&report)
+        })
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -271,9 +265,10 @@ impl Config {
 }
 
 /// Of one example: backward is twice forward, but the first layer's input needs no gradient.
-fn multiply_adds(layers: &[LayerInfo], training: bool) -> usize {
-    let forward: usize = layers.iter().map(|l| l.multiply_adds).sum();
-    let first = layers.iter().map(|l| l.multiply_adds).find(|&m| m > 0).unwrap_or(0);
+fn multiply_adds(graph: &Graph, training: bool) -> usize {
+    let each: Vec<usize> = graph.walk().iter().map(|node| node.multiply_adds()).collect();
+    let forward: usize = each.iter().sum();
+    let first = each.into_iter().find(|&m| m > 0).unwrap_or(0);
     if training { 3 * forward - first } else { forward }
 }
 

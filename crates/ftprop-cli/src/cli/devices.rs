@@ -64,7 +64,7 @@ impl Devices {
             Ok(gpus) if gpus.is_empty() => missing.push("the driver shows no GPU".to_string()),
             Ok(gpus) => devices.extend(gpus.into_iter().map(|gpu| Row {
                 device: format!("cuda:{}", gpu.ordinal),
-                problem: gpu.problem(),
+                problem: gpu.problem().map(|problem| problem.to_string()),
                 name: gpu.name,
                 memory_gib: gibibytes(gpu.memory_total),
                 memory_free_gib: gibibytes(gpu.memory_free),

@@ -4,10 +4,10 @@ use super::{device, say};
 use crate::error::Error;
 use clap::Args;
 use ftprop_export::torch;
-use ftprop_nn::Optimizer;
+use ftprop_nn::engine::TrainingState;
+use ftprop_nn::{CpuEngine, Engine};
 use ftprop_train::checkpoint::{self, Contents, ModelInfo, State};
-use ftprop_train::engine::build_network;
-use ftprop_train::recipe::{Recipe, absolute};
+use ftprop_train::recipe::{Recipe, absolute, input_shape};
 use ftprop_train::run::RunFolder;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ The names and shapes in the file must be those that ftprop export --format torch
 data is opened for its classes and normalising. Training can go on from the weights with ftprop train --resume RUN.
 
 Examples:
-  ftprop import c8.safetensors --recipe recipes/cifar10/convnet8-sign-ftpsh.toml --data cifar-10-batches-bin --out runs/c8")]
+  ftprop import c8.safetensors --recipe convnet8-sign-ftpsh --data cifar-10-batches-bin --out runs/c8")]
 pub(super) struct Import {
     /// A safetensors file with PyTorch's names
     file: PathBuf,
@@ -39,7 +39,7 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let mut layers = Recipe::defaults()?.file(&self.recipe)?;
+        let mut layers = Recipe::layers_of(&self.recipe)?;
         for setting in &self.set {
             layers = layers.set(setting)?;
         }
@@ -49,23 +49,22 @@ impl Import {
         let recipe = recipe.checked()?;
         let folder = RunFolder::planned(&self.out)?;
         let dataset = recipe.data.open()?;
-        let mut network = build_network(&recipe, &dataset, device("cpu", 1)?, 1)?;
-        torch::read(&self.file, &recipe, &mut network)?;
-        let optimizer = Optimizer::new(&recipe.optimizer, network.values().len())?;
+        let graph = recipe.graph(input_shape(dataset.shape), dataset.classes.len())?;
+        let mut engine = CpuEngine::new(device("cpu", 1)?, graph.clone(), recipe.learning(&graph)?, 1)?;
+        torch::read(&self.file, &recipe, engine.cpu_network_mut())?;
+        // Training may go on from here, with an average, where there is one, that begins here too.
+        let imported = engine.state()?;
+        let imported = TrainingState { average: imported.average.map(|_| imported.network.values.clone()), ..imported };
         let info = ModelInfo::of(&dataset);
         folder.write_recipe(&recipe)?;
-        checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &Contents::of(&network, None))?;
-        checkpoint::save(
-            &folder.checkpoint(),
-            &recipe,
-            &info,
-            &State::start(),
-            &Contents::of(&network, Some(&optimizer)),
-        )?;
+        let for_use = Contents::for_use(&graph, imported.network.clone());
+        checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &for_use)?;
+        let for_training = Contents::for_training(&graph, imported, None);
+        checkpoint::save(&folder.checkpoint(), &recipe, &info, &State::start(), &for_training)?;
         say(&format!(
             "{}: {} parameters from {}",
             folder.path().display(),
-            network.values().len(),
+            graph.parameter_count(),
             self.file.display()
         ));
         Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ mod export;
 mod import;
 mod plot;
 mod predict;
+mod recipes;
 mod reproduce;
 mod selftest;
 mod separable;
@@ -42,6 +43,7 @@ pub(crate) struct Program {
 enum Command {
     Train(train::Train),
     Reproduce(reproduce::Reproduce),
+    Recipes(recipes::Recipes),
     Sweep(sweep::Sweep),
     Eval(eval::Eval),
     Export(export::Export),
@@ -87,6 +89,7 @@ impl Program {
         let outcome = match self.command {
             Command::Train(command) => command.run(),
             Command::Reproduce(command) => command.run(),
+            Command::Recipes(command) => command.run(),
             Command::Sweep(command) => command.run(),
             Command::Eval(command) => command.run(),
             Command::Export(command) => command.run(),

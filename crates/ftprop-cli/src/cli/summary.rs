@@ -5,8 +5,10 @@ use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
 use ftprop_data::Source;
-use ftprop_nn::{LayerInfo, Network, Shape};
+use ftprop_nn::Shape;
+use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
+use ftprop_train::built_in::built_in;
 use ftprop_train::model::{Model, Which};
 use ftprop_train::recipe::Recipe;
 use serde::Serialize;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 #[command(after_help = "\
 Examples:
   ftprop summary runs/digits
-  ftprop summary recipes/cifar10/convnet8-qrelu-ftpsh.toml
+  ftprop summary convnet8-qrelu-ftpsh
   ftprop summary my.toml --input 3x64x64 --classes 20")]
 pub(super) struct Summary {
     /// A run folder, a checkpoint file or a recipe
@@ -59,23 +61,24 @@ struct Row {
 
 impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let cpu = Arc::new(Cpu::new(1)?);
-        let is_recipe = self.network.extension().is_some_and(|e| e == "toml");
-        let network = if is_recipe {
-            let recipe: Recipe = Recipe::defaults()?.file(&self.network)?.build()?;
+        let is_built_in = || self.network.to_str().and_then(built_in).is_some() && !self.network.exists();
+        let is_recipe = self.network.extension().is_some_and(|e| e == "toml") || is_built_in();
+        let graph = if is_recipe {
+            let recipe: Recipe = Recipe::layers_of(&self.network)?.build()?;
             let (input, classes) = self.data_shape(&recipe)?;
-            Network::new(cpu, &recipe.layers(input)?, recipe.layer_defaults(), input, classes, 1)?
+            recipe.graph(input, classes)?
         } else {
-            Model::load(&self.network, Which::Best, cpu, 1)?.network
+            Model::load(&self.network, Which::Best, Arc::new(Cpu::new(1)?), 1)?.network.graph().clone()
         };
+        let (nodes, parameters) = (graph.walk(), graph.parameter_count());
         let report = Report {
-            input: network.input().to_string(),
-            classes: network.classes(),
-            parameters: network.values().len(),
-            multiply_adds: network.layers().iter().map(|l| l.multiply_adds).sum(),
-            weight_bits: 32 * network.values().len(),
-            activation_bits: network.layers().iter().filter_map(activation_bits).sum(),
-            layers: network.layers().iter().map(row).collect(),
+            input: graph.input().to_string(),
+            classes: graph.classes(),
+            parameters,
+            multiply_adds: nodes.iter().map(|node| node.multiply_adds()).sum(),
+            weight_bits: 32 * parameters,
+            activation_bits: nodes.iter().filter_map(|node| activation_bits(node)).sum(),
+            layers: nodes.iter().map(|node| row(&graph, node)).collect(),
         };
         if self.json {
             say_json(&report)?;
@@ -131,18 +134,18 @@ fn parse_shape(text: &str) -> Result<Shape, String> {
     }
 }
 
-fn activation_bits(layer: &LayerInfo) -> Option<usize> {
-    layer.activation_bits.map(|bits| bits as usize * layer.output.len())
+fn activation_bits(node: &Node) -> Option<usize> {
+    node.activation_bits().map(|bits| bits as usize * node.output.len())
 }
 
-fn row(layer: &LayerInfo) -> Row {
+fn row(graph: &Graph, node: &Node) -> Row {
     Row {
-        layer: layer.path.clone(),
-        kind: layer.description.clone(),
-        output: layer.output.to_string(),
-        parameters: layer.parameters,
-        multiply_adds: layer.multiply_adds,
-        activation_bits: activation_bits(layer),
+        layer: node.path.clone(),
+        kind: node.description(),
+        output: node.output.to_string(),
+        parameters: node.parameters().map(|id| graph.parameter(id).range.len()).sum(),
+        multiply_adds: node.multiply_adds(),
+        activation_bits: activation_bits(node),
     }
 }
 

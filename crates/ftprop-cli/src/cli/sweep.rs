@@ -6,11 +6,10 @@ use clap::Args;
 use ftprop_lab::study;
 use ftprop_lab::sweep::report::report;
 use ftprop_lab::sweep::{Axis, Base, points};
-use ftprop_train::built_in::DIGITS;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::{Recipe, absolute};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Train every combination of a grid over recipe keys, and compare them
@@ -22,7 +21,7 @@ the learning curves. Without a recipe it sweeps over the built-in digits.
 
 Examples:
   ftprop sweep --grid layer_loss=soft_hinge,saturated_hinge,approx_sign --grid optimizer.lr=1e-3,5e-4 --out sweep
-  ftprop sweep --recipe recipes/cifar10/convnet8-sign-ftpsh.toml --data cifar-10-batches-bin --epochs 100 \\
+  ftprop sweep --recipe convnet8-sign-ftpsh --data cifar-10-batches-bin --epochs 100 \\
     --grid layer_loss=soft_hinge,hinge,log --out losses
   ftprop sweep --recipe my.toml --grid 'schedule.decay_at=[20,25],[15,25]' --seeds 3 --out decay")]
 pub(super) struct Sweep {
@@ -65,11 +64,7 @@ impl Sweep {
         let files: Vec<Option<&PathBuf>> =
             if self.recipe.is_empty() { vec![None] } else { self.recipe.iter().map(Some).collect() };
         for file in files {
-            let mut layers = Recipe::defaults()?;
-            layers = match file {
-                Some(file) => layers.file(file)?,
-                None => layers.text("the built-in recipe digits.toml", DIGITS)?,
-            };
+            let mut layers = Recipe::layers_of(file.map_or(Path::new("digits"), PathBuf::as_path))?;
             for setting in &self.study.set {
                 layers = layers.set(setting)?;
             }

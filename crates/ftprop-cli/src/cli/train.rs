@@ -7,7 +7,6 @@ use crate::progress::{Progress, counted, duration, tell};
 use clap::Args;
 use ftprop_data::Dataset;
 use ftprop_lab::pictures::Pictures;
-use ftprop_train::built_in::DIGITS;
 use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
 use ftprop_train::observe::{Ending, StopFlag, Together};
@@ -30,7 +29,7 @@ run folders are made in, and the same command again goes on with what is not fin
 
 Examples:
   ftprop train
-  ftprop train --recipe recipes/cifar10/convnet8-qrelu-ftpsh.toml --data cifar-10-batches-bin --set train.epochs=10
+  ftprop train --recipe convnet8-qrelu-ftpsh --data cifar-10-batches-bin --set train.epochs=10
   ftprop train --recipe my.toml --set activation=qrelu:3 --set optimizer.lr=5e-4 --out runs/trial
   ftprop train --recipe a.toml --recipe b.toml --device cuda:0 --out runs/both
   ftprop train --resume runs/trial")]
@@ -208,11 +207,7 @@ impl Train {
 
     /// The recipe of a new run.
     fn resolve(&self, file: Option<&Path>) -> Result<Recipe, Error> {
-        let mut layers = Recipe::defaults()?;
-        layers = match file {
-            Some(file) => layers.file(file)?,
-            None => layers.text("the built-in recipe digits.toml", DIGITS)?,
-        };
+        let mut layers = Recipe::layers_of(file.unwrap_or(Path::new("digits")))?;
         for setting in &self.set {
             layers = layers.set(setting)?;
         }

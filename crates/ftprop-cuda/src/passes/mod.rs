@@ -1,256 +1,220 @@
-//! The passes of a plan with their kernels and their places in memory, and how each is put into a stream.
+//! The passes of a plan with their kernels and their regions of memory, and how each is put into a stream.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `product` | convolutions and fully connected layers, by our kernel, cuDNN or cuBLASLt |
-//! | `finish`, `norm` | what follows a product, and batch norm's numbers for it |
-//! | `average` | average pooling |
+//! | `product` | convolutions and fully connected layers |
+//! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
+//! | `average_pool` | average pooling |
+//! | `column_reduction` | how sums over columns are launched |
 
-mod average;
-mod finish;
+mod average_pool;
+mod column_reduction;
+mod epilogue;
+mod epilogue_source;
 mod norm;
 mod product;
 
-pub(crate) use product::GemmRun;
-
 use crate::CudaError;
-use crate::arena::{Arena, Layout, Place};
-use crate::compile::{Kernels, Source};
-use crate::cublas::WORKSPACE;
-use crate::gemm::{Choice, Gemm, Mode};
-use crate::patch::Patch;
-use crate::plan::{First, Pass, Plan};
+use crate::abi::DevicePtr;
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::compile::Source;
+use crate::compiled_gemm::CompiledGemm;
+use crate::device::Device;
+use crate::gemm::{Algorithm, Gemm, Mode};
+use crate::libraries::Libraries;
+use crate::parameters::ParameterBuffers;
+use crate::plan::{Affine, FusedPass, FusionPlan, PlannedTensor, Product};
 use crate::precision::Precision;
-use crate::stream::{Spread, Stream};
-use crate::tuning::Libraries;
-use average::AverageRun;
-use cudarc::driver::sys::CUdeviceptr;
-use finish::FinishRun;
-use norm::NormState;
-use product::ProductRun;
-
-/// The flat buffers, by address.
-#[derive(Clone, Copy)]
-pub(crate) struct Flat {
-    pub(crate) values: CUdeviceptr,
-    /// What the matrix units read: the values, or their bf16 copy.
-    pub(crate) factors: CUdeviceptr,
-    pub(crate) factor_bytes: u64,
-    pub(crate) grads: CUdeviceptr,
-    pub(crate) stats: CUdeviceptr,
-    pub(crate) step: CUdeviceptr,
-    pub(crate) scalars: CUdeviceptr,
-}
-
-impl Flat {
-    fn value(&self, at: usize) -> CUdeviceptr {
-        self.values + 4 * at as u64
-    }
-
-    fn grad(&self, at: usize) -> CUdeviceptr {
-        self.grads + 4 * at as u64
-    }
-
-    fn factor(&self, at: usize) -> CUdeviceptr {
-        self.factors + self.factor_bytes * at as u64
-    }
-
-    fn stat(&self, at: usize) -> CUdeviceptr {
-        self.stats + 4 * at as u64
-    }
-}
+use crate::scalars::ScalarLayout;
+use crate::stream::CudaStream;
+use average_pool::CompiledAveragePool;
+use column_reduction::ColumnReduction;
+use epilogue::CompiledEpilogue;
+use product::{BiasGradient, CompiledProduct};
 
 /// Where a tensor's values and the slopes by them are.
 #[derive(Clone, Copy)]
-pub(crate) struct TensorPlace {
-    pub(crate) values: Place,
-    pub(crate) slopes: Option<Place>,
+pub(crate) struct TensorRegions {
+    pub(crate) values: Region,
+    pub(crate) slopes: Option<Region>,
 }
 
-/// What a launch needs beside its pass.
-pub(crate) struct Launch<'a> {
+/// What a pass's launches on a batch need beside the pass.
+pub(crate) struct BatchContext<'a> {
     pub(crate) arena: &'a Arena,
-    pub(crate) tensors: &'a [TensorPlace],
-    pub(crate) flat: Flat,
+    pub(crate) tensors: &'a [TensorRegions],
+    pub(crate) parameters: &'a ParameterBuffers,
+    /// The [`DeviceStep`](crate::abi::DeviceStep).
+    pub(crate) step: DevicePtr,
+    /// The table of scalars, laid out as [`ScalarLayout`] says.
+    pub(crate) scalars: DevicePtr,
+    /// The batch's labels.
+    pub(crate) labels: DevicePtr,
+    /// What norms go by.
+    pub(crate) statistics: Statistics,
+    /// Examples in the batch.
     pub(crate) n: usize,
 }
 
-impl Launch<'_> {
-    fn values(&self, tensor: usize) -> CUdeviceptr {
-        self.arena.at(self.tensors[tensor].values)
+/// What norms go by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Statistics {
+    /// The running statistics, once they were loaded: the network is used, not taught.
+    Running,
+    /// The batch's own, which move the running ones: a training step.
+    Batch,
+    /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
+    Mean { before: usize },
+}
+
+impl BatchContext<'_> {
+    fn at(&self, region: Region) -> DevicePtr {
+        self.arena.at(region)
     }
 
-    /// 0, a null pointer, where there are none.
-    fn slopes(&self, tensor: usize) -> CUdeviceptr {
-        self.tensors[tensor].slopes.map_or(0, |place| self.arena.at(place))
+    pub(crate) fn values(&self, tensor: usize) -> DevicePtr {
+        self.at(self.tensors[tensor].values)
+    }
+
+    /// Null where there are none.
+    pub(crate) fn slopes(&self, tensor: usize) -> DevicePtr {
+        self.tensors[tensor].slopes.map_or(DevicePtr::NULL, |region| self.at(region))
     }
 }
 
-/// What all passes of a network have in common.
-pub(crate) struct Setting {
+/// What all passes of a network are compiled for.
+pub(crate) struct CompileOptions {
     pub(crate) precision: Precision,
     /// A full batch.
     pub(crate) batch: usize,
-    /// Whether the network has the GPU to itself: then there is a second queue for gradients.
+    /// Whether the network has the GPU to itself: then there is a side stream for gradients.
     pub(crate) alone: bool,
     /// How many blocks may wait for each other.
-    pub(crate) gang: usize,
-}
-
-/// How sums over a matrix's columns are spread over the device, as norm.cuh has it.
-#[derive(Clone, Copy)]
-pub(crate) struct Columns {
-    across: usize,
-    chunks: usize,
-    down: usize,
-}
-
-impl Columns {
-    pub(crate) const THREADS: u32 = 512;
-    const MOST_BLOCKS: usize = 264;
-    /// The most rows that a thread keeps while it waits for others.
-    const MOST_KEPT: usize = 8;
-
-    /// For so many rows of a full batch. Few channels a block mean few blocks whose sums have to be added up, many mean
-    /// longer reads; where there is little to read, the first counts.
-    pub(crate) fn new(channels: usize, vector: usize, rows: usize) -> Self {
-        let groups = channels / vector;
-        let across = if rows * groups <= 1 << 20 { 16 / vector } else { groups.min(256) };
-        Columns { across, chunks: groups.div_ceil(across), down: Columns::THREADS as usize / across }
-    }
-
-    pub(crate) fn spread(&self, rows: usize) -> Spread {
-        let most = (Columns::MOST_BLOCKS / self.chunks).max(1);
-        self.blocks(rows.div_ceil(self.down * 4).clamp(1, most))
-    }
-
-    fn blocks(&self, down: usize) -> Spread {
-        Spread { grid: (down as u32, self.chunks as u32, 1), threads: Columns::THREADS, shared: 0 }
-    }
-
-    /// So many blocks at most, which all run at once, and how many rows each thread then has; `None` where these are too
-    /// many.
-    fn together(&self, rows: usize, gang: usize) -> Option<(Spread, usize)> {
-        let (turns, most) = (rows.div_ceil(self.down), gang.min(Columns::MOST_BLOCKS) / self.chunks);
-        let kept = (most > 0).then(|| turns.div_ceil(most)).filter(|&kept| kept <= Columns::MOST_KEPT)?;
-        Some((self.blocks(turns.div_ceil(kept)), kept))
-    }
-
-    /// Numbers that the blocks' own sums need.
-    pub(crate) fn partial_len(channels: usize, sums: usize) -> usize {
-        Columns::MOST_BLOCKS * sums * channels
-    }
+    pub(crate) cooperative_blocks: usize,
+    /// Where kernels find the numbers of a step.
+    pub(crate) scalars: ScalarLayout,
 }
 
 /// How many channels one thread takes: four where they and every start allow it.
-pub(crate) fn vector(lengths: &[usize]) -> usize {
+fn vector_width(lengths: &[usize]) -> usize {
     if lengths.iter().all(|l| l % 4 == 0) { 4 } else { 1 }
 }
 
 /// A pass ready to run.
-pub(crate) enum Run {
-    Product(Box<ProductRun>),
-    Finish(Box<FinishRun>),
-    Average(AverageRun),
+pub(crate) enum CompiledPass {
+    Product(Box<CompiledProduct>),
+    Epilogue(Box<CompiledEpilogue>),
+    AveragePool(CompiledAveragePool),
 }
 
-impl Run {
+impl CompiledPass {
     /// The last layer in it, as messages name it.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Run::Product(p) => &p.product.name,
-            Run::Finish(f) => &f.finish.name,
-            Run::Average(a) => &a.average.name,
+            CompiledPass::Product(p) => &p.product.name,
+            CompiledPass::Epilogue(f) => &f.epilogue.name,
+            CompiledPass::AveragePool(a) => &a.average.name,
         }
     }
 
     /// The tensor that it writes.
     pub(crate) fn output(&self) -> usize {
         match self {
-            Run::Product(p) => p.product.y,
-            Run::Finish(f) => f.finish.out,
-            Run::Average(a) => a.average.out,
+            CompiledPass::Product(p) => p.product.y,
+            CompiledPass::Epilogue(f) => f.epilogue.out,
+            CompiledPass::AveragePool(a) => a.average.out,
         }
     }
 
     /// What it is, for a table of times.
     pub(crate) fn kind(&self) -> String {
         match self {
-            Run::Product(p) => {
+            CompiledPass::Product(p) => {
                 let g = &p.product.geometry;
                 let three = [Some(&p.forward), p.input.as_ref(), Some(&p.weights)];
-                let cuts = three.map(|r| r.map_or("-".into(), GemmRun::describe));
-                format!("product {}x{}x{} to {} ({})", g.height, g.width, g.in_channels, g.out_channels, cuts.join(" "))
+                let algorithms = three.map(|r| r.map_or("-".into(), CompiledGemm::describe));
+                format!(
+                    "product {}x{}x{} to {} ({})",
+                    g.height,
+                    g.width,
+                    g.in_channels,
+                    g.out_channels,
+                    algorithms.join(" ")
+                )
             }
-            Run::Finish(f) => format!("finish {}", f.shape),
-            Run::Average(a) => format!("average {}", a.average.geometry.channels),
+            CompiledPass::Epilogue(f) => format!("epilogue {}", f.shape),
+            CompiledPass::AveragePool(a) => format!("average {}", a.average.geometry.channels),
         }
     }
 
     /// What must not be asked while a stream is captured, for batches of n.
     pub(crate) fn prepare(&self, n: usize) -> Result<(), CudaError> {
         match self {
-            Run::Product(p) => p.prepare(n),
+            CompiledPass::Product(p) => p.prepare(n),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn forward(&self, l: &Launch<'_>, stream: &Stream, training: bool) -> Result<(), CudaError> {
+    pub(crate) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
-            Run::Product(p) => p.forward(l, stream),
-            Run::Finish(f) => f.forward(l, stream, training),
-            Run::Average(a) => a.forward(l, stream),
+            CompiledPass::Product(p) => p.forward(batch, stream),
+            CompiledPass::Epilogue(f) => f.forward(batch, stream),
+            CompiledPass::AveragePool(a) => a.forward(batch, stream),
         }
     }
 
     /// Slopes by what came in, from those by what went out.
-    pub(crate) fn back(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(crate) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
-            Run::Product(p) => p.back(l, stream),
-            Run::Finish(f) => f.back(l, stream),
-            Run::Average(a) => a.back(l, stream),
+            CompiledPass::Product(p) => p.backward(batch, stream),
+            CompiledPass::Epilogue(f) => f.backward(batch, stream),
+            CompiledPass::AveragePool(a) => a.backward(batch, stream),
         }
     }
 
     /// The gradients of a product's parameters.
-    pub(crate) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(crate) fn gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
-            Run::Product(p) => p.gradients(l, stream),
+            CompiledPass::Product(p) => p.gradients(batch, stream),
             _ => Ok(()),
         }
     }
 
-    /// Whether some gradients are still in parts after the way back.
-    pub(crate) fn leaves_parts(&self) -> bool {
-        matches!(self, Run::Finish(f) if f.is_biased())
+    /// Whether a bias's gradient is still in partial sums after the way back.
+    pub(crate) fn has_partial_bias(&self) -> bool {
+        matches!(self, CompiledPass::Epilogue(f) if f.is_biased())
     }
 
-    /// Gradients from the parts that the way back left.
-    pub(crate) fn add_parts(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    /// A bias's gradient from the partial sums that the way back left.
+    pub(crate) fn reduce_bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
-            Run::Finish(f) => f.add_parts(l, stream),
+            CompiledPass::Epilogue(f) => f.reduce_bias_gradient(batch, stream),
             _ => Ok(()),
         }
     }
 
-    /// Whether the gradients are computed in a queue of their own.
-    pub(crate) fn gradients_beside(&self) -> bool {
-        matches!(self, Run::Product(p) if p.beside)
+    /// Whether the gradients are computed in the side stream.
+    pub(crate) fn uses_side_stream(&self) -> bool {
+        matches!(self, CompiledPass::Product(p) if p.on_side_stream)
     }
 
     /// Takes the norms' scale and shift from the running statistics, before an evaluation.
-    pub(crate) fn use_running(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(crate) fn load_running_statistics(
+        &self,
+        batch: &BatchContext<'_>,
+        stream: &CudaStream,
+    ) -> Result<(), CudaError> {
         match self {
-            Run::Finish(f) => f.norm1.iter().chain(&f.norm2).try_for_each(|norm| norm.running(l, stream)),
+            CompiledPass::Epilogue(f) => f.norms().try_for_each(|norm| norm.running(batch, stream)),
             _ => Ok(()),
         }
     }
 }
 
 /// A plan's products, three each: forward, input (where slopes are needed), weights.
-pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]> {
+pub(crate) fn gemms(plan: &FusionPlan, precision: Precision) -> Vec<[Option<Gemm>; 3]> {
     let products = plan.passes.iter().filter_map(|pass| match pass {
-        Pass::Product(p) => Some(p),
+        FusedPass::Product(p) => Some(p),
         _ => None,
     });
     products
@@ -266,7 +230,7 @@ pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]>
                 } else {
                     p.geometry.in_channels
                 },
-                wide_output: mode == Mode::Forward && p.y == plan.output,
+                f32_output: mode == Mode::Forward && p.y == plan.output,
                 bias_offset: p.bias.as_ref().filter(|_| mode == Mode::Forward).map(|bias| bias.start),
             };
             let needs_input = plan.tensors[p.x].needs_slopes;
@@ -275,37 +239,25 @@ pub(crate) fn gemms(plan: &Plan, precision: Precision) -> Vec<[Option<Gemm>; 3]>
         .collect()
 }
 
-/// Who computes each product: forward, input (where slopes are needed), weights.
-pub(crate) type Choices = [[Option<(Gemm, Choice)>; 3]];
+/// What computes each product: forward, input (where slopes are needed), weights.
+pub(crate) type Algorithms = [[Option<(Gemm, Algorithm)>; 3]];
 
-/// Every source that a plan's passes need, in the order in which [`build`] takes the kernels.
-pub(crate) fn sources(plan: &Plan, choices: &Choices, setting: &Setting) -> Vec<Source> {
-    let precision = setting.precision;
-    let mut sources = Vec::new();
-    let mut choices = choices.iter();
+/// Every source that a plan's passes need.
+pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &CompileOptions) -> Vec<Source> {
+    let own = |(gemm, algorithm): &(Gemm, Algorithm)| CompiledGemm::source(gemm, *algorithm);
+    let mut sources: Vec<Source> = algorithms.iter().flatten().flatten().filter_map(own).collect();
     for pass in &plan.passes {
         match pass {
-            Pass::Product(p) => {
-                let three = choices.next().expect("three choices a product");
-                sources.extend(three.iter().flatten().filter_map(|(gemm, choice)| match choice {
-                    Choice::Own(cut) => Some(gemm.source(cut.tile)),
-                    Choice::Patch => Some(Patch::of(gemm).source()),
-                    Choice::Cudnn(_) | Choice::Cublas(_) => None,
-                }));
-                if p.bias.is_some() {
-                    let rows = setting.batch * p.geometry.out_height() * p.geometry.out_width();
-                    sources.push(NormState::source(p.geometry.out_channels, rows, precision));
+            FusedPass::Product(product) => sources.extend(BiasGradient::source(product, options)),
+            FusedPass::Epilogue(f) => {
+                let shape = plan.tensors[f.y].shape;
+                sources.push(CompiledEpilogue::source(f, shape, options));
+                if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
+                    let rows = options.batch * shape.height * shape.width;
+                    sources.push(norm::source(shape.channels, rows, options.precision));
                 }
             }
-            Pass::Finish(f) => {
-                let shape = plan.tensors[f.y].shape;
-                sources.push(FinishRun::source(f, shape, setting));
-                let norms = usize::from(matches!(f.first, First::Norm(_)))
-                    + usize::from(matches!(f.second, Some((_, Some(_)))));
-                let rows = setting.batch * shape.height * shape.width;
-                sources.extend((0..norms).map(|_| NormState::source(shape.channels, rows, precision)));
-            }
-            Pass::Average(a) => sources.push(AverageRun::source(a, precision)),
+            FusedPass::AveragePool(average) => sources.push(CompiledAveragePool::source(average, options.precision)),
         }
     }
     sources
@@ -315,161 +267,114 @@ pub(crate) fn sources(plan: &Plan, choices: &Choices, setting: &Setting) -> Vec<
 /// each other's way.
 const SMALL: usize = 1 << 33;
 
-/// The passes with their kernels and places.
-pub(crate) fn build(
-    plan: Plan,
-    choices: &Choices,
-    kernels: Vec<Kernels>,
+/// Compiles passes and hands out their regions.
+struct Compiler<'a> {
+    device: &'a Device,
+    libraries: &'a Libraries,
+    options: &'a CompileOptions,
+    layout: &'a mut ArenaLayout,
+}
+
+/// The passes with their kernels and regions, and the regions of the plan's tensors.
+pub(crate) fn compile(
+    device: &Device,
+    plan: FusionPlan,
+    algorithms: &Algorithms,
     libraries: &Libraries,
-    basic: &Kernels,
-    setting: &Setting,
-    layout: &mut Layout,
-) -> Result<(Vec<Run>, Vec<TensorPlace>), CudaError> {
-    let &Setting { precision, batch, alone, .. } = setting;
-    let mut kernels = kernels.into_iter();
-    let mut next = || kernels.next().expect("a kernel for each source");
-    let bytes = precision.activation_bytes();
-    // The logits are f32 whatever the activations are; there is little of them.
-    let places: Vec<TensorPlace> = plan
-        .tensors
-        .iter()
-        .enumerate()
-        .map(|(i, t)| TensorPlace {
-            values: layout
-                .take(batch * t.shape.height * t.shape.width * t.stored * if i == plan.output { 4 } else { bytes }),
-            slopes: (t.needs_slopes || i == plan.output).then(|| layout.take(batch * t.shape.len() * bytes)),
-        })
-        .collect();
-    // Products of one queue run one after another, so they share a workspace.
-    let is_beside = |[_, input, weights]: &[Option<(Gemm, Choice)>; 3]| {
-        // Where no slopes go further down, there is nothing to be beside.
-        alone && input.is_some() && weights.is_some_and(|(gemm, _)| gemm.multiply_adds(batch) <= SMALL)
-    };
-    let queue =
-        |three: &[Option<(Gemm, Choice)>; 3], mode: Mode| usize::from(mode == Mode::Weights && is_beside(three));
-    let mut most = [0, 0];
-    for three in choices {
-        for (gemm, choice) in three.iter().flatten() {
-            let bytes = match choice {
-                Choice::Own(cut) => 4 * gemm.workspace(batch, *cut),
-                Choice::Patch => 4 * Patch::of(gemm).workspace(batch),
-                Choice::Cudnn(a) => GemmRun::cudnn_bytes(gemm, libraries.cudnn()?, *a, batch)?,
-                Choice::Cublas(_) => WORKSPACE,
-            };
-            let most = &mut most[queue(three, gemm.mode)];
-            *most = bytes.max(*most);
-        }
-    }
-    let workspaces = most.map(|bytes| layout.take(bytes));
-    let mut choices = choices.iter();
-    let mut runs = Vec::with_capacity(plan.passes.len());
-    for pass in plan.passes {
-        runs.push(match pass {
-            Pass::Product(product) => {
-                let three = choices.next().expect("three choices a product");
-                let mut gemm = |run: &Option<(Gemm, Choice)>, layout: &mut Layout| {
-                    let Some((gemm, choice)) = *run else { return Ok(None) };
-                    let workspace = workspaces[queue(three, gemm.mode)];
-                    let run = match choice {
-                        Choice::Own(cut) => GemmRun::own(gemm, cut, next(), workspace, batch, layout),
-                        Choice::Patch => GemmRun::patch(gemm, next(), workspace),
-                        Choice::Cudnn(a) => {
-                            GemmRun::cudnn(gemm, libraries.cudnn()?, a, basic, workspace, batch, layout)
-                        }
-                        Choice::Cublas(a) => Ok(GemmRun::cublas(gemm, libraries.cublas()?, a, workspace)),
-                    };
-                    run.map(Some)
-                };
-                let [forward, input, weights] = three;
-                let forward = gemm(forward, layout)?.expect("every product runs forward");
-                let input = gemm(input, layout)?;
-                let weights = gemm(weights, layout)?.expect("every product has weights");
-                let channels = product.geometry.out_channels;
-                let bias_sums = product.bias.is_some().then(|| {
-                    let rows = batch * product.geometry.out_height() * product.geometry.out_width();
-                    let columns = Columns::new(channels, vector(&[channels]), rows);
-                    let partial = layout.take(8 * Columns::partial_len(channels, 1));
-                    (next(), columns, partial, layout.take(4 * columns.chunks))
-                });
-                let beside = is_beside(three);
-                Run::Product(Box::new(ProductRun { product, forward, input, weights, beside, bias_sums }))
+    options: &CompileOptions,
+    layout: &mut ArenaLayout,
+) -> Result<(Vec<CompiledPass>, Vec<TensorRegions>), CudaError> {
+    let FusionPlan { tensors, passes, output, .. } = plan;
+    let mut compiler = Compiler { device, libraries, options, layout };
+    let regions = compiler.tensors(&tensors, output);
+    let workspaces = compiler.workspaces(algorithms)?;
+    let mut algorithms = algorithms.iter();
+    let mut compiled = Vec::with_capacity(passes.len());
+    for pass in passes {
+        compiled.push(match pass {
+            FusedPass::Product(product) => {
+                let three = algorithms.next().expect("three algorithms a product");
+                CompiledPass::Product(Box::new(compiler.product(product, three, workspaces)?))
             }
-            Pass::Finish(finish) => {
-                let shape = plan.tensors[finish.y].shape;
-                let out_len = plan.tensors[finish.out].shape.len();
-                let own = next();
-                let norm1 = match &finish.first {
-                    First::Norm(norm) => Some(NormState::new(norm.clone(), finish.y, shape, batch, next(), layout)),
-                    _ => None,
-                };
-                let norm2 = match &finish.second {
-                    Some((tensor, Some(norm))) => {
-                        Some(NormState::new(norm.clone(), *tensor, shape, batch, next(), layout))
-                    }
-                    _ => None,
-                };
-                let vector = FinishRun::vector(&finish, shape);
-                let (columns, together) = FinishRun::columns(&finish, shape, setting);
-                let normed = norm1.is_some() || norm2.is_some();
-                let inputs_need = plan.tensors[finish.y].needs_slopes
-                    || finish.second.as_ref().is_some_and(|(t, _)| plan.tensors[*t].needs_slopes);
-                let beside = normed
-                    && together.is_none()
-                    && inputs_need
-                    && (finish.adds || !plan.tensors[finish.y].needs_slopes);
-                Run::Finish(Box::new(FinishRun {
-                    aside: beside.then(|| layout.take(batch * shape.len() * bytes)),
-                    choice: layout.take(if finish.pool.is_some() { batch * out_len } else { 0 }),
-                    partial: layout.take(8 * Columns::partial_len(shape.channels, 3)),
-                    counter: layout.take(4 * columns.chunks),
-                    together: together.map(|(spread, _)| (spread, layout.take(4 * columns.chunks))),
-                    finish,
-                    shape,
-                    out_len,
-                    vector,
-                    kernels: own,
-                    norm1,
-                    norm2,
-                    columns,
-                }))
+            FusedPass::Epilogue(epilogue) => {
+                let Compiler { device, options, layout, .. } = &mut compiler;
+                let epilogue = CompiledEpilogue::new(device, epilogue, &tensors, options, layout)?;
+                CompiledPass::Epilogue(Box::new(epilogue))
             }
-            Pass::Average(average) => {
-                let vector = vector(&[average.geometry.channels]);
-                Run::Average(AverageRun { average, kernels: next(), vector })
+            FusedPass::AveragePool(average) => {
+                CompiledPass::AveragePool(CompiledAveragePool::new(device, average, options.precision)?)
             }
         });
     }
-    Ok((runs, places))
+    Ok((compiled, regions))
+}
+
+impl Compiler<'_> {
+    fn tensors(&mut self, tensors: &[PlannedTensor], output: usize) -> Vec<TensorRegions> {
+        let (batch, bytes) = (self.options.batch, self.options.precision.activation_bytes());
+        let regions = |(i, t): (usize, &PlannedTensor)| {
+            // The logits are f32 whatever the activations are; there is little of them.
+            let value_bytes = if i == output { 4 } else { bytes };
+            TensorRegions {
+                values: self.layout.take(batch * t.shape.height * t.shape.width * t.stored * value_bytes),
+                slopes: (t.needs_slopes || i == output).then(|| self.layout.take(batch * t.shape.len() * bytes)),
+            }
+        };
+        tensors.iter().enumerate().map(regions).collect()
+    }
+
+    /// Whether a product's gradients are computed in the side stream. Where no slopes go further down, there is nothing to
+    /// be beside.
+    fn on_side_stream(&self, [_, input, weights]: &[Option<(Gemm, Algorithm)>; 3]) -> bool {
+        let small = |(gemm, _): (Gemm, Algorithm)| gemm.multiply_adds(self.options.batch) <= SMALL;
+        self.options.alone && input.is_some() && weights.is_some_and(small)
+    }
+
+    /// The number of the stream that a product's part runs in: 0 for the main one, 1 for the side stream.
+    fn stream(&self, three: &[Option<(Gemm, Algorithm)>; 3], mode: Mode) -> usize {
+        usize::from(mode == Mode::Weights && self.on_side_stream(three))
+    }
+
+    /// Products of one stream run one after another, so they share a workspace.
+    fn workspaces(&mut self, algorithms: &Algorithms) -> Result<[Region; 2], CudaError> {
+        let mut most = [0, 0];
+        for three in algorithms {
+            for (gemm, algorithm) in three.iter().flatten() {
+                let bytes = CompiledGemm::workspace(gemm, *algorithm, self.libraries, self.options.batch)?;
+                let most = &mut most[self.stream(three, gemm.mode)];
+                *most = bytes.max(*most);
+            }
+        }
+        Ok(most.map(|bytes| self.layout.take(bytes)))
+    }
+
+    fn product(
+        &mut self,
+        product: Product,
+        three: &[Option<(Gemm, Algorithm)>; 3],
+        workspaces: [Region; 2],
+    ) -> Result<CompiledProduct, CudaError> {
+        let mut gemm = |part: &Option<(Gemm, Algorithm)>| {
+            let Some((gemm, algorithm)) = *part else { return Ok(None) };
+            let (workspace, batch) = (workspaces[self.stream(three, gemm.mode)], self.options.batch);
+            CompiledGemm::new(self.device, gemm, algorithm, self.libraries, workspace, batch, self.layout).map(Some)
+        };
+        let [forward, input, weights] = three;
+        let forward = gemm(forward)?.expect("every product runs forward");
+        let input = gemm(input)?;
+        let weights = gemm(weights)?.expect("every product has weights");
+        let bias_gradient = BiasGradient::new(self.device, &product, self.options, self.layout)?;
+        let on_side_stream = self.on_side_stream(three);
+        Ok(CompiledProduct { product, forward, input, weights, on_side_stream, bias_gradient })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::Limits;
+    use crate::device::DeviceLimits;
     use crate::library::Library;
-    use ftprop_nn::{Activation, Defaults, LayerLoss, Network, Shape, presets};
-    use ftprop_tensor::Cpu;
-    use std::sync::Arc;
-
-    #[test]
-    fn blocks_that_wait_for_each_other_fit_on_the_gpu_and_take_every_row() {
-        for (channels, rows) in [(64, 64 * 256), (128, 64 * 36), (512, 64), (10, 7), (48, 64 * 1024), (2112, 3)] {
-            let columns = Columns::new(channels, vector(&[channels]), rows);
-            assert!(columns.across * columns.chunks * vector(&[channels]) >= channels);
-            for gang in [1000, 132, 60, 8, 0] {
-                let Some((spread, kept)) = columns.together(rows, gang) else {
-                    assert!(columns.chunks > gang.min(264) || rows > 8 * columns.down * gang / columns.chunks);
-                    continue;
-                };
-                let (down, across, _) = spread.grid;
-                assert!((down * across) as usize <= gang.min(Columns::MOST_BLOCKS) && kept <= Columns::MOST_KEPT);
-                assert!(down as usize * kept * columns.down >= rows);
-            }
-        }
-        // The largest that waits on a large GPU, and the first that does not.
-        assert!(Columns::new(64, 4, 64 * 256).together(64 * 256, 132).is_some_and(|(_, kept)| kept == 4));
-        assert!(Columns::new(64, 4, 256 * 256).together(256 * 256, 132).is_none());
-    }
+    use ftprop_nn::{Activation, Defaults, Graph, LayerLoss, Learning, OptimizerSpec, Shape, presets};
 
     /// The compiler needs no GPU, so its word is taken wherever it is installed.
     #[test]
@@ -482,17 +387,18 @@ mod tests {
         // The third convolution of convnet8 with what follows it, and its last layer.
         let all = presets::layers("convnet8", input, &[]).unwrap();
         let layers = [&all[6..10], &all[all.len() - 1..]].concat();
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::SoftHinge);
-        let cpu = Arc::new(Cpu::new(1).unwrap());
-        let network = Network::new(cpu, &layers, defaults, input, 10, 1).unwrap();
-        let plan = Plan::new(&layers, defaults, input, 10, network.parameters(), network.statistics());
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
+        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
+        let (plan, scalars) = (FusionPlan::new(&graph), ScalarLayout::new(&graph, &learning));
         for (precision, arch) in [(Precision::F32, "sm_80"), (Precision::Tf32, "sm_90"), (Precision::Bf16, "sm_89")] {
-            let limits = Limits { multiprocessors: 100, shared: 99 * 1024 };
-            let choice = |g: Gemm| (g, Choice::Own(g.guess(64, limits)));
+            let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
+            let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
             let choices: Vec<_> =
-                gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(choice))).collect();
-            let setting = Setting { precision, batch: 64, alone: true, gang: limits.multiprocessors };
-            let mut all = sources(&plan, &choices, &setting);
+                gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
+            let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
+            let options = CompileOptions { precision, batch: 64, alone: true, cooperative_blocks, scalars };
+            let mut all = sources(&plan, &choices, &options);
             all.sort();
             all.dedup();
             for source in all {

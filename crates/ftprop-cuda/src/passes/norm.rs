@@ -1,115 +1,129 @@
 //! Batch norm's statistics and coefficients.
 
-use super::{Columns, Launch, vector};
+use super::{BatchContext, ColumnReduction, Statistics, vector_width};
 use crate::CudaError;
-use crate::arena::{Layout, Place};
-use crate::compile::{File, Kernels, Source};
+use crate::abi::{NormBackward, NormParameters, NormSaved};
+use crate::arena::{ArenaLayout, Region};
+use crate::arguments::{NormRunningArgs, NormStatisticsArgs};
+use crate::compile::{File, Source};
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::Norm;
 use crate::precision::Precision;
-use crate::stream::{Args, Spread, Stream};
-use cudarc::driver::sys::CUdeviceptr;
+use crate::stream::CudaStream;
 use ftprop_nn::Shape;
 
-/// A norm's numbers on the device.
-pub(crate) struct NormState {
-    pub(super) norm: Norm,
-    pub(super) tensor: usize,
-    pub(super) kernels: Kernels,
-    pub(super) columns: Columns,
-    pub(super) channels: usize,
-    pub(super) rows_per_image: usize,
-    pub(super) mean: Place,
-    pub(super) inverse: Place,
-    pub(super) scale: Place,
-    pub(super) shift: Place,
-    pub(super) coefficients: Place,
-    pub(super) partial: Place,
-    pub(super) counter: Place,
+/// A norm with its kernels and its numbers on the device.
+pub(crate) struct CompiledNorm {
+    norm: Norm,
+    tensor: usize,
+    statistics: Kernel<NormStatisticsArgs>,
+    running: Kernel<NormRunningArgs>,
+    columns: ColumnReduction,
+    channels: usize,
+    rows_per_image: usize,
+    pub(super) mean: Region,
+    inverse: Region,
+    pub(super) scale: Region,
+    pub(super) shift: Region,
+    pub(super) coefficients: Region,
+    partial: Region,
+    counter: Region,
 }
 
-impl NormState {
-    /// For sums over so many rows of a full batch.
-    pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
-        let vector = vector(&[channels]);
-        let across = Columns::new(channels, vector, rows).across;
-        Source::new(File::Norm, precision).int("C", channels).int("VEC", vector).int("ACROSS", across)
-    }
+/// The kernels of norm.cu, for sums over so many rows of a full batch.
+pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
+    let width = vector_width(&[channels]);
+    let threads_x = ColumnReduction::new(channels, width, rows).threads_x();
+    Source::new(File::Norm, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
+}
 
+impl CompiledNorm {
+    /// The norm of a tensor of that shape.
     pub(super) fn new(
+        device: &Device,
         norm: Norm,
         tensor: usize,
         shape: Shape,
         batch: usize,
-        kernels: Kernels,
-        layout: &mut Layout,
-    ) -> Self {
-        let channels = shape.channels;
-        let columns = Columns::new(channels, vector(&[channels]), batch * shape.height * shape.width);
+        precision: Precision,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let (channels, rows_per_image) = (shape.channels, shape.height * shape.width);
+        let rows = batch * rows_per_image;
+        let module = device.module(source(channels, rows, precision))?;
+        let columns = ColumnReduction::new(channels, vector_width(&[channels]), rows);
         // Eight bytes are enough for what the kernels call sum_t.
         let mut sums = |times: usize| layout.take(8 * times * channels);
         let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);
-        NormState {
+        Ok(CompiledNorm {
             norm,
             tensor,
-            kernels,
+            statistics: Kernel::find(&module)?,
+            running: Kernel::find(&module)?,
             columns,
             channels,
-            rows_per_image: shape.height * shape.width,
+            rows_per_image,
             mean,
             inverse,
             scale,
             shift,
             coefficients,
-            partial: layout.take(8 * Columns::partial_len(channels, 2)),
-            counter: layout.take(4 * columns.chunks),
+            partial: layout.take(8 * ColumnReduction::partial_len(channels, 2)),
+            counter: layout.take(4 * columns.chunks()),
+        })
+    }
+
+    /// The batch's statistics, and scale and shift from them.
+    pub(super) fn statistics(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let rows = batch.n * self.rows_per_image;
+        let args = NormStatisticsArgs {
+            y: batch.values(self.tensor),
+            norm: self.parameters(batch),
+            saved: self.saved(batch),
+            partial: batch.at(self.partial),
+            counter: batch.at(self.counter),
+            rows: rows as i32,
+        };
+        // SAFETY: the tensor has so many rows; the regions are sized for any number of them.
+        unsafe { self.statistics.launch(stream, self.columns.launch_config(rows), &args) }
+    }
+
+    /// Scale and shift from the running statistics.
+    pub(super) fn running(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let args = NormRunningArgs { norm: self.parameters(batch), saved: self.saved(batch) };
+        // SAFETY: all of them have as many numbers as there are channels.
+        unsafe { self.running.launch(stream, LaunchConfig::for_items(self.channels), &args) }
+    }
+
+    pub(super) fn parameters(&self, batch: &BatchContext<'_>) -> NormParameters {
+        NormParameters {
+            gamma: batch.parameters.value(self.norm.gamma.start),
+            beta: batch.parameters.value(self.norm.beta.start),
+            running_mean: batch.parameters.stat(self.norm.running_mean.start),
+            running_variance: batch.parameters.stat(self.norm.running_variance.start),
+            eps: self.norm.eps,
+            momentum: match batch.statistics {
+                Statistics::Mean { before } => 1.0 / (before + 1) as f32,
+                Statistics::Running | Statistics::Batch => self.norm.momentum,
+            },
         }
     }
 
-    pub(super) fn statistics(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
-        let rows = l.n * self.rows_per_image;
-        let args = Args::default()
-            .ptr(l.values(self.tensor))
-            .ptrs(&self.forward(l))
-            .ptrs(&self.numbers(l))
-            .ptr(l.arena.at(self.partial))
-            .ptr(l.arena.at(self.counter))
-            .int(rows);
-        // SAFETY: the arguments are those of `norm_statistics` in norm.cu.
-        unsafe { stream.launch(&self.kernels, 0, self.columns.spread(rows), &args) }
+    pub(super) fn saved(&self, batch: &BatchContext<'_>) -> NormSaved {
+        let [mean, inverse, scale, shift] =
+            [self.mean, self.inverse, self.scale, self.shift].map(|region| batch.at(region));
+        NormSaved { mean, inverse, scale, shift }
     }
 
-    pub(super) fn running(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
-        let args = Args::default().ptrs(&self.forward(l)).ptrs(&self.numbers(l));
-        // SAFETY: the arguments are those of `norm_running` in norm.cu.
-        unsafe { stream.launch(&self.kernels, 1, Spread::items(self.channels), &args) }
-    }
-
-    /// The `NormForward` of norm.cuh.
-    pub(super) fn forward(&self, l: &Launch<'_>) -> [u64; 5] {
-        let (eps, momentum) = (u64::from(self.norm.eps.to_bits()), u64::from(self.norm.momentum.to_bits()));
-        [
-            l.flat.value(self.norm.gamma.start),
-            l.flat.value(self.norm.beta.start),
-            l.flat.stat(self.norm.running_mean.start),
-            l.flat.stat(self.norm.running_variance.start),
-            eps | momentum << 32,
-        ]
-    }
-
-    /// The `NormNumbers` of norm.cuh.
-    pub(super) fn numbers(&self, l: &Launch<'_>) -> [CUdeviceptr; 4] {
-        [self.mean, self.inverse, self.scale, self.shift].map(|place| l.arena.at(place))
-    }
-
-    /// The `NormBack` of finish.cu.
-    pub(super) fn back(&self, l: &Launch<'_>) -> [CUdeviceptr; 6] {
-        [
-            l.arena.at(self.mean),
-            l.arena.at(self.inverse),
-            l.flat.value(self.norm.gamma.start),
-            l.flat.grad(self.norm.gamma.start),
-            l.flat.grad(self.norm.beta.start),
-            l.arena.at(self.coefficients),
-        ]
+    pub(super) fn backward(&self, batch: &BatchContext<'_>) -> NormBackward {
+        NormBackward {
+            mean: batch.at(self.mean),
+            inverse: batch.at(self.inverse),
+            gamma: batch.parameters.value(self.norm.gamma.start),
+            d_gamma: batch.parameters.grad(self.norm.gamma.start),
+            d_beta: batch.parameters.grad(self.norm.beta.start),
+            coefficients: batch.at(self.coefficients),
+        }
     }
 }

@@ -1,260 +1,113 @@
-//! Products: a convolution or a fully connected layer, computed by our own kernel, by cuDNN or by cuBLASLt.
+//! Products: a convolution or a fully connected layer.
 
-use super::{Columns, Launch};
+use super::{BatchContext, ColumnReduction, CompileOptions, norm, vector_width};
 use crate::CudaError;
-use crate::arena::{Arena, Layout, Place};
-use crate::compile::Kernels;
-use crate::cublas::Cublas;
-use crate::cudnn::Cudnn;
-use crate::cudnn_engines::CudnnEngine;
-use crate::gemm::{Cut, Gemm, Mode};
-use crate::patch::Patch;
+use crate::arena::{ArenaLayout, Region};
+use crate::arguments::ColumnSumsArgs;
+use crate::compile::Source;
+use crate::compiled_gemm::CompiledGemm;
+use crate::device::Device;
+use crate::gemm::Operands;
+use crate::kernel::Kernel;
 use crate::plan::Product;
-use crate::precision::Precision;
-use crate::stream::{Args, Spread, Stream};
-use cudarc::driver::sys::CUdeviceptr;
-use std::sync::Arc;
-
-/// A product with who computes it.
-pub(crate) struct GemmRun {
-    gemm: Gemm,
-    engine: Engine,
-}
-
-enum Engine {
-    Own {
-        cut: Cut,
-        kernels: Kernels,
-        workspace: Place,
-        counters: Place,
-    },
-    Patch {
-        kernels: Kernels,
-        workspace: Place,
-    },
-    Cudnn {
-        number: usize,
-        /// Before cuDNN itself, which it must not outlive.
-        engine: Option<Arc<CudnnEngine>>,
-        cudnn: Cudnn,
-        workspace: Place,
-        bytes: usize,
-        /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
-        narrow: Option<(Place, Kernels)>,
-    },
-    Cublas {
-        cublas: Cublas,
-        number: usize,
-        workspace: Place,
-    },
-}
-
-/// What cuDNN may use beyond what a full batch needs, for smaller ones.
-const SLACK: usize = 32 << 20;
-
-impl GemmRun {
-    pub(crate) fn own(
-        gemm: Gemm,
-        cut: Cut,
-        kernels: Kernels,
-        workspace: Place,
-        batch: usize,
-        layout: &mut Layout,
-    ) -> Result<Self, CudaError> {
-        kernels.allow_shared(0, gemm.shared_bytes(cut.tile))?;
-        let (down, across) = gemm.tiles(batch, cut.tile);
-        let counters = layout.take(4 * down * across * gemm.geometry.groups);
-        Ok(GemmRun { gemm, engine: Engine::Own { cut, kernels, workspace, counters } })
-    }
-
-    pub(crate) fn patch(gemm: Gemm, kernels: Kernels, workspace: Place) -> Result<Self, CudaError> {
-        kernels.allow_shared(0, Patch::of(&gemm).shared_bytes())?;
-        Ok(GemmRun { gemm, engine: Engine::Patch { kernels, workspace } })
-    }
-
-    /// `basic` are the kernels of basic.cu.
-    pub(crate) fn cudnn(
-        gemm: Gemm,
-        cudnn: &Cudnn,
-        number: usize,
-        basic: &Kernels,
-        workspace: Place,
-        batch: usize,
-        layout: &mut Layout,
-    ) -> Result<Self, CudaError> {
-        let engine = cudnn.engine(&gemm, batch, number)?;
-        let bytes = GemmRun::bytes_of(&gemm, cudnn, engine.as_deref(), batch)?;
-        let narrow = (gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16)
-            .then(|| (layout.take(2 * gemm.geometry.weight_len()), basic.clone()));
-        let cudnn = cudnn.clone();
-        Ok(GemmRun { gemm, engine: Engine::Cudnn { cudnn, number, engine, workspace, bytes, narrow } })
-    }
-
-    /// The workspace has [`WORKSPACE`](crate::cublas::WORKSPACE) bytes.
-    pub(crate) fn cublas(gemm: Gemm, cublas: &Cublas, number: usize, workspace: Place) -> Self {
-        GemmRun { gemm, engine: Engine::Cublas { cublas: cublas.clone(), number, workspace } }
-    }
-
-    /// Bytes of workspace to set aside for one of cuDNN's ways.
-    pub(crate) fn cudnn_bytes(gemm: &Gemm, cudnn: &Cudnn, number: usize, batch: usize) -> Result<usize, CudaError> {
-        GemmRun::bytes_of(gemm, cudnn, cudnn.engine(gemm, batch, number)?.as_deref(), batch)
-    }
-
-    /// What the engine is not made for is computed in the usual way, so there is room for that too.
-    fn bytes_of(gemm: &Gemm, cudnn: &Cudnn, engine: Option<&CudnnEngine>, batch: usize) -> Result<usize, CudaError> {
-        Ok(engine.map_or(0, |engine| engine.bytes).max(cudnn.workspace(gemm, batch)? + SLACK))
-    }
-
-    /// out = left · right, plus what there is to add; addresses of 0 stand for nothing. What is added to the
-    /// slopes of an input are those that are there already.
-    pub(crate) fn run(
-        &self,
-        stream: &Stream,
-        arena: &Arena,
-        n: usize,
-        [left, right, out]: [CUdeviceptr; 3],
-        bias: CUdeviceptr,
-        addend: CUdeviceptr,
-    ) -> Result<(), CudaError> {
-        match &self.engine {
-            Engine::Own { cut, kernels, workspace, counters } => {
-                let (down, across) = self.gemm.tiles(n, cut.tile);
-                let spread = Spread {
-                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * cut.splits) as u32),
-                    threads: cut.tile.threads(),
-                    shared: self.gemm.shared_bytes(cut.tile) as u32,
-                };
-                let args = Args::default()
-                    .ptr(left)
-                    .ptr(right)
-                    .ptr(out)
-                    .ptr(bias)
-                    .ptr(addend)
-                    .ptr(arena.at(*workspace))
-                    .ptr(arena.at(*counters))
-                    .int(n)
-                    .int(cut.splits);
-                // SAFETY: the arguments are those of `gemm` in gemm.cu, sized for this geometry and n examples.
-                unsafe { stream.launch(kernels, 0, spread, &args) }
-            }
-            Engine::Patch { kernels, workspace } => {
-                let (spread, args) = (Patch::of(&self.gemm).spread(n), Args::default().ptr(left).ptr(right));
-                match self.gemm.mode {
-                    Mode::Forward => {
-                        let args = args.ptr(out).int(n);
-                        // SAFETY: the arguments are those of `patch_forward` in patch.cu, sized for n examples.
-                        unsafe { stream.launch(kernels, 0, spread, &args) }
-                    }
-                    Mode::Input => {
-                        let args = args.ptr(out).int(usize::from(addend != 0));
-                        // SAFETY: the arguments are those of `patch_back` in patch_back.cu, sized for n examples.
-                        unsafe { stream.launch(kernels, 0, spread, &args) }
-                    }
-                    Mode::Weights => {
-                        let (sums, count) = (arena.at(*workspace), self.gemm.geometry.weight_len());
-                        let args = args.ptr(sums).int(n);
-                        // SAFETY: the arguments are those of `patch_gradient` in patch_gradient.cu; the workspace has room
-                        // for every block's sums.
-                        unsafe { stream.launch(kernels, 0, spread, &args)? };
-                        let args = Args::default().ptr(sums).ptr(out).int(spread.grid.0 as usize);
-                        let add = Spread { grid: (count.div_ceil(32) as u32, 1, 1), threads: 256, shared: 0 };
-                        // SAFETY: the arguments are those of `patch_sum`, for the blocks that were just launched.
-                        unsafe { stream.launch(kernels, 1, add, &args) }
-                    }
-                }
-            }
-            Engine::Cudnn { cudnn, engine, workspace, bytes, narrow, .. } => {
-                let to = narrow.as_ref().map_or(out, |(place, _)| arena.at(*place));
-                let workspace = (arena.at(*workspace), *bytes);
-                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe {
-                    cudnn.run(&self.gemm, engine.as_deref(), n, stream, [left, right, to], addend != 0, workspace)?
-                };
-                let Some((_, basic)) = narrow else { return Ok(()) };
-                let len = self.gemm.geometry.weight_len();
-                let args = Args::default().ptr(to).ptr(out).int(len);
-                // SAFETY: the arguments are those of `widen_values` in basic.cu.
-                unsafe { stream.launch(basic, 5, Spread::items(len), &args) }
-            }
-            Engine::Cublas { cublas, number, workspace } => {
-                let workspace = arena.at(*workspace);
-                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cublas.run(&self.gemm, *number, n, stream, [left, right, out], bias, addend != 0, workspace) }
-            }
-        }
-    }
-
-    /// Has a library find its way before a stream is captured.
-    fn prepare(&self, n: usize) -> Result<(), CudaError> {
-        match &self.engine {
-            Engine::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n).map(|_| ()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Who computes it, in short.
-    pub(super) fn describe(&self) -> String {
-        match &self.engine {
-            Engine::Own { cut, .. } => format!("{}x{}/{}", cut.tile.rows, cut.tile.cols, cut.splits),
-            Engine::Patch { .. } => "patch".into(),
-            Engine::Cudnn { number, .. } => format!("cudnn/{number}"),
-            Engine::Cublas { number, .. } => format!("cublas/{number}"),
-        }
-    }
-}
+use crate::stream::CudaStream;
 
 /// A product with its three parts.
-pub(crate) struct ProductRun {
+pub(crate) struct CompiledProduct {
     pub(super) product: Product,
-    pub(super) forward: GemmRun,
-    pub(super) input: Option<GemmRun>,
-    pub(super) weights: GemmRun,
-    /// Whether the gradients are computed in a queue of their own.
-    pub(super) beside: bool,
-    pub(super) bias_sums: Option<(Kernels, Columns, Place, Place)>,
+    pub(super) forward: CompiledGemm,
+    /// Where slopes go further down.
+    pub(super) input: Option<CompiledGemm>,
+    pub(super) weights: CompiledGemm,
+    /// Whether the gradients are computed in the side stream.
+    pub(super) on_side_stream: bool,
+    pub(super) bias_gradient: Option<BiasGradient>,
 }
 
-impl ProductRun {
+/// The gradient of a bias that no epilogue takes along.
+pub(super) struct BiasGradient {
+    kernel: Kernel<ColumnSumsArgs>,
+    columns: ColumnReduction,
+    partial: Region,
+    counter: Region,
+}
+
+impl BiasGradient {
+    /// Rows that it is summed over in a full batch.
+    fn rows(product: &Product, n: usize) -> usize {
+        n * product.geometry.out_height() * product.geometry.out_width()
+    }
+
+    /// `None` where the product has no bias of its own.
+    pub(super) fn source(product: &Product, options: &CompileOptions) -> Option<Source> {
+        let rows = BiasGradient::rows(product, options.batch);
+        product.bias.as_ref().map(|_| norm::source(product.geometry.out_channels, rows, options.precision))
+    }
+
+    pub(super) fn new(
+        device: &Device,
+        product: &Product,
+        options: &CompileOptions,
+        layout: &mut ArenaLayout,
+    ) -> Result<Option<Self>, CudaError> {
+        let Some(source) = BiasGradient::source(product, options) else { return Ok(None) };
+        let (channels, rows) = (product.geometry.out_channels, BiasGradient::rows(product, options.batch));
+        let columns = ColumnReduction::new(channels, vector_width(&[channels]), rows);
+        Ok(Some(BiasGradient {
+            kernel: Kernel::find(&device.module(source)?)?,
+            columns,
+            partial: layout.take(8 * ColumnReduction::partial_len(channels, 1)),
+            counter: layout.take(4 * columns.chunks()),
+        }))
+    }
+}
+
+impl CompiledProduct {
     pub(super) fn prepare(&self, n: usize) -> Result<(), CudaError> {
         [Some(&self.forward), self.input.as_ref(), Some(&self.weights)]
             .iter()
             .flatten()
-            .try_for_each(|run| run.prepare(n))
+            .try_for_each(|gemm| gemm.prepare(n))
     }
 
-    pub(super) fn forward(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let p = &self.product;
-        let operands = [l.values(p.x), l.flat.factor(p.weight.start), l.values(p.y)];
-        let bias = p.bias.as_ref().map_or(0, |b| l.flat.value(b.start));
-        self.forward.run(stream, l.arena, l.n, operands, bias, 0)
+        let mut operands =
+            Operands::new(batch.values(p.x), batch.parameters.operand(p.weight.start), batch.values(p.y));
+        if let Some(bias) = &p.bias {
+            operands.bias = batch.parameters.value(bias.start);
+        }
+        self.forward.run(stream, batch.arena, batch.n, operands)
     }
 
     /// The slopes by x.
-    pub(super) fn back(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(input) = &self.input else { return Ok(()) };
         let p = &self.product;
-        let dx = l.slopes(p.x);
-        let operands = [l.slopes(p.y), l.flat.factor(p.weight.start), dx];
-        input.run(stream, l.arena, l.n, operands, 0, if p.adds { dx } else { 0 })
+        let dx = batch.slopes(p.x);
+        let mut operands = Operands::new(batch.slopes(p.y), batch.parameters.operand(p.weight.start), dx);
+        if p.adds {
+            operands.addend = dx;
+        }
+        input.run(stream, batch.arena, batch.n, operands)
     }
 
     /// The gradients of the parameters.
-    pub(super) fn gradients(&self, l: &Launch<'_>, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let p = &self.product;
-        let dy = l.slopes(p.y);
-        let operands = [dy, l.values(p.x), l.flat.grad(p.weight.start)];
-        self.weights.run(stream, l.arena, l.n, operands, 0, 0)?;
-        let (Some(bias), Some((kernels, columns, partial, counter))) = (&p.bias, &self.bias_sums) else {
-            return Ok(());
+        let dy = batch.slopes(p.y);
+        let operands = Operands::new(dy, batch.values(p.x), batch.parameters.grad(p.weight.start));
+        self.weights.run(stream, batch.arena, batch.n, operands)?;
+        let (Some(bias), Some(gradient)) = (&p.bias, &self.bias_gradient) else { return Ok(()) };
+        let rows = BiasGradient::rows(p, batch.n);
+        let args = ColumnSumsArgs {
+            x: dy,
+            out: batch.parameters.grad(bias.start),
+            partial: batch.at(gradient.partial),
+            counter: batch.at(gradient.counter),
+            rows: rows as i32,
         };
-        let rows = l.n * p.geometry.out_height() * p.geometry.out_width();
-        let args = Args::default()
-            .ptr(dy)
-            .ptr(l.flat.grad(bias.start))
-            .ptr(l.arena.at(*partial))
-            .ptr(l.arena.at(*counter))
-            .int(rows);
-        // SAFETY: the arguments are those of `column_sums` in norm.cu.
-        unsafe { stream.launch(kernels, 2, columns.spread(rows), &args) }
+        // SAFETY: the slopes have so many rows; the regions are sized for any number of them.
+        unsafe { gradient.kernel.launch(stream, gradient.columns.launch_config(rows), &args) }
     }
 }

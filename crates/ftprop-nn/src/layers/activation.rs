@@ -1,15 +1,31 @@
 //! Activation layers: hard ones set targets on the way back, soft ones pass the gradient.
 
 use super::{Layer, Pass, Slopes};
-use crate::activation::{Activation, qrelu, sign, step};
-use crate::target::{HardUnit, Weighting};
+use crate::activation::{Activation, qrelu, relu, saturated_relu, sign, step};
+use crate::target::HardUnit;
+use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::elementwise;
+
+/// h = g(z), compiled for each activation.
+fn activate(cpu: &Cpu, activation: Activation, z: &[f32], h: &mut [f32]) {
+    let z = &z[..h.len()];
+    match activation {
+        Activation::Sign => elementwise::map(cpu, z, h, sign),
+        Activation::Step => elementwise::map(cpu, z, h, step),
+        Activation::Qrelu { k } => {
+            let k = k as f32;
+            elementwise::map(cpu, z, h, |z| qrelu(z, k));
+        }
+        Activation::Relu => elementwise::map(cpu, z, h, relu),
+        Activation::SaturatedRelu => elementwise::map(cpu, z, h, saturated_relu),
+    }
+}
 
 /// A layer of hard-threshold units. What it must remember is its pre-activations, which are its input.
 pub(crate) struct HardLayer {
     pub(crate) unit: HardUnit,
-    /// Whether a target's loss is weighted by |g|.
-    pub(crate) weighted: bool,
+    /// Tells it from other hard layers.
+    pub(crate) number: u64,
     pub(crate) len: usize,
 }
 
@@ -19,29 +35,21 @@ impl Layer for HardLayer {
     }
 
     fn forward(&mut self, pass: &mut Pass<'_>, z: &[f32], h: &mut [f32]) {
-        let z = &z[..h.len()];
-        match self.unit.activation {
-            Activation::Sign => elementwise::map(pass.cpu, z, h, sign),
-            Activation::Step => elementwise::map(pass.cpu, z, h, step),
-            Activation::Qrelu { k } => {
-                let k = k as f32;
-                elementwise::map(pass.cpu, z, h, |z| qrelu(z, k));
-            }
-            soft => elementwise::map(pass.cpu, z, h, |z| soft.value(z)),
-        }
+        activate(pass.cpu, self.unit.activation, z, h);
     }
 
     fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool) {
-        let weighting = Weighting::new(self.weighted, pass.n);
-        let unit = HardUnit { progress: pass.progress, weighting, ..self.unit };
         let len = pass.n * self.len;
-        unit.slopes(pass.cpu, &mut slopes.current()[..len], &z[..len]);
+        let moment = pass.moment(self.len, self.number);
+        // The place for the next slopes is free: these are changed where they are.
+        let (g, spare) = slopes.in_place();
+        self.unit.slopes(pass.cpu, &moment, &mut g[..len], &z[..len], &mut spare[..len]);
     }
 }
 
 /// A full-precision activation: the gradient passes where the function rises.
 pub(crate) struct SoftLayer {
-    pub(crate) saturated: bool,
+    pub(crate) activation: Activation,
     pub(crate) len: usize,
 }
 
@@ -51,19 +59,18 @@ impl Layer for SoftLayer {
     }
 
     fn forward(&mut self, pass: &mut Pass<'_>, z: &[f32], h: &mut [f32]) {
-        let top = if self.saturated { 1.0 } else { f32::INFINITY };
-        // `clamp` keeps a NaN, so that a network that blew up is seen.
-        elementwise::map(pass.cpu, &z[..h.len()], h, |z| z.clamp(0.0, top));
+        activate(pass.cpu, self.activation, z, h);
     }
 
     fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool) {
         let len = pass.n * self.len;
         let slopes = &mut slopes.current()[..len];
-        // At the corners as PyTorch has it: relu is flat at 0, clamp still rises at 0 and at 1.
-        if self.saturated {
-            elementwise::update(pass.cpu, slopes, &z[..len], |g, z| if (0.0..=1.0).contains(&z) { g } else { 0.0 });
+        let passed = |activation: Activation| move |g: f32, z: f32| activation.passed(g, z).unwrap_or(0.0);
+        // With the activation known to the compiler, each loop has one formula in it.
+        if self.activation == Activation::SaturatedRelu {
+            elementwise::update(pass.cpu, slopes, &z[..len], passed(Activation::SaturatedRelu));
         } else {
-            elementwise::update(pass.cpu, slopes, &z[..len], |g, z| if z > 0.0 { g } else { 0.0 });
+            elementwise::update(pass.cpu, slopes, &z[..len], passed(Activation::Relu));
         }
     }
 }

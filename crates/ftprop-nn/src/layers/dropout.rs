@@ -2,27 +2,26 @@
 //! computed again on the way back instead of remembered.
 
 use super::{Layer, Pass, Slopes};
-use crate::shape::Shape;
+use crate::graph;
+use ftprop_tensor::Shape;
 use ftprop_tensor::cpu::elementwise;
 use ftprop_tensor::random::{Purpose, Stream};
 
 /// Sets values, or channels, to zero with probability p in training and scales the others by 1 / (1 − p).
 pub(crate) struct Dropout {
     pub(crate) shape: Shape,
-    pub(crate) p: f32,
-    pub(crate) by_channel: bool,
-    /// Tells this layer's masks from those of others.
-    pub(crate) number: u64,
+    pub(crate) dropout: graph::Dropout,
 }
 
 impl Dropout {
     fn masked(&self, pass: &Pass<'_>, values: &mut [f32]) {
-        let stream = Stream::new(pass.seed, Purpose::Dropout, pass.step).fork(self.number);
-        let keep = 1.0 / (1.0 - self.p);
+        let stream = Stream::new(pass.seed, Purpose::Dropout, pass.step).fork(self.dropout.number);
+        let graph::Dropout { p, by_channel, .. } = self.dropout;
+        let keep = 1.0 / (1.0 - p);
         let (len, channels) = (self.shape.len(), self.shape.channels);
         elementwise::update_places(pass.cpu, values, |at, v| {
-            let place = if self.by_channel { at / len * channels + at % channels } else { at };
-            if stream.uniform(place as u64) < self.p { 0.0 } else { v * keep }
+            let place = if by_channel { at / len * channels + at % channels } else { at };
+            if stream.uniform(place as u64) < p { 0.0 } else { v * keep }
         });
     }
 }
@@ -34,13 +33,13 @@ impl Layer for Dropout {
 
     fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
         y.copy_from_slice(&x[..y.len()]);
-        if pass.training && self.p > 0.0 {
+        if pass.drops() && self.dropout.p > 0.0 {
             self.masked(pass, y);
         }
     }
 
     fn backward(&mut self, pass: &mut Pass<'_>, _: &[f32], slopes: &mut Slopes, _: bool) {
-        if self.p > 0.0 {
+        if self.dropout.p > 0.0 {
             self.masked(pass, &mut slopes.current()[..pass.n * self.shape.len()]);
         }
     }

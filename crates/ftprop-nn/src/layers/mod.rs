@@ -13,6 +13,7 @@ mod fc;
 mod norm;
 mod pool;
 mod residual;
+mod watch;
 
 pub(crate) use activation::{HardLayer, SoftLayer};
 pub(crate) use chain::{Chain, Link};
@@ -21,9 +22,12 @@ pub(crate) use conv_pool::PooledConv;
 pub(crate) use dropout::Dropout;
 pub(crate) use fc::Fc;
 pub(crate) use norm::Norm;
-pub(crate) use pool::{AvgPool, MaxPool};
+pub(crate) use pool::Pool;
 pub(crate) use residual::Residual;
+pub use watch::{FAINT, LayerDiagnosis};
+pub(crate) use watch::{Watch, Watched, norm};
 
+use crate::target::Moment;
 use crate::timing::Breakdown;
 use ftprop_tensor::geometry::PoolGeometry;
 use ftprop_tensor::{Buffer, Cpu};
@@ -33,20 +37,46 @@ pub(crate) struct Pass<'a> {
     pub(crate) cpu: &'a Cpu,
     /// Examples in this batch.
     pub(crate) n: usize,
-    pub(crate) training: bool,
+    pub(crate) statistics: Statistics,
     pub(crate) params: &'a [f32],
     /// Running statistics.
     pub(crate) stats: &'a mut [f32],
     /// Gradients of the parameters, written on the way back.
     pub(crate) grads: &'a mut [f32],
     pub(crate) scratch: &'a mut [f32],
-    /// What dropout masks depend on.
+    /// The batch's labels, which target rules may look at; none where nothing is learned.
+    pub(crate) labels: &'a [u32],
+    /// What dropout masks and target rules depend on.
     pub(crate) seed: u64,
     pub(crate) step: u64,
     /// The share of training done, 0 to 1.
     pub(crate) progress: f32,
     /// Where the time goes, if somebody wants to know.
     pub(crate) breakdown: Option<&'a mut Breakdown>,
+}
+
+/// What batch norm goes by.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Statistics {
+    /// The running statistics: the network is used, not taught.
+    Running,
+    /// The batch's own, which move the running ones: a training step.
+    Batch,
+    /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
+    Mean { before: usize },
+}
+
+impl Pass<'_> {
+    /// Whether dropout drops.
+    pub(crate) fn drops(&self) -> bool {
+        self.statistics == Statistics::Batch
+    }
+
+    /// When and for whom a hard layer of so many units sets its targets.
+    pub(crate) fn moment(&self, units: usize, layer: u64) -> Moment<'_> {
+        let Pass { seed, step, progress, labels, .. } = *self;
+        Moment { seed, step, progress, labels, units, layer }
+    }
 }
 
 /// The slopes on their way back: one buffer holds the current ones, the other takes the next.
@@ -67,6 +97,11 @@ impl Slopes {
     /// The current slopes and the place for the next; `advance` makes those the current ones.
     pub(crate) fn both(&mut self) -> (&[f32], &mut [f32]) {
         (&self.current, &mut self.spare)
+    }
+
+    /// The current slopes, to be changed in place, and the buffer beside them.
+    pub(crate) fn in_place(&mut self) -> (&mut [f32], &mut [f32]) {
+        (&mut self.current, &mut self.spare)
     }
 
     pub(crate) fn advance(&mut self) {

@@ -1,7 +1,7 @@
 //! Batch normalisation, of channels (2-d) and of units (1-d: a pixel is the whole example).
 
-use super::{Layer, Pass, Slopes};
-use crate::shape::Shape;
+use super::{Layer, Pass, Slopes, Statistics};
+use ftprop_tensor::Shape;
 use ftprop_tensor::cpu::norm;
 use std::ops::Range;
 
@@ -53,13 +53,19 @@ impl Layer for Norm {
     fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
         let channels = self.shape.channels;
         let rows = pass.n * self.shape.height * self.shape.width;
-        if pass.training {
+        // How much of the running statistics gives way to the batch's.
+        let momentum = match pass.statistics {
+            Statistics::Running => None,
+            Statistics::Batch => Some(self.momentum),
+            Statistics::Mean { before } => Some(1.0 / (before + 1) as f32),
+        };
+        if let Some(momentum) = momentum {
             // `inverse_deviation` holds the variance for a moment.
             let variance = &mut self.inverse_deviation;
             norm::statistics(pass.cpu, rows, channels, x, &mut self.mean, variance, pass.scratch);
             // The running variance is the unbiased one, as in PyTorch.
             let unbiased = if rows > 1 { rows as f32 / (rows - 1) as f32 } else { 1.0 };
-            let blend = |running: &mut f32, now: f32| *running += self.momentum * (now - *running);
+            let blend = |running: &mut f32, now: f32| *running += momentum * (now - *running);
             pass.stats[self.running_mean.clone()].iter_mut().zip(&self.mean).for_each(|(r, &m)| blend(r, m));
             let running = &mut pass.stats[self.running_variance.clone()];
             running.iter_mut().zip(variance.iter()).for_each(|(r, &v)| blend(r, unbiased * v));

@@ -91,6 +91,42 @@ pub fn update(cpu: &Cpu, out: &mut [f32], x: &[f32], f: impl Binary) {
     });
 }
 
+/// A function of three numbers, as [`Binary`] is one of two.
+pub trait Ternary: Sync {
+    fn apply(&self, a: f32, b: f32, c: f32) -> f32;
+}
+
+/// out[i] = f(out[i], x[i], y[i])
+pub fn update_with(cpu: &Cpu, out: &mut [f32], [x, y]: [&[f32]; 2], f: impl Ternary) {
+    assert!(x.len() == out.len() && y.len() == out.len(), "the buffers differ in length");
+    cpu.each_chunk(out, RUN, |i, out| {
+        let (x, y) = (&x[i * RUN..][..out.len()], &y[i * RUN..][..out.len()]);
+        dispatch(cpu.isa, UpdateWith { out, x, y, f: &f });
+    });
+}
+
+struct UpdateWith<'a, F> {
+    out: &'a mut [f32],
+    x: &'a [f32],
+    y: &'a [f32],
+    f: &'a F,
+}
+
+impl<F: Ternary> Kernel for UpdateWith<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        update_with_loop(self.out, self.x, self.y, self.f);
+    }
+}
+
+#[inline(always)]
+fn update_with_loop(out: &mut [f32], x: &[f32], y: &[f32], f: &impl Ternary) {
+    for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
+        *out = f.apply(*out, x, y);
+    }
+}
+
 struct Update<'a, F> {
     out: &'a mut [f32],
     x: &'a [f32],
@@ -172,6 +208,17 @@ pub fn update_places(cpu: &Cpu, x: &mut [f32], f: impl Fn(usize, f32) -> f32 + S
     });
 }
 
+/// out[i] = f(i, x[i], y[i])
+pub fn map_places(cpu: &Cpu, out: &mut [f32], [x, y]: [&[f32]; 2], f: impl Fn(usize, f32, f32) -> f32 + Sync + Send) {
+    assert!(x.len() == out.len() && y.len() == out.len(), "the buffers differ in length");
+    cpu.each_chunk(out, RUN, |run, out| {
+        let start = run * RUN;
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = f(start + i, x[start + i], y[start + i]);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +241,16 @@ mod tests {
             update3(&cpu, [&mut third, &mut out, &mut other], &x, |a, b, c, x| (a * x, b, c - x));
             assert!(out == x && third.iter().zip(&x).all(|(o, v)| *o == 2.0 * v));
             assert!(other.iter().zip(&x).all(|(o, v)| *o == 1.0 + v - v));
+            struct Fused;
+            impl Ternary for Fused {
+                fn apply(&self, a: f32, b: f32, c: f32) -> f32 {
+                    a * b - c
+                }
+            }
+            update_with(&cpu, &mut other, [&x, &third], Fused);
+            assert!(other.iter().zip(&x).all(|(o, v)| *o == (1.0 + v - v) * v - 2.0 * v));
+            map_places(&cpu, &mut other, [&x, &third], |i, a, b| a + b * i as f32);
+            assert!(other.iter().zip(&x).enumerate().all(|(i, (o, v))| *o == v + 2.0 * v * i as f32));
             update_places(&cpu, &mut out, |i, v| v + i as f32);
             assert!(out.iter().zip(&x).enumerate().all(|(i, (o, v))| *o == v + i as f32));
         }

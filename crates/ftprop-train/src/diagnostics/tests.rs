@@ -2,6 +2,7 @@ use super::*;
 use crate::engine::build_network;
 use crate::files;
 use ftprop_nn::Network;
+use ftprop_nn::engine::NetworkState;
 
 const RECIPE: &str = r#"
 name = "two layers"
@@ -42,11 +43,18 @@ impl Setting {
         Optimizer::new(&self.recipe.optimizer, self.network.values().len()).unwrap()
     }
 
+    /// The network's state, with an optimizer that has no past.
+    fn state(&self) -> TrainingState<'static> {
+        let optimizer = self.optimizer();
+        let (steps, moments) = optimizer.state();
+        let (values, statistics) = (self.network.values().to_vec().into(), self.network.stats().to_vec().into());
+        let moments = moments.map(|m| m.to_vec().into()).collect();
+        TrainingState { network: NetworkState { values, statistics }, steps, moments, average: None }
+    }
+
     /// The state after so many epochs of 13 steps, with an optimizer that has no past.
     fn look(&self, diagnostics: &mut Diagnostics, epoch: u32) -> Record {
-        let optimizer = self.optimizer();
-        let contents = Contents::of(&self.network, Some(&optimizer));
-        diagnostics.look(epoch, u64::from(epoch) * 13, &contents).unwrap().unwrap()
+        diagnostics.look(epoch, u64::from(epoch) * 13, &self.state()).unwrap().unwrap()
     }
 }
 
@@ -67,7 +75,8 @@ fn the_step_looked_at_is_the_next_one_of_the_run() {
     let batch = epoch.next_batch().unwrap().unwrap();
     let step = Step { seed: recipe.train.seed, number: 13, progress: 0.5 };
     let tally = network.learn(batch.images, batch.labels, &recipe.criterion().unwrap(), &step);
-    optimizer.step(&mut network, recipe.schedule.factor_at(2, 0, 13, 2), None);
+    let (cpu, values, grads) = network.values_and_grads();
+    optimizer.step(cpu, values, grads, recipe.schedule.factor_at(2, 0, 13, 2), None);
     assert_eq!(diagnostics.probe.network().values(), network.values());
     assert_eq!((record.epoch, record.step, record.diagnosis.loss), (1, 13, tally.loss()));
     let paths: Vec<_> = record.diagnosis.layers.iter().map(|l| (l.layer.as_str(), l.units)).collect();
@@ -83,10 +92,10 @@ fn there_is_a_step_to_look_at_after_the_last_epoch() {
     assert_ne!(diagnostics.probe.network().values(), setting.network.values());
     assert!(record.diagnosis.loss_after < record.diagnosis.loss);
     // A state of another network is refused.
-    let contents = || Contents::of(&setting.network, None);
-    let (short, no_moments) = (vec![0.0; 7].into(), Some((0, Vec::new())));
-    assert!(diagnostics.look(0, 0, &Contents { values: short, ..contents() }).is_err());
-    assert!(diagnostics.look(0, 0, &Contents { optimizer: no_moments, ..contents() }).is_err());
+    let mut short = setting.state();
+    short.network.values = vec![0.0; 7].into();
+    assert!(diagnostics.look(0, 0, &short).is_err());
+    assert!(diagnostics.look(0, 0, &TrainingState { moments: Vec::new(), ..setting.state() }).is_err());
 }
 
 /// Two layers that start far out: the saturated hinge leaves them there, the soft hinge does not.

@@ -32,7 +32,7 @@ pub(super) fn report(
         steps: b.steps,
         ms_per_step: b.ms_per_step,
         images_per_s: b.images_per_second,
-        gflops: 2.0 * (multiply_adds(&b.layers, true) * batch) as f64 / b.ms_per_step / 1e6,
+        gflops: 2.0 * (multiply_adds(&network.graph, true) * batch) as f64 / b.ms_per_step / 1e6,
         peak_rss_mb: peak_rss_mb(),
         first_step_s: opened + b.first_step_seconds,
         breakdown,

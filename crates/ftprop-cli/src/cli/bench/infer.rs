@@ -92,7 +92,7 @@ impl Inference {
         let Model { mut network, recipe, .. } = Model::load(path, self.checkpoint.into(), cpu.clone(), batch)?;
         let stream = Stream::numbered(1);
         let images: Vec<f32> =
-            (0..batch * network.input().len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
+            (0..batch * network.graph().input().len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
         if self.config.breakdown {
             network.measure();
         }
@@ -110,7 +110,7 @@ impl Inference {
             };
             b.entries().iter().map(part).collect()
         });
-        let macs: usize = network.layers().iter().map(|layer| layer.multiply_adds).sum();
+        let macs: usize = network.graph().walk().iter().map(|node| node.multiply_adds()).sum();
         Ok(Report {
             what: "infer",
             network: recipe.name,

@@ -1,0 +1,104 @@
+// Convolutions of pictures, which have few channels: the part of a picture that a block's pixels look at lies in shared
+// memory, and the matrix units read their windows from there. Gathered from global memory, as gemm.cu does it, every
+// number of a picture would be copied once a tap, a few bytes at a time.
+//
+// H x W pixels of CI channels, stored XC apart, which is four, become OH x OW of OC. Numbers of a window's row lie next to
+// each other in the patch, as they do in a filter. For bf16 the numbers are widened, which changes none: tf32 holds them
+// all.
+
+#define WARPS 8
+#define WINDOW_ROW (KW * CI)
+#define TAPS (KH * WINDOW_ROW)
+#define STEPS ((TAPS + 7) / 8)
+#define PATCH_W ((OW - 1) * STRIDE + KW)
+#define PATCH_ROW (PATCH_W * CI)
+#define IMAGE (OH * OW)
+
+// From where a window begins in the patch to its number tap + t, where the compiler knows the tap, and t is less than
+// four: then there is next to nothing to compute. What lies behind the window is multiplied by zero.
+__device__ __forceinline__ int offset_of(int tap, int t) {
+    const int column = tap % WINDOW_ROW;
+    int offset = tap / WINDOW_ROW * PATCH_ROW + column + t;
+    if (column + 3 >= WINDOW_ROW && column + t >= WINDOW_ROW) offset += PATCH_ROW - WINDOW_ROW;
+    if (tap + 3 >= TAPS && tap + t >= TAPS) offset = 0;
+    return offset;
+}
+
+// The rows of the picture that output rows from `y0` on look at; zeros around it.
+template <int ROWS> __device__ __forceinline__ void load_patch(float* patch, const act_t* x, int image, int y0) {
+    const act_t* from = x + (size_t)image * (H * W * XC);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < ROWS * PATCH_W; i += WARPS * 32) {
+        int py = y0 * STRIDE - PAD + i / PATCH_W, px = i % PATCH_W - PAD;
+        FloatVec<XC> pixel = {};
+        if ((u32)py < (u32)H && (u32)px < (u32)W) pixel = load<XC>(from + (py * W + px) * XC);
+#pragma unroll
+        for (int c = 0; c < CI; c++) patch[i * CI + c] = pixel.v[c];
+    }
+}
+
+// Rows of the patch for so many pixels in a row, wherever they begin.
+__host__ __device__ constexpr int patch_rows(int pixels) {
+    int rows = (pixels + OW - 2) / OW + 1;
+    return ((rows < OH ? rows : OH) - 1) * STRIDE + KH;
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32, OC <= 48 ? 3 : 2)
+patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* __restrict__ y, int n) {
+    constexpr int PIXELS = WARPS * 32, TILES = (IMAGE + PIXELS - 1) / PIXELS, NI = OC / 8;
+    extern __shared__ __align__(16) unsigned char memory[];
+    float2* filters = reinterpret_cast<float2*>(memory);
+    float* patch = reinterpret_cast<float*>(filters + STEPS * NI * 32);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    // Filters in the order in which the matrix units take them.
+    for (int i = threadIdx.x; i < STEPS * NI * 32; i += WARPS * 32) {
+        int tap = i / (NI * 32) * 8 + i % 4, channel = i / 32 % NI * 8 + i / 4 % 8;
+        const act_t* filter = w + channel * TAPS;
+        filters[i] = make_float2(tap < TAPS ? operand(widen(filter[tap])) : 0.0f, tap + 4 < TAPS ? operand(widen(filter[tap + 4])) : 0.0f);
+    }
+    for (int tile = blockIdx.x; tile < n * TILES; tile += gridDim.x) {
+        const int image = tile / TILES, p0 = tile % TILES * PIXELS, y0 = p0 / OW;
+        __syncthreads();
+        load_patch<patch_rows(PIXELS)>(patch, x, image, y0);
+        __syncthreads();
+        // Each warp has 32 pixels, of which a thread reads four.
+        int pixel[4];
+        const float* window[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            pixel[i] = p0 + warp * 32 + i * 8 + g;
+            int p = pixel[i] < IMAGE ? pixel[i] : p0;
+            window[i] = patch + (p / OW - y0) * (STRIDE * PATCH_ROW) + p % OW * (STRIDE * CI);
+        }
+        float acc[2][NI][4] = {};
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) {
+            const int first = offset_of(s * 8, t), second = offset_of(s * 8 + 4, t);
+            float a[2][4];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                a[i][0] = window[2 * i][first];
+                a[i][1] = window[2 * i + 1][first];
+                a[i][2] = window[2 * i][second];
+                a[i][3] = window[2 * i + 1][second];
+            }
+#pragma unroll
+            for (int j = 0; j < NI; j++) {
+                float2 b = filters[(s * NI + j) * 32 + lane];
+                multiply_add(acc[0][j], a[0], b.x, b.y);
+                multiply_add(acc[1][j], a[1], b.x, b.y);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (pixel[i] >= IMAGE) continue;
+            act_t* to = y + ((size_t)image * IMAGE + pixel[i]) * OC + 2 * t;
+#pragma unroll
+            for (int j = 0; j < NI; j++) {
+                float v0 = acc[i / 2][j][i % 2 * 2], v1 = acc[i / 2][j][i % 2 * 2 + 1];
+                if constexpr (sizeof(act_t) == 4) *reinterpret_cast<float2*>(to + j * 8) = make_float2(v0, v1);
+                else *reinterpret_cast<u32*>(to + j * 8) = (u32)to_bf16(v0) | (u32)to_bf16(v1) << 16;
+            }
+        }
+    }
+}

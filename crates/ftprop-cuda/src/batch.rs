@@ -1,0 +1,127 @@
+//! How a batch gets to where a network reads it: from data on the device, or from the host.
+
+use crate::CudaError;
+use crate::abi::DevicePtr;
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::arguments::{GatherBatchArgs, LoadStagedArgs, NextBatchArgs};
+use crate::compile::{File, Source};
+use crate::data::ResidentData;
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::precision::Precision;
+use crate::staging::StagingBuffers;
+use crate::stream::CudaStream;
+use ftprop_nn::Shape;
+
+/// The network's input, its labels, and the kernels that fill them.
+pub(crate) struct BatchLoader {
+    gather: Kernel<GatherBatchArgs>,
+    load_staged: Kernel<LoadStagedArgs>,
+    next_batch: Kernel<NextBatchArgs>,
+    /// The most examples in a batch.
+    batch: usize,
+    input: Shape,
+    /// Channels that a pixel of the input is stored with.
+    stored: usize,
+    images: Region,
+    labels: Region,
+}
+
+impl BatchLoader {
+    /// For a network whose input of that shape, with pixels of `stored` channels, is at `images`.
+    pub(crate) fn new(
+        device: &Device,
+        (input, stored, images): (Shape, usize, Region),
+        batch: usize,
+        precision: Precision,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let module = device.module(Source::new(File::Basic, precision))?;
+        Ok(BatchLoader {
+            gather: Kernel::find(&module)?,
+            load_staged: Kernel::find(&module)?,
+            next_batch: Kernel::find(&module)?,
+            batch,
+            input,
+            stored,
+            images,
+            labels: layout.take(4 * batch),
+        })
+    }
+
+    /// Where the labels of the batch are.
+    pub(crate) fn labels(&self, arena: &Arena) -> DevicePtr {
+        arena.at(self.labels)
+    }
+
+    /// Makes the batch of n examples that the step names from resident data.
+    pub(crate) fn gather(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        step: DevicePtr,
+        data: &ResidentData,
+        n: usize,
+    ) -> Result<(), CudaError> {
+        let d = data.buffers();
+        let args = GatherBatchArgs {
+            pixels: d.pixels.start(),
+            all_labels: d.labels.start(),
+            numbers: d.numbers.as_ref().map_or(DevicePtr::NULL, |numbers| numbers.start()),
+            tables: d.tables.start(),
+            images: arena.at(self.images),
+            labels: arena.at(self.labels),
+            step,
+            examples: d.examples as u32,
+            batch: self.batch as u32,
+            height: d.picture.height as i32,
+            width: d.picture.width as i32,
+            channels: d.picture.channels as i32,
+            stored: self.stored as i32,
+            window_h: d.window.height as i32,
+            window_w: d.window.width as i32,
+            pad: d.augment.pad as i32,
+            shuffle: i32::from(d.shuffle),
+            crop: i32::from(d.augment.crop),
+            flip: i32::from(d.augment.flip),
+        };
+        let per_example = d.window.len().div_ceil(4096).clamp(1, 64) as u32;
+        let config = LaunchConfig { grid: (n as u32, per_example, 1), threads: 256, shared: 0 };
+        // SAFETY: the data's buffers have all its examples, of the network's shape; the input has room for n of them.
+        unsafe { self.gather.launch(stream, config, &args) }
+    }
+
+    /// Takes the batch of n examples that the host put into the step's slot.
+    pub(crate) fn load_staged(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        step: DevicePtr,
+        staging: &StagingBuffers,
+        n: usize,
+    ) -> Result<(), CudaError> {
+        let len = self.input.len();
+        let args = LoadStagedArgs {
+            staged: staging.images(),
+            staged_labels: staging.labels(),
+            images: arena.at(self.images),
+            labels: arena.at(self.labels),
+            step,
+            slot_len: (self.batch * len) as u32,
+            slot_batch: self.batch as u32,
+            len: (n * len) as u32,
+            n: n as u32,
+            channels: self.input.channels as u32,
+            stored: self.stored as u32,
+        };
+        // SAFETY: both slots and the input have room for a full batch.
+        unsafe { self.load_staged.launch(stream, LaunchConfig::for_items(n * len), &args) }
+    }
+
+    /// Moves an evaluation on to its next batch.
+    pub(crate) fn next_batch(&self, stream: &CudaStream, step: DevicePtr) -> Result<(), CudaError> {
+        let one = LaunchConfig { grid: (1, 1, 1), threads: 1, shared: 0 };
+        // SAFETY: there is one step.
+        unsafe { self.next_batch.launch(stream, one, &NextBatchArgs { step }) }
+    }
+}

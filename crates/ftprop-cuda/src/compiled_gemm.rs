@@ -1,0 +1,252 @@
+//! A product with what computes it: our own kernels, cuDNN or cuBLASLt.
+
+use crate::CudaError;
+use crate::abi::DevicePtr;
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::arguments::{
+    GemmArgs, PatchBackwardArgs, PatchForwardArgs, PatchGradientArgs, PatchGradientReduceArgs, WidenValuesArgs,
+};
+use crate::compile::{File, Source};
+use crate::cublas::{Cublas, WORKSPACE};
+use crate::cudnn::Cudnn;
+use crate::cudnn_engines::CudnnEngine;
+use crate::device::Device;
+use crate::gemm::{Algorithm, Gemm, Mode, Operands, Tiling};
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::libraries::Libraries;
+use crate::patch::Patch;
+use crate::precision::Precision;
+use crate::stream::CudaStream;
+use std::sync::Arc;
+
+/// A product ready to run on batches of up to a size.
+pub(crate) struct CompiledGemm {
+    gemm: Gemm,
+    backend: Backend,
+    workspace: Region,
+}
+
+enum Backend {
+    Tiled {
+        tiling: Tiling,
+        kernel: Kernel<GemmArgs>,
+        counters: Region,
+    },
+    Patch(PatchKernels),
+    Cudnn {
+        number: usize,
+        /// Before cuDNN itself, which it must not outlive.
+        engine: Option<Arc<CudnnEngine>>,
+        cudnn: Cudnn,
+        bytes: usize,
+        /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
+        narrow: Option<(Region, Kernel<WidenValuesArgs>)>,
+    },
+    Cublas {
+        cublas: Cublas,
+        number: usize,
+    },
+}
+
+enum PatchKernels {
+    Forward(Kernel<PatchForwardArgs>),
+    Input(Kernel<PatchBackwardArgs>),
+    Weights { gradient: Kernel<PatchGradientArgs>, reduce: Kernel<PatchGradientReduceArgs> },
+}
+
+impl CompiledGemm {
+    /// The source of our own kernels for an algorithm, if it is one of ours.
+    pub(crate) fn source(gemm: &Gemm, algorithm: Algorithm) -> Option<Source> {
+        match algorithm {
+            Algorithm::Tiled(tiling) => Some(gemm.source(tiling.tile)),
+            Algorithm::Patch => Some(Patch::of(gemm).source()),
+            Algorithm::Cudnn(_) | Algorithm::Cublas(_) => None,
+        }
+    }
+
+    /// Bytes of workspace that an algorithm needs for batches of n.
+    pub(crate) fn workspace(
+        gemm: &Gemm,
+        algorithm: Algorithm,
+        libraries: &Libraries,
+        n: usize,
+    ) -> Result<usize, CudaError> {
+        Ok(match algorithm {
+            Algorithm::Tiled(tiling) => 4 * gemm.workspace(n, tiling),
+            Algorithm::Patch => 4 * Patch::of(gemm).workspace(n),
+            Algorithm::Cudnn(number) => libraries.cudnn()?.bytes_to_set_aside(gemm, n, number)?,
+            Algorithm::Cublas(_) => WORKSPACE,
+        })
+    }
+
+    /// For batches of up to so many examples, with a workspace of [`workspace`](Self::workspace) bytes.
+    pub(crate) fn new(
+        device: &Device,
+        gemm: Gemm,
+        algorithm: Algorithm,
+        libraries: &Libraries,
+        workspace: Region,
+        batch: usize,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let backend = match algorithm {
+            Algorithm::Tiled(tiling) => Backend::tiled(device, &gemm, tiling, batch, layout)?,
+            Algorithm::Patch => Backend::Patch(PatchKernels::new(device, &gemm)?),
+            Algorithm::Cudnn(number) => Backend::cudnn(device, &gemm, libraries.cudnn()?, number, batch, layout)?,
+            Algorithm::Cublas(number) => Backend::Cublas { cublas: libraries.cublas()?.clone(), number },
+        };
+        Ok(CompiledGemm { gemm, backend, workspace })
+    }
+
+    /// Puts the product of n examples into a stream.
+    pub(crate) fn run(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        n: usize,
+        operands: Operands,
+    ) -> Result<(), CudaError> {
+        let Operands { left, right, out, bias, addend } = operands;
+        let workspace = arena.at(self.workspace);
+        match &self.backend {
+            Backend::Tiled { tiling, kernel, counters } => {
+                let (down, across) = self.gemm.tiles(n, tiling.tile);
+                let config = LaunchConfig {
+                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * tiling.split_k) as u32),
+                    threads: tiling.tile.threads(),
+                    shared: self.gemm.shared_bytes(tiling.tile) as u32,
+                };
+                let (counters, split_k) = (arena.at(*counters), tiling.split_k as i32);
+                let args = GemmArgs { left, right, out, bias, addend, workspace, counters, n: n as i32, split_k };
+                // SAFETY: the operands are this product's, sized for n examples, as are workspace and counters.
+                unsafe { kernel.launch(stream, config, &args) }
+            }
+            Backend::Patch(kernels) => kernels.run(&Patch::of(&self.gemm), stream, n, operands, workspace),
+            Backend::Cudnn { cudnn, engine, bytes, narrow, .. } => {
+                let to = narrow.as_ref().map_or(out, |(region, _)| arena.at(*region));
+                let operands = Operands { out: to, ..operands };
+                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
+                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, operands, (workspace, *bytes))? };
+                let Some((_, widen)) = narrow else { return Ok(()) };
+                let len = self.gemm.geometry.weight_len();
+                let args = WidenValuesArgs { from: to, to: out, count: len as u32 };
+                // SAFETY: both have as many numbers as there are weights.
+                unsafe { widen.launch(stream, LaunchConfig::for_items(len), &args) }
+            }
+            Backend::Cublas { cublas, number } => {
+                // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
+                unsafe { cublas.run(&self.gemm, *number, n, stream, operands, workspace) }
+            }
+        }
+    }
+
+    /// Has a library choose its kernel before a stream is captured.
+    pub(crate) fn prepare(&self, n: usize) -> Result<(), CudaError> {
+        match &self.backend {
+            Backend::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What computes it, in short.
+    pub(crate) fn describe(&self) -> String {
+        match &self.backend {
+            Backend::Tiled { tiling, .. } => format!("{}x{}/{}", tiling.tile.rows, tiling.tile.cols, tiling.split_k),
+            Backend::Patch(_) => "patch".into(),
+            Backend::Cudnn { number, .. } => format!("cudnn/{number}"),
+            Backend::Cublas { number, .. } => format!("cublas/{number}"),
+        }
+    }
+}
+
+impl Backend {
+    fn tiled(
+        device: &Device,
+        gemm: &Gemm,
+        tiling: Tiling,
+        batch: usize,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let kernel = Kernel::find(&device.module(gemm.source(tiling.tile))?)?;
+        kernel.allow_shared(gemm.shared_bytes(tiling.tile))?;
+        let (down, across) = gemm.tiles(batch, tiling.tile);
+        Ok(Backend::Tiled { tiling, kernel, counters: layout.take(4 * down * across * gemm.geometry.groups) })
+    }
+
+    fn cudnn(
+        device: &Device,
+        gemm: &Gemm,
+        cudnn: &Cudnn,
+        number: usize,
+        batch: usize,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let engine = cudnn.engine(gemm, batch, number)?;
+        let bytes = cudnn.bytes_to_set_aside(gemm, batch, number)?;
+        let is_narrow = gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16;
+        let narrow = is_narrow
+            .then(|| {
+                let widen = Kernel::find(&device.module(Source::new(File::Basic, gemm.precision))?)?;
+                Ok::<_, CudaError>((layout.take(2 * gemm.geometry.weight_len()), widen))
+            })
+            .transpose()?;
+        Ok(Backend::Cudnn { cudnn: cudnn.clone(), number, engine, bytes, narrow })
+    }
+}
+
+impl PatchKernels {
+    fn new(device: &Device, gemm: &Gemm) -> Result<Self, CudaError> {
+        let patch = Patch::of(gemm);
+        let (module, shared) = (device.module(patch.source())?, patch.shared_bytes());
+        Ok(match gemm.mode {
+            Mode::Forward => {
+                let forward = Kernel::find(&module)?;
+                forward.allow_shared(shared)?;
+                PatchKernels::Forward(forward)
+            }
+            Mode::Input => {
+                let input = Kernel::find(&module)?;
+                input.allow_shared(shared)?;
+                PatchKernels::Input(input)
+            }
+            Mode::Weights => {
+                let gradient = Kernel::find(&module)?;
+                gradient.allow_shared(shared)?;
+                PatchKernels::Weights { gradient, reduce: Kernel::find(&module)? }
+            }
+        })
+    }
+
+    fn run(
+        &self,
+        patch: &Patch,
+        stream: &CudaStream,
+        n: usize,
+        Operands { left, right, out, addend, .. }: Operands,
+        sums: DevicePtr,
+    ) -> Result<(), CudaError> {
+        let config = patch.launch_config(n);
+        match self {
+            PatchKernels::Forward(kernel) => {
+                let args = PatchForwardArgs { x: left, w: right, y: out, n: n as i32 };
+                // SAFETY: the operands are this product's, sized for n examples.
+                unsafe { kernel.launch(stream, config, &args) }
+            }
+            PatchKernels::Input(kernel) => {
+                let args = PatchBackwardArgs { dy: left, w: right, dx: out, accumulate: i32::from(!addend.is_null()) };
+                // SAFETY: the operands are this product's, sized for n examples.
+                unsafe { kernel.launch(stream, config, &args) }
+            }
+            PatchKernels::Weights { gradient, reduce } => {
+                let args = PatchGradientArgs { dy: left, x: right, sums, n: n as i32 };
+                // SAFETY: the operands are this product's; the workspace has room for every block's sums.
+                unsafe { gradient.launch(stream, config, &args)? };
+                let args = PatchGradientReduceArgs { sums, out, blocks: config.grid.0 as i32 };
+                let blocks = patch.weights().div_ceil(32) as u32;
+                let config = LaunchConfig { grid: (blocks, 1, 1), threads: 256, shared: 0 };
+                // SAFETY: the sums are those of the blocks that were just launched.
+                unsafe { reduce.launch(stream, config, &args) }
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What a step runs, in order: the batch, the passes forward, the loss, the passes back, the optimizer. Nothing here waits
+//! for the GPU unless it says so, so all of it can be captured.
+
+use crate::CudaError;
+use crate::abi::{DeviceStep, DeviceTally};
+use crate::arena::{Arena, ArenaLayout};
+use crate::batch::BatchLoader;
+use crate::compile::{File, Source};
+use crate::data::ResidentData;
+use crate::device::Device;
+use crate::libraries::Libraries;
+use crate::loss::{self, LossPass};
+use crate::optimizer::{self, OptimizerPass};
+use crate::parameters::ParameterBuffers;
+use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
+use crate::plan::{FusedPass, FusionPlan};
+use crate::precision::Precision;
+use crate::staging::StagingBuffers;
+use crate::step::StepBuffers;
+use crate::stream::{CudaGraph, CudaStream, SideStream};
+use ftprop_nn::{Graph, Learning, Shape};
+
+/// What an executor is compiled for beside its plan.
+pub(crate) struct ExecutorConfig<'a> {
+    pub(crate) options: CompileOptions,
+    pub(crate) graph: &'a Graph,
+    pub(crate) learning: &'a Learning,
+}
+
+/// A network's kernels, its memory, and the streams that they run in.
+pub(crate) struct Executor {
+    device: Device,
+    stream: CudaStream,
+    /// For gradients, which the slopes on their way down do not wait for; none where other networks keep the GPU busy.
+    side: Option<SideStream>,
+    arena: Arena,
+    parameters: ParameterBuffers,
+    step: StepBuffers,
+    batch: BatchLoader,
+    passes: Vec<CompiledPass>,
+    tensors: Vec<TensorRegions>,
+    loss: LossPass,
+    optimizer: OptimizerPass,
+    output: OutputTensor,
+}
+
+/// The logits, and what every pass gives.
+struct OutputTensor {
+    tensor: usize,
+    classes: usize,
+    /// Whether the logits are f32 whatever the activations are.
+    is_f32: bool,
+    /// The shape of what each pass gives.
+    pass_shapes: Vec<Shape>,
+    precision: Precision,
+}
+
+/// A piece of a step, put into the stream at each call.
+pub(crate) type Piece<'a> = dyn Fn() -> Result<(), CudaError> + 'a;
+
+/// All that is compiled for a network.
+pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &ExecutorConfig<'_>) -> Vec<Source> {
+    let precision = config.options.precision;
+    let mut sources = passes::sources(plan, algorithms, &config.options);
+    sources.extend([
+        loss_source(plan, config),
+        optimizer::source(config.learning, &config.options.scalars, precision),
+        Source::new(File::Basic, precision),
+    ]);
+    sources
+}
+
+fn loss_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Source {
+    let precision = config.options.precision;
+    let f32_logits = has_f32_logits(plan, precision);
+    loss::source(&config.learning.criterion, config.graph.classes(), f32_logits, precision)
+}
+
+/// Whether the logits are f32 whatever the activations are.
+fn has_f32_logits(plan: &FusionPlan, precision: Precision) -> bool {
+    let last_is_product = matches!(plan.passes.last(), Some(FusedPass::Product(p)) if p.y == plan.output);
+    precision != Precision::Bf16 || last_is_product
+}
+
+impl Executor {
+    pub(crate) fn new(
+        device: &Device,
+        plan: FusionPlan,
+        algorithms: &Algorithms,
+        libraries: &Libraries,
+        config: &ExecutorConfig<'_>,
+    ) -> Result<Self, CudaError> {
+        let &ExecutorConfig { ref options, graph, learning } = config;
+        let &CompileOptions { precision, batch, alone, .. } = options;
+        // All at once, so that the compiler has work for every core.
+        device.modules(&sources(&plan, algorithms, config))?;
+        let mut layout = ArenaLayout::default();
+        let (input, tensor) = (plan.input, plan.output);
+        let (stored, loss) = (plan.tensors[input].stored, loss_source(&plan, config));
+        let is_f32 = has_f32_logits(&plan, precision);
+        let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
+        let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
+        let images = (graph.input(), stored, tensors[input].values);
+        let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
+        let step = StepBuffers::new(options.scalars.width(), &mut layout);
+        let loss = LossPass::new(device, loss, &mut layout)?;
+        let stream = CudaStream::new(device)?;
+        let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
+        let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
+        let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
+        Ok(Executor {
+            device: device.clone(),
+            stream,
+            side: alone.then(|| SideStream::new(device)).transpose()?,
+            arena: layout.build(device, &format!("a batch of {batch}"))?,
+            parameters,
+            step,
+            batch: batch_loader,
+            passes,
+            tensors,
+            loss,
+            optimizer,
+            output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
+        })
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn stream(&self) -> &CudaStream {
+        &self.stream
+    }
+
+    pub(crate) fn parameters(&self) -> &ParameterBuffers {
+        &self.parameters
+    }
+
+    /// Bytes of device memory that it uses.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arena.bytes() + self.parameters.bytes()
+    }
+
+    /// Waits for everything that was asked for.
+    pub(crate) fn wait(&self) -> Result<(), CudaError> {
+        self.stream.wait()
+    }
+
+    /// Captures work on batches of n; libraries are asked how they do it before, which they must not be meanwhile.
+    pub(crate) fn capture(
+        &self,
+        n: usize,
+        work: impl FnOnce(&Executor) -> Result<(), CudaError>,
+    ) -> Result<CudaGraph, CudaError> {
+        self.passes.iter().try_for_each(|pass| pass.prepare(n))?;
+        self.stream.capture(|| work(self))
+    }
+
+    fn context(&self, n: usize, statistics: Statistics) -> BatchContext<'_> {
+        BatchContext {
+            arena: &self.arena,
+            tensors: &self.tensors,
+            parameters: &self.parameters,
+            step: self.step.step(&self.arena),
+            scalars: self.step.scalars(&self.arena),
+            labels: self.batch.labels(&self.arena),
+            statistics,
+            n,
+        }
+    }
+
+    /// Sets the next step and the scalars from it on.
+    pub(crate) fn set_step(&self, step: DeviceStep, scalars: &[f32]) -> Result<(), CudaError> {
+        self.step.set(&self.stream, &self.arena, step, scalars)
+    }
+
+    /// Makes the batch that the step names from resident data.
+    pub(crate) fn gather(&self, data: &ResidentData, n: usize) -> Result<(), CudaError> {
+        self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Takes the batch that the host put into the step's slot.
+    pub(crate) fn load_staged(&self, staging: &StagingBuffers, n: usize) -> Result<(), CudaError> {
+        self.batch.load_staged(&self.stream, &self.arena, self.step.step(&self.arena), staging, n)
+    }
+
+    /// Moves an evaluation on to its next batch.
+    pub(crate) fn next_batch(&self) -> Result<(), CudaError> {
+        self.batch.next_batch(&self.stream, self.step.step(&self.arena))
+    }
+
+    /// A whole step on the batch that is in place.
+    pub(crate) fn learn(&self, n: usize) -> Result<(), CudaError> {
+        self.take_gradients(n)?;
+        self.optimize(true)
+    }
+
+    /// A step up to the optimizer.
+    pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        self.forward(n, Statistics::Batch)?;
+        self.apply_loss(n, true)?;
+        self.backward(n)
+    }
+
+    /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
+    pub(crate) fn evaluate(&self, n: usize) -> Result<(), CudaError> {
+        self.forward(n, Statistics::Running)?;
+        self.apply_loss(n, false)
+    }
+
+    pub(crate) fn forward(&self, n: usize, statistics: Statistics) -> Result<(), CudaError> {
+        self.device.enter()?;
+        let context = self.context(n, statistics);
+        self.passes.iter().try_for_each(|pass| pass.forward(&context, &self.stream))
+    }
+
+    /// Has the norms take the running statistics from now on.
+    pub(crate) fn load_running_statistics(&self) -> Result<(), CudaError> {
+        let context = self.context(1, Statistics::Running);
+        self.passes.iter().try_for_each(|pass| pass.load_running_statistics(&context, &self.stream))
+    }
+
+    pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
+        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
+        let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output)];
+        self.loss.run(&self.stream, &self.arena, tensors, n, learning)
+    }
+
+    /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
+    /// those, so they are computed beside.
+    pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
+        let context = self.context(n, Statistics::Batch);
+        for pass in self.passes.iter().rev() {
+            if pass.uses_side_stream() {
+                pass.gradients(&context, self.side_stream()?)?;
+            } else {
+                pass.gradients(&context, &self.stream)?;
+            }
+            pass.backward(&context, &self.stream)?;
+            if pass.has_partial_bias() {
+                pass.reduce_bias_gradient(&context, self.side_stream()?)?;
+            }
+        }
+        self.side.iter().try_for_each(|side| side.join_into(&self.stream))
+    }
+
+    /// The stream for what nothing further down waits for, after what has been put into the main one by now.
+    fn side_stream(&self) -> Result<&CudaStream, CudaError> {
+        self.side.as_ref().map_or(Ok(&self.stream), |side| side.fork_from(&self.stream))
+    }
+
+    /// The optimizer's step along the gradients. With `advance` the device goes on to the next step's numbers.
+    pub(crate) fn optimize(&self, advance: bool) -> Result<(), CudaError> {
+        self.device.enter()?;
+        self.optimizer.run(&self.stream, &self.arena, &self.parameters, &self.step, advance)
+    }
+
+    /// Waits, and gives the norm of the last gradient where gradients are clipped.
+    pub(crate) fn gradient_norm(&self) -> Result<Option<f64>, CudaError> {
+        self.stream.wait()?;
+        self.optimizer.gradient_norm(&self.stream, &self.arena)
+    }
+
+    pub(crate) fn clear_tally(&self) -> Result<(), CudaError> {
+        self.loss.clear_tally(&self.stream, &self.arena)
+    }
+
+    /// Waits.
+    pub(crate) fn read_tally(&self) -> Result<DeviceTally, CudaError> {
+        self.loss.read_tally(&self.stream, &self.arena)
+    }
+
+    pub(crate) fn write_tally(&self, tally: DeviceTally) -> Result<(), CudaError> {
+        self.loss.write_tally(&self.stream, &self.arena, tally)
+    }
+
+    /// Waits, and gives the logits of the last batch of n.
+    pub(crate) fn read_logits(&self, n: usize) -> Result<Vec<f32>, CudaError> {
+        let OutputTensor { tensor, classes, is_f32, .. } = self.output;
+        let (region, len) = (self.tensors[tensor].values, n * classes);
+        if is_f32 {
+            return self.arena.read(&self.stream, region, len);
+        }
+        let halves: Vec<u16> = self.arena.read(&self.stream, region, len)?;
+        Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
+    }
+
+    /// Waits, and names the first pass whose output for the last batch of n is not finite.
+    pub(crate) fn first_non_finite(&self, n: usize) -> Result<Option<&str>, CudaError> {
+        for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
+            let (tensor, len) = (pass.output(), n * shape.len());
+            let region = self.tensors[tensor].values;
+            let is_output = tensor == self.output.tensor;
+            let finite = if self.output.precision != Precision::Bf16 || (is_output && self.output.is_f32) {
+                self.arena.read::<f32>(&self.stream, region, len)?.iter().all(|v| v.is_finite())
+            } else {
+                // A bf16 is not finite where its eight exponent bits are all set.
+                self.arena.read::<u16>(&self.stream, region, len)?.iter().all(|v| v & 0x7f80 != 0x7f80)
+            };
+            if !finite {
+                return Ok(Some(pass.name()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives each piece of a training step on batches of n to `visit`, in order and with a name, to be run any number of
+    /// times.
+    pub(crate) fn visit_pieces(
+        &self,
+        n: usize,
+        visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
+        for (i, pass) in self.passes.iter().enumerate() {
+            visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
+        }
+        visit("loss".into(), &|| self.apply_loss(n, true))?;
+        for (i, pass) in self.passes.iter().enumerate().rev() {
+            if matches!(pass, CompiledPass::Product(_)) {
+                visit(format!("{i} {} gradients", pass.kind()), &|| pass.gradients(context, stream))?;
+            }
+            visit(format!("{i} {} back", pass.kind()), &|| pass.backward(context, stream))?;
+            if pass.has_partial_bias() {
+                visit(format!("{i} {} gradients", pass.kind()), &|| pass.reduce_bias_gradient(context, stream))?;
+            }
+        }
+        visit("optimizer".into(), &|| self.optimize(false))
+    }
+}

@@ -1,0 +1,90 @@
+//! The loss of the whole network, and the tally of what it saw.
+
+use crate::CudaError;
+use crate::abi::{DevicePtr, DeviceTally};
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::arguments::OutputLossArgs;
+use crate::compile::{File, Source};
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::precision::Precision;
+use crate::stream::CudaStream;
+use ftprop_nn::{Criterion, OutputLoss};
+
+/// The most blocks that the loss is summed by, and warps of each.
+const MAX_BLOCKS: u32 = 64;
+const WARPS: u32 = 8;
+
+/// The loss's kernel, and where it tallies.
+pub(crate) struct LossPass {
+    kernel: Kernel<OutputLossArgs>,
+    tally: Region,
+    partial: Region,
+    counter: Region,
+}
+
+/// The kernel for a loss; `logits_f32` says whether the logits are f32 whatever the activations are.
+pub(crate) fn source(criterion: &Criterion, classes: usize, logits_f32: bool, precision: Precision) -> Source {
+    let loss = match criterion.loss() {
+        OutputLoss::CrossEntropy => "OUTPUT_LOSS_CROSS_ENTROPY",
+        OutputLoss::MultiHinge => "OUTPUT_LOSS_MULTI_HINGE",
+        OutputLoss::SquaredMultiHinge => "OUTPUT_LOSS_SQUARED_MULTI_HINGE",
+        OutputLoss::CrammerSinger => "OUTPUT_LOSS_CRAMMER_SINGER",
+        OutputLoss::OneVsRestHinge => "OUTPUT_LOSS_ONE_VS_REST_HINGE",
+        OutputLoss::SquaredOneVsRestHinge => "OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE",
+    };
+    Source::new(File::OutputLoss, precision)
+        .int("CLASSES", classes)
+        .name("OUTPUT_LOSS", loss)
+        .float("SMOOTHING", criterion.smoothing())
+        .int("LOGITS_F32", usize::from(logits_f32))
+}
+
+impl LossPass {
+    pub(crate) fn new(device: &Device, source: Source, layout: &mut ArenaLayout) -> Result<Self, CudaError> {
+        Ok(LossPass {
+            kernel: Kernel::find(&device.module(source)?)?,
+            tally: layout.take(size_of::<DeviceTally>()),
+            partial: layout.take(MAX_BLOCKS as usize * size_of::<DeviceTally>()),
+            counter: layout.take(4),
+        })
+    }
+
+    /// Tallies n examples; where they are learned from, also writes the slopes by the logits.
+    pub(crate) fn run(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        [logits, labels, slopes]: [DevicePtr; 3],
+        n: usize,
+        learning: bool,
+    ) -> Result<(), CudaError> {
+        let args = OutputLossArgs {
+            logits,
+            labels,
+            slopes,
+            tally: arena.at(self.tally),
+            partial: arena.at(self.partial),
+            counter: arena.at(self.counter),
+            n: n as i32,
+            learning: i32::from(learning),
+        };
+        let blocks = (n as u32).div_ceil(WARPS).min(MAX_BLOCKS);
+        let config = LaunchConfig { grid: (blocks, 1, 1), threads: 32 * WARPS, shared: 0 };
+        // SAFETY: logits, labels and slopes have room for a full batch, the partial tallies for every block.
+        unsafe { self.kernel.launch(stream, config, &args) }
+    }
+
+    pub(crate) fn clear_tally(&self, stream: &CudaStream, arena: &Arena) -> Result<(), CudaError> {
+        arena.clear(stream, self.tally)
+    }
+
+    /// Waits for the stream's work.
+    pub(crate) fn read_tally(&self, stream: &CudaStream, arena: &Arena) -> Result<DeviceTally, CudaError> {
+        Ok(arena.read(stream, self.tally, 1)?[0])
+    }
+
+    pub(crate) fn write_tally(&self, stream: &CudaStream, arena: &Arena, tally: DeviceTally) -> Result<(), CudaError> {
+        arena.write(stream, self.tally, &[tally])
+    }
+}

@@ -1,0 +1,287 @@
+//! A network on the GPU: the CPU's network, parameter for parameter, compiled for one batch size.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `engine` | what is asked of any engine |
+//! | `state` | what the network holds: parameters, statistics, moments, outputs |
+//! | `training` | spans of captured steps, on data that lives on the GPU or is streamed from the host |
+
+mod engine;
+mod state;
+mod training;
+
+use crate::CudaError;
+use crate::abi::DeviceStep;
+use crate::data::ResidentData;
+use crate::device::Device;
+use crate::executor::{Executor, ExecutorConfig};
+use crate::gemm::Gemm;
+use crate::graphs::GraphCache;
+use crate::passes::{self, CompileOptions, Statistics};
+use crate::plan::FusionPlan;
+use crate::precision::Precision;
+use crate::scalars::ScalarLayout;
+use crate::staging::StagingBuffers;
+use crate::tuning::{self, Tuning};
+use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, check_batch};
+use ftprop_nn::{Graph, Step, Tally};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Everything that a network on a GPU is compiled for.
+#[derive(Clone, Debug)]
+pub struct NetworkConfig {
+    /// What the network is.
+    pub graph: Arc<Graph>,
+    /// How it learns.
+    pub learning: Learning,
+    /// The most examples a batch may have.
+    pub batch: usize,
+    /// What the matrix units compute with.
+    pub precision: Precision,
+    /// How its products are chosen.
+    pub tuning: Tuning,
+}
+
+/// A compiled network with its optimizer.
+pub struct CudaNetwork {
+    config: NetworkConfig,
+    scalars: ScalarLayout,
+    executor: Executor,
+    graphs: GraphCache,
+    /// Made at first use.
+    staging: Option<StagingBuffers>,
+    /// Data of each part that lives on the GPU.
+    resident: HashMap<Part, ResidentData>,
+    reducer: Option<Box<dyn Reducer>>,
+    /// Steps that the optimizer has taken.
+    steps: u64,
+    /// Examples of the last batch from the host.
+    last: usize,
+}
+
+impl NetworkConfig {
+    fn plan(&self) -> Result<FusionPlan, CudaError> {
+        if self.batch == 0 {
+            return Err(CudaError::EmptyBatch);
+        }
+        let plan = FusionPlan::new(&self.graph);
+        match plan.tensors.iter().find(|t| self.batch * t.shape.len() > i32::MAX as usize) {
+            Some(tensor) => Err(CudaError::BatchTooLarge { batch: self.batch, shape: tensor.shape }),
+            None => Ok(plan),
+        }
+    }
+
+    /// With so many blocks that may wait for each other, on a GPU that the network has to itself.
+    fn executor_config(&self, cooperative_blocks: usize) -> ExecutorConfig<'_> {
+        let alone = self.tuning != Tuning::Shared;
+        let options = CompileOptions {
+            precision: self.precision,
+            batch: self.batch,
+            alone,
+            cooperative_blocks: if alone { cooperative_blocks } else { 0 },
+            scalars: ScalarLayout::new(&self.graph, &self.learning),
+        };
+        ExecutorConfig { options, graph: &self.graph, learning: &self.learning }
+    }
+}
+
+impl CudaNetwork {
+    /// Compiles a network. All parameters are zero until [`initialise`](Self::initialise) or
+    /// [`set_values`](Self::set_values).
+    pub fn new(device: &Device, config: NetworkConfig) -> Result<Self, CudaError> {
+        device.check()?;
+        let plan = config.plan()?;
+        let gemms = passes::gemms(&plan, config.precision);
+        let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
+        let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning)?;
+        let mut chosen = chosen.into_iter();
+        let algorithms: Vec<_> = gemms
+            .into_iter()
+            .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
+            .collect();
+        let executor_config = config.executor_config(device.cooperative_blocks()?);
+        let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config)?;
+        let network = CudaNetwork {
+            scalars: executor_config.options.scalars,
+            config,
+            executor,
+            graphs: GraphCache::default(),
+            staging: None,
+            resident: HashMap::new(),
+            reducer: None,
+            steps: 0,
+            last: 0,
+        };
+        network.set_stats(&network.config.graph.initial_statistics())?;
+        Ok(network)
+    }
+
+    /// Sets every parameter and statistic to where training starts from: the CPU's numbers.
+    pub fn initialise(&mut self, seed: u64) -> Result<(), CudaError> {
+        let values = self.config.graph.initial_values(seed);
+        self.set_values(&values)?;
+        self.set_average(&values)?;
+        self.set_stats(&self.config.graph.initial_statistics())
+    }
+
+    /// One step of Algorithm 2 up to the optimizer, on a batch from the host.
+    pub fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
+        let n = self.stage(images, labels)?;
+        let at = DeviceStep::new(step.seed, 0, step.number, 0);
+        self.set_step(at, &[(1.0, step.progress)])?;
+        self.executor.clear_tally()?;
+        self.load_staged(n)?;
+        self.executor.take_gradients(n)?;
+        self.reduce()?;
+        Ok(self.take_tally()?)
+    }
+
+    /// One step along the last gradients, the learning rate scaled by `lr_factor`. Gives the gradient's norm
+    /// back where it is clipped.
+    pub fn optimize(&mut self, lr_factor: f64) -> Result<Option<f64>, CudaError> {
+        self.wait()?;
+        self.set_step(DeviceStep::default(), &[(lr_factor, 0.0)])?;
+        self.executor.optimize(false)?;
+        self.steps += 1;
+        self.executor.gradient_norm()
+    }
+
+    /// The logits of a batch from the host, `[n, classes]`, with running statistics and without dropout.
+    pub fn infer(&mut self, images: &[f32]) -> Result<Vec<f32>, EngineError> {
+        let n = images.len() / self.config.graph.input().len();
+        self.evaluate(images, &vec![0; n])?;
+        Ok(self.logits(n)?)
+    }
+
+    /// Tallies a batch from the host without learning from it.
+    pub fn evaluate(&mut self, images: &[f32], labels: &[u32]) -> Result<Tally, EngineError> {
+        let n = self.stage(images, labels)?;
+        self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
+        self.executor.clear_tally()?;
+        self.load_staged(n)?;
+        self.executor.load_running_statistics()?;
+        self.executor.evaluate(n)?;
+        Ok(self.take_tally()?)
+    }
+
+    /// Takes a batch's statistics into the running ones.
+    fn take_statistics(&mut self, images: &[f32], before: usize) -> Result<(), EngineError> {
+        let n = self.stage(images, &vec![0; images.len() / self.config.graph.input().len()])?;
+        self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
+        self.load_staged(n)?;
+        self.executor.forward(n, Statistics::Mean { before })?;
+        Ok(self.wait()?)
+    }
+
+    /// Has the gradients go through the reducer, where there is one: through the host's memory.
+    fn reduce(&mut self) -> Result<(), EngineError> {
+        let Some(reducer) = &mut self.reducer else { return Ok(()) };
+        let (parameters, stream) = (self.executor.parameters(), self.executor.stream());
+        let mut gradients = parameters.read_grads(stream)?;
+        reducer.reduce(&mut gradients)?;
+        Ok(parameters.write_grads(stream, &gradients)?)
+    }
+
+    /// Sets the next step, and the scalars of as many as are given: what the learning rate is multiplied by, and the
+    /// share of training done.
+    fn set_step(&self, step: DeviceStep, steps: &[(f64, f32)]) -> Result<(), CudaError> {
+        let mut rows = Vec::with_capacity(steps.len() * self.scalars.width());
+        for (i, &(factor, progress)) in steps.iter().enumerate() {
+            self.scalars.push_row(self.steps + 1 + i as u64, factor, progress, &mut rows);
+        }
+        self.executor.set_step(step, &rows)
+    }
+
+    /// Waits for everything that was asked for.
+    pub fn wait(&self) -> Result<(), CudaError> {
+        self.executor.wait()
+    }
+
+    /// Waits, and takes what was tallied since the last time.
+    pub fn take_tally(&mut self) -> Result<Tally, CudaError> {
+        let t = self.executor.read_tally()?;
+        self.executor.clear_tally()?;
+        Ok(Tally { examples: t.examples, loss_sum: t.loss_sum, top1: t.top1, top5: t.top5 })
+    }
+
+    /// The network's kernels, to time them one by one.
+    pub(crate) fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// Puts a host's batch where [`load_staged`](Self::load_staged) takes it from.
+    fn stage(&mut self, images: &[f32], labels: &[u32]) -> Result<usize, EngineError> {
+        let n = check_batch(&self.config.graph, self.config.batch, images, Some(labels))?;
+        self.last = n;
+        self.wait()?;
+        self.reserve_streaming()?;
+        let staging = self.staging.as_ref().expect("made above");
+        staging.put(self.executor.stream(), images, labels)?;
+        Ok(n)
+    }
+
+    fn load_staged(&self, n: usize) -> Result<(), CudaError> {
+        let staging = self.staging.as_ref().expect("something was put there before it is taken");
+        self.executor.load_staged(staging, n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::Source;
+    use crate::device::DeviceLimits;
+    use crate::executor;
+    use crate::gemm::Algorithm;
+    use crate::library::Library;
+    use crate::patch::Patch;
+    use ftprop_nn::engine::suite;
+    use std::collections::BTreeSet;
+
+    /// What would be compiled for a network on such a GPU, had it no libraries.
+    fn sources_of(config: &NetworkConfig, limits: DeviceLimits) -> Vec<Source> {
+        let plan = config.plan().unwrap();
+        let own = |gemm: Gemm| match Patch::suits(&gemm, limits) {
+            true => (gemm, Algorithm::Patch),
+            false => (gemm, Algorithm::Tiled(gemm.guess(config.batch, limits))),
+        };
+        let gemms = passes::gemms(&plan, config.precision);
+        let algorithms: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
+        executor::sources(&plan, &algorithms, &config.executor_config(limits.multiprocessors))
+    }
+
+    #[test]
+    fn every_file_of_kernels_compiles_without_a_gpu() {
+        if let Err(why) = Library::Nvrtc.load() {
+            println!("skipped: {why}");
+            return;
+        }
+        let limits = DeviceLimits { multiprocessors: 108, shared: 163 << 10 };
+        // Half of the self test's cases, each in one precision; all of its networks are among them.
+        let mut all = BTreeSet::new();
+        let cases = suite::cases().unwrap();
+        for (i, case) in cases.iter().enumerate().filter(|(i, _)| i % 4 < 2) {
+            let precision = [Precision::Tf32, Precision::Bf16, Precision::F32][i % 3];
+            let (graph, mut learning) = (case.graph.clone(), case.learning.clone());
+            learning.average = (i % 3 == 0).then_some(0.9);
+            let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
+            all.extend(sources_of(&config, limits));
+        }
+        let all: Vec<Source> = all.into_iter().collect();
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        std::thread::scope(|scope| {
+            for worker in 0..threads {
+                let part = all.iter().enumerate().skip(worker).step_by(threads);
+                scope.spawn(move || {
+                    for (i, source) in part {
+                        let arch = ["sm_80", "sm_90"][i % 2];
+                        let image = source.compile(arch).unwrap_or_else(|error| panic!("{error}"));
+                        assert!(image.starts_with(b"\x7fELF"), "{source:?}");
+                    }
+                });
+            }
+        });
+        println!("{} sources compiled", all.len());
+    }
+}

@@ -1,0 +1,151 @@
+//! Whole steps, captured once and replayed: on data that lives on the GPU, or streamed from the host.
+
+use crate::CudaError;
+use crate::abi::DeviceStep;
+use crate::data::ResidentData;
+use crate::graphs::GraphKey;
+use crate::network::CudaNetwork;
+use crate::staging::StagingBuffers;
+use crate::step::SCALAR_ROWS;
+use ftprop_nn::Tally;
+use ftprop_nn::engine::{EngineError, StepSpan, check_batch};
+
+/// Full batches that are trained on by one graph: between graphs the device idles for a moment.
+const UNROLLED: usize = 4;
+
+impl CudaNetwork {
+    /// Asks for training steps on resident data and returns without waiting for them. The last batch of an
+    /// epoch may be smaller. What they tally is added to what [`take_tally`](Self::take_tally) gives.
+    pub fn train(&mut self, data: &ResidentData, span: &StepSpan) -> Result<(), EngineError> {
+        self.check_data(data)?;
+        let (batch, examples) = (self.config.batch, data.examples());
+        let (batches, end) = (examples.div_ceil(batch), span.first_batch + span.steps.len());
+        if end > batches {
+            return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
+        }
+        for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
+            let done = part * SCALAR_ROWS;
+            let (first, number) = (span.first_batch + done, span.first_step + done as u64);
+            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            let mut i = 0;
+            while i < steps.len() {
+                let left = examples - (first + i) * batch;
+                let whole = self.reducer.is_none();
+                let unrolled = whole && steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
+                let (n, unrolled) = (left.min(batch), if unrolled { UNROLLED } else { 1 });
+                let key = GraphKey::Train { data: data.id(), n, steps: unrolled, whole };
+                self.graphs.replay(&self.executor, key, |executor| {
+                    (0..unrolled).try_for_each(|_| {
+                        executor.gather(data, n)?;
+                        if whole { executor.learn(n) } else { executor.take_gradients(n) }
+                    })
+                })?;
+                if !whole {
+                    self.reduce()?;
+                    self.executor.optimize(true)?;
+                }
+                i += unrolled;
+            }
+            self.steps += steps.len() as u64;
+        }
+        self.graphs.keep(data);
+        Ok(())
+    }
+
+    /// Tallies a whole resident data set without learning from it; what training tallied is kept.
+    pub fn evaluate_data(&mut self, data: &ResidentData) -> Result<Tally, CudaError> {
+        self.check_data(data)?;
+        let training = self.executor.read_tally()?;
+        self.executor.clear_tally()?;
+        self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
+        self.executor.load_running_statistics()?;
+        let (batch, examples) = (self.config.batch, data.examples());
+        for first in (0..examples).step_by(batch) {
+            let n = batch.min(examples - first);
+            self.graphs.replay(&self.executor, GraphKey::Evaluate { data: data.id(), n }, |executor| {
+                executor.gather(data, n)?;
+                executor.evaluate(n)?;
+                executor.next_batch()
+            })?;
+        }
+        self.graphs.keep(data);
+        let tally = self.take_tally()?;
+        self.executor.write_tally(training)?;
+        Ok(tally)
+    }
+
+    /// Has the kernels loaded that batches of these sizes need, in training and in evaluation. Otherwise they are loaded
+    /// when they first run, and the driver waits for an idle GPU before it does that: where other networks train on
+    /// it, that may be long. (For another size a library may still choose a kernel that was not loaded.)
+    pub fn load(&mut self, training: &[usize], evaluation: &[usize]) -> Result<(), CudaError> {
+        let sizes = training.iter().map(|&n| (n, true)).chain(evaluation.iter().map(|&n| (n, false)));
+        for (n, learning) in sizes {
+            if n == 0 || n > self.config.batch {
+                return Err(CudaError::BatchSize { n, most: self.config.batch });
+            }
+            let graph = self.executor.capture(n, |executor| {
+                if learning {
+                    return executor.learn(n);
+                }
+                executor.load_running_statistics()?;
+                executor.evaluate(n)
+            })?;
+            graph.upload(self.executor.stream())?;
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the memory that streaming needs, so that it is not missing later.
+    pub fn reserve_streaming(&mut self) -> Result<(), CudaError> {
+        if self.staging.is_none() {
+            let (batch, len) = (self.config.batch, self.config.graph.input().len());
+            self.staging = Some(StagingBuffers::new(self.executor.device(), batch, len)?);
+        }
+        Ok(())
+    }
+
+    /// Announces steps whose batches the host brings, one [`stream_batch`](Self::stream_batch) each.
+    pub fn begin_streaming(&mut self, span: &StepSpan) -> Result<(), CudaError> {
+        let steps = span.steps.len();
+        if steps > SCALAR_ROWS {
+            return Err(CudaError::LongSpan { steps, most: SCALAR_ROWS });
+        }
+        self.reserve_streaming()?;
+        self.wait()?;
+        self.set_step(DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch), &span.steps)?;
+        self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
+        Ok(())
+    }
+
+    /// Trains on a batch from the host. Returns when the batch has been copied aside, not when the step is done:
+    /// the copy to the GPU runs beside the step before.
+    pub fn stream_batch(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError> {
+        let n = check_batch(&self.config.graph, self.config.batch, images, Some(labels))?;
+        self.last = n;
+        self.reserve_streaming()?;
+        let staging = self.staging.as_mut().expect("made above");
+        let slot = staging.push(self.executor.stream(), images, labels)?;
+        let (staging, whole) = (&*staging, self.reducer.is_none());
+        self.graphs.replay(&self.executor, GraphKey::Streamed { n, whole }, |executor| {
+            executor.load_staged(staging, n)?;
+            if whole { executor.learn(n) } else { executor.take_gradients(n) }
+        })?;
+        staging.release(self.executor.stream(), slot)?;
+        if !whole {
+            self.reduce()?;
+            self.executor.optimize(true)?;
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    fn check_data(&self, data: &ResidentData) -> Result<(), CudaError> {
+        let (window, network) = (data.buffers().window, self.config.graph.input());
+        if window != network {
+            return Err(CudaError::DataShape { data: window, network });
+        }
+        let (label, classes) = (data.buffers().largest_label, self.config.graph.classes());
+        if label as usize >= classes { Err(CudaError::Label { label, classes }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,171 @@
+//! The optimizer's pass over the flat buffers, and the clipping of the gradient before it.
+
+use crate::CudaError;
+use crate::abi::DevicePtr;
+use crate::arena::{Arena, ArenaLayout, Region};
+use crate::arguments::{ClipArgs, OptimizeArgs};
+use crate::compile::{File, Source};
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::memory::DeviceBuffer;
+use crate::parameters::ParameterBuffers;
+use crate::precision::Precision;
+use crate::scalars::ScalarLayout;
+use crate::step::StepBuffers;
+use crate::stream::CudaStream;
+use ftprop_nn::Learning;
+use ftprop_nn::optimizer::{ParameterGroups, device_average};
+use std::fmt::Write;
+
+/// Blocks that the gradient's norm is summed by.
+const CLIP_BLOCKS: u32 = 256;
+
+/// An optimizer's kernels and regions.
+pub(crate) struct OptimizerPass {
+    kernel: Kernel<OptimizeArgs>,
+    counter: Region,
+    /// The number of each parameter's group, where there is more than one.
+    groups: Option<DeviceBuffer>,
+    clip: Option<GradientClip>,
+}
+
+/// Scales the whole gradient down to a norm.
+struct GradientClip {
+    kernel: Kernel<ClipArgs>,
+    most: f64,
+    partial: Region,
+    counter: Region,
+    scale: Region,
+    norm: Region,
+}
+
+/// The kernel for groups of parameters: their updates, written down from their definitions.
+pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Precision) -> Source {
+    let groups = learning.groups.groups();
+    let mut text = String::new();
+    let mut cases = String::new();
+    let mut matrices = false;
+    for (i, group) in groups.iter().enumerate() {
+        let Some(update) = group.device_update(&format!("update{i}")) else {
+            matrices = true;
+            continue;
+        };
+        text += &update;
+        let at: Vec<String> = (0..4).map(|s| format!("at[{}]", scalars.group_at(i) + s)).collect();
+        let _ = writeln!(cases, "    case {i}: update{i}(w, m, v, g, {}); break;", at.join(", "));
+    }
+    let _ = writeln!(
+        text,
+        "__device__ __forceinline__ void update(u32 group, float& w, float& m, float& v, float g, const float* at) {{\n    \
+         switch (group) {{\n{cases}    }}\n}}"
+    );
+    if learning.average.is_some() {
+        text += &device_average("moving_average");
+    }
+    Source::new(File::Optimizer, precision)
+        .int("MOMENTS", learning.groups.moments())
+        .int("GROUPS", groups.len())
+        .int("MATRICES", usize::from(matrices))
+        .int("AVERAGE", usize::from(learning.average.is_some()))
+        .int("SCALARS", scalars.width())
+        .int("AVERAGE_SCALAR", scalars.average_at())
+        .functions(&text)
+}
+
+/// The number of each parameter's group, where there is more than one.
+fn group_numbers(groups: &ParameterGroups) -> Option<Vec<u8>> {
+    if groups.groups().len() == 1 {
+        return None;
+    }
+    let mut numbers = vec![0; groups.parameters()];
+    for span in groups.spans() {
+        numbers[span.range.clone()].fill(span.group as u8);
+    }
+    Some(numbers)
+}
+
+impl OptimizerPass {
+    pub(crate) fn new(
+        device: &Device,
+        stream: &CudaStream,
+        learning: &Learning,
+        scalars: &ScalarLayout,
+        precision: Precision,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let groups = group_numbers(&learning.groups).map(|numbers| {
+            let buffer = DeviceBuffer::new(device, numbers.len(), "the parameters' groups")?;
+            buffer.write(stream, 0, &numbers)?;
+            Ok::<_, CudaError>(buffer)
+        });
+        Ok(OptimizerPass {
+            kernel: Kernel::find(&device.module(source(learning, scalars, precision))?)?,
+            counter: layout.take(4),
+            groups: groups.transpose()?,
+            clip: learning.clip.map(|most| GradientClip::new(device, most, precision, layout)).transpose()?,
+        })
+    }
+
+    /// One step along the gradients. With `advance` the device goes on to the next step's numbers.
+    pub(crate) fn run(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        parameters: &ParameterBuffers,
+        step: &StepBuffers,
+        advance: bool,
+    ) -> Result<(), CudaError> {
+        let clip_scale = match &self.clip {
+            Some(clip) => clip.run(stream, arena, parameters)?,
+            None => DevicePtr::NULL,
+        };
+        let count = parameters.count();
+        let args = OptimizeArgs {
+            values: parameters.value(0),
+            grads: parameters.grad(0),
+            moment1: parameters.moment(0),
+            moment2: parameters.moment(1),
+            average: parameters.average(),
+            bf16_values: parameters.bf16_values(),
+            groups: self.groups.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start),
+            clip_scale,
+            step: step.step(arena),
+            scalars: step.scalars(arena),
+            counter: arena.at(self.counter),
+            count: count as u32,
+            advance: i32::from(advance),
+        };
+        // SAFETY: the flat buffers have so many numbers, and there are as many moments as the kernel was compiled for.
+        unsafe { self.kernel.launch(stream, LaunchConfig::for_items(count.div_ceil(4)), &args) }
+    }
+
+    /// The norm of the last gradient, where gradients are clipped. Waits for the stream's work.
+    pub(crate) fn gradient_norm(&self, stream: &CudaStream, arena: &Arena) -> Result<Option<f64>, CudaError> {
+        self.clip.as_ref().map(|clip| Ok(arena.read::<f64>(stream, clip.norm, 1)?[0])).transpose()
+    }
+}
+
+impl GradientClip {
+    fn new(device: &Device, most: f64, precision: Precision, layout: &mut ArenaLayout) -> Result<Self, CudaError> {
+        Ok(GradientClip {
+            kernel: Kernel::find(&device.module(Source::new(File::Basic, precision))?)?,
+            most,
+            partial: layout.take(8 * CLIP_BLOCKS as usize),
+            counter: layout.take(4),
+            scale: layout.take(4),
+            norm: layout.take(8),
+        })
+    }
+
+    /// Gives the address of what the gradient is to be multiplied by.
+    fn run(&self, stream: &CudaStream, arena: &Arena, parameters: &ParameterBuffers) -> Result<DevicePtr, CudaError> {
+        let [partial, counter, scale, norm] =
+            [self.partial, self.counter, self.scale, self.norm].map(|region| arena.at(region));
+        let (grads, count) = (parameters.grad(0), parameters.count() as u32);
+        let args = ClipArgs { grads, partial, counter, scale, norm, count, most: self.most };
+        let config = LaunchConfig { grid: (CLIP_BLOCKS, 1, 1), threads: 256, shared: 0 };
+        // SAFETY: there are so many gradients, and a partial sum for every block.
+        unsafe { self.kernel.launch(stream, config, &args)? };
+        Ok(scale)
+    }
+}

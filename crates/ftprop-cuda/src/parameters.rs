@@ -1,0 +1,170 @@
+//! The flat buffers: parameters, gradients, the optimizer's moments and running statistics, laid out as the CPU's
+//! network has them.
+
+use crate::CudaError;
+use crate::abi::DevicePtr;
+use crate::arguments::RoundValuesArgs;
+use crate::compile::{File, Source};
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::memory::{DeviceBuffer, out_of_memory};
+use crate::precision::Precision;
+use crate::stream::CudaStream;
+use ftprop_nn::{Graph, Learning};
+
+pub(crate) struct ParameterBuffers {
+    count: usize,
+    stat_count: usize,
+    values: DeviceBuffer,
+    grads: DeviceBuffer,
+    moments: Vec<DeviceBuffer>,
+    /// The moving average of the values, where there is one.
+    average: Option<DeviceBuffer>,
+    stats: DeviceBuffer,
+    bf16: Option<Bf16Copy>,
+}
+
+/// The parameters as matrix units read them in bf16; the optimizer keeps it equal to the values.
+struct Bf16Copy {
+    buffer: DeviceBuffer,
+    round: Kernel<RoundValuesArgs>,
+}
+
+impl ParameterBuffers {
+    /// For a graph's parameters and statistics, and what learning keeps of each parameter. All are zero.
+    pub(crate) fn new(
+        device: &Device,
+        graph: &Graph,
+        learning: &Learning,
+        precision: Precision,
+    ) -> Result<Self, CudaError> {
+        let (count, stat_count) = (graph.parameter_count(), graph.statistic_count());
+        let (moments, averaged) = (learning.groups.moments(), learning.average.is_some());
+        let narrow = precision == Precision::Bf16;
+        let (free, _) = device.memory()?;
+        let bytes = (2 + moments + usize::from(averaged)) * 4 * count + if narrow { 2 * count } else { 0 };
+        if bytes > free {
+            return Err(out_of_memory(device, bytes, "the parameters"));
+        }
+        let flat = |what: &str| DeviceBuffer::new(device, 4 * count, what);
+        let bf16 = || {
+            let round = Kernel::find(&device.module(Source::new(File::Basic, precision))?)?;
+            Ok::<_, CudaError>(Bf16Copy { buffer: DeviceBuffer::new(device, 2 * count, "the parameters")?, round })
+        };
+        Ok(ParameterBuffers {
+            count,
+            stat_count,
+            values: flat("the parameters")?,
+            grads: flat("the gradients")?,
+            moments: (0..moments).map(|_| flat("the optimizer's moments")).collect::<Result<_, _>>()?,
+            average: averaged.then(|| flat("the average of the parameters")).transpose()?,
+            stats: DeviceBuffer::new(device, 4 * stat_count, "the running statistics")?,
+            bf16: narrow.then(bf16).transpose()?,
+        })
+    }
+
+    /// How many parameters there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of values, gradients and moments.
+    pub(crate) fn bytes(&self) -> usize {
+        4 * self.count * (2 + self.moments.len() + usize::from(self.average.is_some()))
+    }
+
+    /// Where parameter number `at` is.
+    pub(crate) fn value(&self, at: usize) -> DevicePtr {
+        self.values.at(4 * at)
+    }
+
+    /// The same as the matrix units read it: in bf16 where that is the precision.
+    pub(crate) fn operand(&self, at: usize) -> DevicePtr {
+        self.bf16.as_ref().map_or_else(|| self.value(at), |bf16| bf16.buffer.at(2 * at))
+    }
+
+    /// Where the bf16 copy begins, null where there is none.
+    pub(crate) fn bf16_values(&self) -> DevicePtr {
+        self.bf16.as_ref().map_or(DevicePtr::NULL, |bf16| bf16.buffer.start())
+    }
+
+    /// Where the gradient of parameter number `at` is.
+    pub(crate) fn grad(&self, at: usize) -> DevicePtr {
+        self.grads.at(4 * at)
+    }
+
+    /// Where a moment begins, null where there are fewer.
+    pub(crate) fn moment(&self, number: usize) -> DevicePtr {
+        self.moments.get(number).map_or(DevicePtr::NULL, DeviceBuffer::start)
+    }
+
+    /// Where the moving average begins, null where there is none.
+    pub(crate) fn average(&self) -> DevicePtr {
+        self.average.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start)
+    }
+
+    /// Where running statistic number `at` is.
+    pub(crate) fn stat(&self, at: usize) -> DevicePtr {
+        self.stats.at(4 * at)
+    }
+
+    pub(crate) fn read_values(&self, stream: &CudaStream) -> Result<Vec<f32>, CudaError> {
+        self.values.read(stream, 0, self.count)
+    }
+
+    pub(crate) fn write_values(&self, stream: &CudaStream, values: &[f32]) -> Result<(), CudaError> {
+        expect_len("parameters", values.len(), self.count)?;
+        self.values.write(stream, 0, values)?;
+        let Some(Bf16Copy { buffer, round }) = &self.bf16 else { return Ok(()) };
+        let (values, bf16_values) = (self.values.start(), buffer.start());
+        let args = RoundValuesArgs { values, bf16_values, count: self.count as u32 };
+        // SAFETY: both buffers have so many numbers.
+        unsafe { round.launch(stream, LaunchConfig::for_items(self.count), &args)? };
+        stream.wait()
+    }
+
+    pub(crate) fn read_grads(&self, stream: &CudaStream) -> Result<Vec<f32>, CudaError> {
+        self.grads.read(stream, 0, self.count)
+    }
+
+    pub(crate) fn write_grads(&self, stream: &CudaStream, grads: &[f32]) -> Result<(), CudaError> {
+        expect_len("gradients", grads.len(), self.count)?;
+        self.grads.write(stream, 0, grads)
+    }
+
+    pub(crate) fn read_average(&self, stream: &CudaStream) -> Result<Option<Vec<f32>>, CudaError> {
+        self.average.as_ref().map(|average| average.read(stream, 0, self.count)).transpose()
+    }
+
+    /// Does nothing where there is no average.
+    pub(crate) fn write_average(&self, stream: &CudaStream, values: &[f32]) -> Result<(), CudaError> {
+        expect_len("averaged weights", values.len(), self.count)?;
+        self.average.as_ref().map_or(Ok(()), |average| average.write(stream, 0, values))
+    }
+
+    pub(crate) fn read_stats(&self, stream: &CudaStream) -> Result<Vec<f32>, CudaError> {
+        self.stats.read(stream, 0, self.stat_count)
+    }
+
+    pub(crate) fn write_stats(&self, stream: &CudaStream, stats: &[f32]) -> Result<(), CudaError> {
+        expect_len("statistics", stats.len(), self.stat_count)?;
+        self.stats.write(stream, 0, stats)
+    }
+
+    pub(crate) fn read_moments(&self, stream: &CudaStream) -> Result<Vec<Vec<f32>>, CudaError> {
+        self.moments.iter().map(|moment| moment.read(stream, 0, self.count)).collect()
+    }
+
+    pub(crate) fn write_moments(&self, stream: &CudaStream, moments: &[&[f32]]) -> Result<(), CudaError> {
+        expect_len("moments", moments.len(), self.moments.len())?;
+        for (buffer, saved) in self.moments.iter().zip(moments) {
+            expect_len("moments", saved.len(), self.count)?;
+            buffer.write(stream, 0, saved)?;
+        }
+        Ok(())
+    }
+}
+
+fn expect_len(what: &'static str, got: usize, expected: usize) -> Result<(), CudaError> {
+    if got == expected { Ok(()) } else { Err(CudaError::Length { what, got, expected }) }
+}

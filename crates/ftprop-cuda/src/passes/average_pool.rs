@@ -1,0 +1,62 @@
+//! Average pooling.
+
+use super::{BatchContext, vector_width};
+use crate::CudaError;
+use crate::arguments::{AveragePoolBackwardArgs, AveragePoolForwardArgs};
+use crate::compile::{File, Source};
+use crate::device::Device;
+use crate::kernel::{Kernel, LaunchConfig};
+use crate::plan::AveragePool;
+use crate::precision::Precision;
+use crate::stream::CudaStream;
+
+/// An average pooling with its kernels.
+pub(crate) struct CompiledAveragePool {
+    pub(super) average: AveragePool,
+    forward: Kernel<AveragePoolForwardArgs>,
+    backward: Kernel<AveragePoolBackwardArgs>,
+    vector_width: usize,
+}
+
+impl CompiledAveragePool {
+    pub(super) fn source(a: &AveragePool, precision: Precision) -> Source {
+        let g = &a.geometry;
+        Source::new(File::AveragePool, precision)
+            .int("C", g.channels)
+            .int("VEC", vector_width(&[g.channels]))
+            .int("HEIGHT", g.height)
+            .int("WIDTH", g.width)
+            .int("POOL_KERNEL", g.kernel)
+            .int("POOL_STRIDE", g.stride)
+            .int("POOL_PAD", g.pad)
+            .int("POOL_H", g.out_height())
+            .int("POOL_W", g.out_width())
+    }
+
+    pub(super) fn new(device: &Device, average: AveragePool, precision: Precision) -> Result<Self, CudaError> {
+        let module = device.module(CompiledAveragePool::source(&average, precision))?;
+        let vector_width = vector_width(&[average.geometry.channels]);
+        let (forward, backward) = (Kernel::find(&module)?, Kernel::find(&module)?);
+        Ok(CompiledAveragePool { average, forward, backward, vector_width })
+    }
+
+    pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let a = &self.average;
+        let args = AveragePoolForwardArgs { x: batch.values(a.x), y: batch.values(a.out), n: batch.n as i32 };
+        let items = batch.n * a.geometry.out_len() / self.vector_width;
+        // SAFETY: both tensors have room for a full batch.
+        unsafe { self.forward.launch(stream, LaunchConfig::for_items(items), &args) }
+    }
+
+    pub(super) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let a = &self.average;
+        let (dy, dx) = (batch.slopes(a.out), batch.slopes(a.x));
+        if dx.is_null() {
+            return Ok(());
+        }
+        let args = AveragePoolBackwardArgs { dy, dx, n: batch.n as i32, accumulate: i32::from(a.adds) };
+        let items = batch.n * a.geometry.in_len() / self.vector_width;
+        // SAFETY: both tensors' slopes have room for a full batch.
+        unsafe { self.backward.launch(stream, LaunchConfig::for_items(items), &args) }
+    }
+}

@@ -1,0 +1,87 @@
+//! How sums over a matrix's columns are launched, as column_reduction.cuh computes them.
+
+use crate::kernel::LaunchConfig;
+
+/// The threads of a block stand `threads_x` across, each with a vector of columns, and `threads_y` down over rows.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnReduction {
+    threads_x: usize,
+    threads_y: usize,
+    /// Blocks across all columns.
+    chunks: usize,
+}
+
+impl ColumnReduction {
+    const THREADS: u32 = 512;
+    const MAX_BLOCKS: usize = 264;
+    /// The most rows that a thread keeps while its block waits for others.
+    const MAX_ROWS_PER_THREAD: usize = 8;
+
+    /// For so many rows of a full batch. Few channels a block mean few blocks whose sums have to be added up, many mean
+    /// longer reads; where there is little to read, the first counts.
+    pub(super) fn new(channels: usize, vector_width: usize, rows: usize) -> Self {
+        let vectors = channels / vector_width;
+        let threads_x = if rows * vectors <= 1 << 20 { 16 / vector_width } else { vectors.min(256) };
+        let threads_y = ColumnReduction::THREADS as usize / threads_x;
+        ColumnReduction { threads_x, threads_y, chunks: vectors.div_ceil(threads_x) }
+    }
+
+    pub(super) fn threads_x(&self) -> usize {
+        self.threads_x
+    }
+
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    pub(super) fn launch_config(&self, rows: usize) -> LaunchConfig {
+        let most = (ColumnReduction::MAX_BLOCKS / self.chunks).max(1);
+        self.blocks(rows.div_ceil(self.threads_y * 4).clamp(1, most))
+    }
+
+    fn blocks(&self, down: usize) -> LaunchConfig {
+        LaunchConfig { grid: (down as u32, self.chunks as u32, 1), threads: ColumnReduction::THREADS, shared: 0 }
+    }
+
+    /// At most so many blocks, which all run at once, and how many rows each thread then has; `None` where these are too
+    /// many.
+    pub(super) fn cooperative(&self, rows: usize, blocks: usize) -> Option<(LaunchConfig, usize)> {
+        let (turns, most) = (rows.div_ceil(self.threads_y), blocks.min(ColumnReduction::MAX_BLOCKS) / self.chunks);
+        let rows_per_thread = (most > 0).then(|| turns.div_ceil(most))?;
+        (rows_per_thread <= ColumnReduction::MAX_ROWS_PER_THREAD)
+            .then(|| (self.blocks(turns.div_ceil(rows_per_thread)), rows_per_thread))
+    }
+
+    /// Numbers that the blocks' own sums need.
+    pub(super) fn partial_len(channels: usize, sums: usize) -> usize {
+        ColumnReduction::MAX_BLOCKS * sums * channels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::vector_width;
+
+    #[test]
+    fn blocks_that_wait_for_each_other_fit_on_the_gpu_and_take_every_row() {
+        const MOST: usize = ColumnReduction::MAX_BLOCKS;
+        for (channels, rows) in [(64, 64 * 256), (128, 64 * 36), (512, 64), (10, 7), (48, 64 * 1024), (2112, 3)] {
+            let columns = ColumnReduction::new(channels, vector_width(&[channels]), rows);
+            assert!(columns.threads_x * columns.chunks * vector_width(&[channels]) >= channels);
+            for blocks in [1000, 132, 60, 8, 0] {
+                let Some((config, kept)) = columns.cooperative(rows, blocks) else {
+                    let many = rows > 8 * columns.threads_y * blocks / columns.chunks;
+                    assert!(columns.chunks > blocks.min(MOST) || many);
+                    continue;
+                };
+                let (down, across, _) = config.grid;
+                assert!((down * across) as usize <= blocks.min(MOST) && kept <= ColumnReduction::MAX_ROWS_PER_THREAD);
+                assert!(down as usize * kept * columns.threads_y >= rows);
+            }
+        }
+        // The largest that waits on a large GPU, and the first that does not.
+        assert!(ColumnReduction::new(64, 4, 64 * 256).cooperative(64 * 256, 132).is_some_and(|(_, kept)| kept == 4));
+        assert!(ColumnReduction::new(64, 4, 256 * 256).cooperative(256 * 256, 132).is_none());
+    }
+}

@@ -1,0 +1,196 @@
+//! The CPU's engine.
+
+use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, TrainingState, check_batch, check_length};
+use crate::NnError;
+use crate::graph::Graph;
+use crate::network::{Network, Step};
+use crate::optimizer::{Optimizer, average_rest, moving_average};
+use crate::output_loss::Tally;
+use ftprop_tensor::cpu::elementwise;
+use ftprop_tensor::{Buffer, Cpu};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A network on the CPU with its optimizer.
+pub struct CpuEngine {
+    network: Network,
+    optimizer: Optimizer,
+    learning: Learning,
+    average: Option<Buffer>,
+    reducer: Option<Box<dyn Reducer>>,
+    span: Option<StepSpan>,
+    /// Steps of the span that are done.
+    done: usize,
+    tally: Tally,
+}
+
+impl CpuEngine {
+    /// Compiles a graph for batches of at most `batch` examples. All parameters are zero until they are set.
+    pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, learning: Learning, batch: usize) -> Result<Self, NnError> {
+        let network = Network::new(cpu, graph, batch)?;
+        let optimizer = Optimizer::for_groups(learning.groups.clone());
+        let average = learning.average.map(|_| Buffer::zeros(network.values().len()));
+        let tally = Tally::default();
+        Ok(CpuEngine { network, optimizer, learning, average, reducer: None, span: None, done: 0, tally })
+    }
+
+    /// The network, for looking at what an engine of any device does not show.
+    pub fn cpu_network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The network, for measuring it.
+    pub fn cpu_network_mut(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    fn start_average(&mut self) {
+        if let Some(average) = &mut self.average {
+            average.copy_from_slice(self.network.values());
+        }
+    }
+
+    /// The step without its checks: what [`Engine::optimize`] and [`Engine::step`] have in common.
+    fn step_along(&mut self, lr_factor: f64) -> Option<f64> {
+        let (cpu, values, grads) = self.network.values_and_grads();
+        let norm = self.optimizer.step(cpu, values, grads, lr_factor, self.learning.clip);
+        if let (Some(average), Some(decay)) = (&mut self.average, self.learning.average) {
+            let rest = average_rest(decay, self.optimizer.state().0);
+            elementwise::update(cpu, average, values, |average, w| moving_average(average, w, rest));
+        }
+        norm
+    }
+
+    fn reduce(&mut self) -> Result<(), EngineError> {
+        match &mut self.reducer {
+            Some(reducer) => reducer.reduce(self.network.grads_mut()),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&self, images: &[f32], labels: Option<&[u32]>) -> Result<usize, EngineError> {
+        check_batch(self.network.graph(), self.network.batch(), images, labels)
+    }
+}
+
+impl Engine for CpuEngine {
+    fn graph(&self) -> &Arc<Graph> {
+        self.network.graph()
+    }
+
+    fn batch(&self) -> usize {
+        self.network.batch()
+    }
+
+    fn initialise(&mut self, seed: u64) -> Result<(), EngineError> {
+        self.network.initialise(seed);
+        self.start_average();
+        Ok(())
+    }
+
+    fn network(&self) -> Result<NetworkState<'_>, EngineError> {
+        Ok(NetworkState { values: self.network.values().into(), statistics: self.network.stats().into() })
+    }
+
+    fn set_network(&mut self, state: &NetworkState<'_>) -> Result<(), EngineError> {
+        check_length("parameters", state.values.len(), self.network.values().len())?;
+        check_length("statistics", state.statistics.len(), self.network.stats().len())?;
+        self.network.values_mut().copy_from_slice(&state.values);
+        self.network.stats_mut().copy_from_slice(&state.statistics);
+        Ok(())
+    }
+
+    fn state(&self) -> Result<TrainingState<'_>, EngineError> {
+        let (steps, moments) = self.optimizer.state();
+        let moments = moments.map(Cow::from).collect();
+        let average = self.average.as_ref().map(|average| Cow::from(&average[..]));
+        Ok(TrainingState { network: self.network()?, steps, moments, average })
+    }
+
+    fn restore(&mut self, state: &TrainingState<'_>) -> Result<(), EngineError> {
+        self.set_network(&state.network)?;
+        let moments: Vec<&[f32]> = state.moments.iter().map(|m| &m[..]).collect();
+        self.optimizer.restore(state.steps, &moments)?;
+        match (&mut self.average, &state.average) {
+            (Some(average), Some(saved)) => {
+                check_length("averaged weights", saved.len(), average.len())?;
+                average.copy_from_slice(saved);
+            }
+            _ => self.start_average(),
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
+        self.check(images, Some(labels))?;
+        let tally = self.network.learn(images, labels, &self.learning.criterion, step);
+        self.reduce()?;
+        Ok(tally)
+    }
+
+    fn gradients(&self) -> Result<Cow<'_, [f32]>, EngineError> {
+        Ok(self.network.grads().into())
+    }
+
+    fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), EngineError> {
+        check_length("gradients", gradients.len(), self.network.grads().len())?;
+        self.network.grads_mut().copy_from_slice(gradients);
+        Ok(())
+    }
+
+    fn optimize(&mut self, lr_factor: f64) -> Result<Option<f64>, EngineError> {
+        Ok(self.step_along(lr_factor))
+    }
+
+    fn infer(&mut self, images: &[f32]) -> Result<Cow<'_, [f32]>, EngineError> {
+        self.check(images, None)?;
+        Ok(self.network.infer(images).into())
+    }
+
+    fn logits(&self) -> Result<Cow<'_, [f32]>, EngineError> {
+        Ok(self.network.logits().into())
+    }
+
+    fn evaluate(&mut self, images: &[f32], labels: &[u32]) -> Result<Tally, EngineError> {
+        self.check(images, Some(labels))?;
+        Ok(self.network.evaluate(images, labels, &self.learning.criterion))
+    }
+
+    fn take_statistics(&mut self, images: &[f32], before: usize) -> Result<(), EngineError> {
+        self.check(images, None)?;
+        self.network.take_statistics(images, before);
+        Ok(())
+    }
+
+    fn begin(&mut self, span: StepSpan) -> Result<(), EngineError> {
+        (self.span, self.done) = (Some(span), 0);
+        Ok(())
+    }
+
+    fn step(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError> {
+        let announced = self.span.as_ref().and_then(|s| Some((s, *s.steps.get(self.done)?)));
+        let Some((span, (factor, progress))) = announced else { return Err(EngineError::NotAnnounced) };
+        let step = Step { seed: span.seed, number: span.first_step + self.done as u64, progress };
+        let seen = self.learn(images, labels, &step)?;
+        self.tally.add(&seen);
+        self.done += 1;
+        // A loss that is no number would spoil every parameter: the step is not taken, and the tally shows why.
+        if seen.loss_sum.is_finite() {
+            self.step_along(factor);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Tally, EngineError> {
+        Ok(std::mem::take(&mut self.tally))
+    }
+
+    fn set_reducer(&mut self, reducer: Box<dyn Reducer>) -> Result<(), EngineError> {
+        self.reducer = Some(reducer);
+        Ok(())
+    }
+
+    fn first_non_finite(&self) -> Option<String> {
+        self.network.first_non_finite()
+    }
+}
