@@ -14,6 +14,7 @@
 
 mod groups;
 mod matrix;
+mod muon;
 mod rules;
 mod spec;
 

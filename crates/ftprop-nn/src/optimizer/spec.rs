@@ -3,6 +3,7 @@
 //! To add one: write its formula in `rules.rs`, and give it a name and settings in [`FAMILIES`]. A program adds its own
 //! by [`OptimizerSpec::register`].
 
+use super::muon::Muon;
 use super::rules::{Adam, Momentum, Rmsprop, Sgd};
 use super::{AnyUpdate, MatrixRule, Method, UpdateRule};
 use crate::NnError;
@@ -111,6 +112,19 @@ const FAMILIES: &[Family] = &[
         keys: &[Key::LR, BETA1, BETA2, EPS, Key::number("weight_decay", 1e-2)],
         make: |s| Ok(adam(s, true)),
     },
+    // For matrices; biases and norms need a group with another.
+    Family {
+        name: "muon",
+        keys: &[
+            Key::LR,
+            Key::share("momentum", 0.95),
+            Key::flag("nesterov", true),
+            DECAY,
+            Key::number("iterations", 5.0),
+            Key::flag("normalize", false),
+        ],
+        make: muon,
+    },
     Family { name: "rmsprop", keys: &[Key::LR, Key::share("alpha", 0.99), MOMENTUM, EPS, DECAY], make: rmsprop },
 ];
 
@@ -140,6 +154,22 @@ fn rmsprop(spec: &OptimizerSpec) -> Result<Method, NnError> {
         eps: spec.number("eps"),
         weight_decay: spec.number("weight_decay"),
     }))
+}
+
+fn muon(spec: &OptimizerSpec) -> Result<Method, NnError> {
+    let iterations = spec.number("iterations");
+    if iterations.fract() != 0.0 || !(1.0..=20.0).contains(&iterations) {
+        return Err(NnError::Setting(format!(
+            "optimizer.iterations must be a whole number from 1 to 20, not {iterations}"
+        )));
+    }
+    Ok(Method::Matrix(Arc::new(Muon {
+        momentum: spec.number("momentum"),
+        nesterov: spec.flag("nesterov"),
+        weight_decay: spec.number("weight_decay"),
+        iterations: iterations as u32,
+        normalize: spec.flag("normalize"),
+    })))
 }
 
 /// An optimizer that a program has added.
