@@ -7,9 +7,10 @@
 // A register tile is indexed by constants; an iterator over it may not be unrolled.
 #![allow(clippy::needless_range_loop)]
 
-use super::{ConvPool, as_words};
+use super::{ConvPool, as_words, expect_places};
 use crate::cpu::simd::{Kernel, Simd, dispatch};
 use crate::cpu::{Cpu, Shared};
+use crate::geometry::size;
 
 /// The part of a kernel's row that goes through registers at once: `wide` vectors from the `first` on.
 #[derive(Clone, Copy)]
@@ -60,8 +61,9 @@ pub(super) fn gradient(
     let (packed, rest) = scratch.split_at_mut(packed_len(g, lanes));
     pack(g, lanes, w, packed);
     let packed = &*packed;
-    let dx = Shared::new(&mut dx[..n * g.in_len()]);
-    cpu.each_with_scratch(n, rest, worker_len(cpu, g), |image, scratch| {
+    let (dy, chosen) = (&dy[..size(n, g.out_len())], &chosen[..size(n, g.out_len())]);
+    let dx = Shared::new(&mut dx[..size(n, g.in_len())]);
+    let make_image = |image: usize, scratch: &mut [f32]| {
         let (frame, rest) = scratch.split_at_mut(g.padded_len(cpu));
         let (channels, rest) = rest.split_at_mut(g.out_len());
         let (slopes, starts) = rest.split_at_mut(g.out_len());
@@ -77,7 +79,9 @@ pub(super) fn gradient(
             let at = ((row + c.pad) * g.padded_width() + c.pad) * c.in_channels;
             dx.copy_from_slice(&frame[at..at + line]);
         }
-    });
+    };
+    // SAFETY: an image is made on one thread.
+    unsafe { cpu.each_with_scratch(n, rest, worker_len(cpu, g), make_image) };
 }
 
 /// Part by part, the weights of all channels; zeros past the kernel's row.
@@ -103,6 +107,7 @@ fn pack(g: &ConvPool, lanes: usize, w: &[f32], packed: &mut [f32]) {
 
 /// Sorts each window's channels by the place that they chose.
 fn sort(g: &ConvPool, dy: &[f32], chosen: &[u8], channels: &mut [u32], slopes: &mut [f32], starts: &mut [u32]) {
+    expect_places(g, chosen);
     let (co, places) = (g.conv.out_channels, g.pool.kernel * g.pool.kernel);
     let mut next = [0u32; 256];
     for (window, (dy, chosen)) in dy.chunks_exact(co).zip(chosen.chunks_exact(co)).enumerate() {
