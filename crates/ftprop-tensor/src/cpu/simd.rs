@@ -48,6 +48,11 @@ impl Isa {
         [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.available())
     }
 
+    /// Whether it rounds a product and a sum once. All instruction sets that do give the same bits.
+    pub fn fuses(self) -> bool {
+        self != Isa::Portable
+    }
+
     /// Floats in one vector.
     pub(crate) fn lanes(self) -> usize {
         match self {
