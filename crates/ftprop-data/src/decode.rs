@@ -15,7 +15,7 @@ use crate::jpeg_scan;
 pub(crate) const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"];
 
 /// Bytes that a picture may take while it is decoded, whatever the size of its file. A header can claim any size.
-const LEAST_ROOM: u64 = 256 << 20;
+const LEAST_ROOM: u64 = 192 << 20;
 /// The same for large files, and how many times its size a file may take up to there.
 const MOST_ROOM: u64 = 512 << 20;
 const MOST_TIMES: u64 = 64;
@@ -30,7 +30,7 @@ fn room(file: &[u8]) -> u64 {
 pub(crate) fn decode(file: &[u8], channels: usize, known_whole: bool) -> Result<(usize, usize, Vec<u8>), String> {
     let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|why| why.to_string())?;
     let mut picture = match reader.format() {
-        None => return Err(format!("it is neither JPEG, PNG, WebP, BMP, GIF nor TIFF ({} bytes)", file.len())),
+        None => return Err(format!("it is neither JPEG nor PNG, WebP, BMP, GIF or TIFF ({} bytes)", file.len())),
         Some(ImageFormat::Jpeg) => jpeg(file, known_whole)?,
         Some(_) => {
             let mut limits = Limits::default();

@@ -86,7 +86,7 @@ impl Scratch {
         // A decoder's bug must not end a training run.
         let decoded = catch_unwind(AssertUnwindSafe(|| decode(&self.file, window.channels, known_whole)))
             .unwrap_or_else(|_| Err("the decoder failed".into()));
-        let (height, width, pixels) = decoded.map_err(refused)?;
+        let (height, width, pixels) = decoded.map_err(|why| refused(one_line(&why)))?;
         let (new_height, new_width) = cover(height, width, window, resize).ok_or_else(|| {
             refused(format!("{width}×{height} pixels are too long and thin to be resized to {resize}"))
         })?;
@@ -102,6 +102,12 @@ impl Scratch {
         cutter.cut(&self.resized, window.height, window.width, whole, out);
         Ok(())
     }
+}
+
+/// A decoder's words on one line, and not too many: some quote what they did not understand.
+fn one_line(why: &str) -> String {
+    let words = why.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").chars().take(200).collect()
 }
 
 /// Height and width of a picture resized to just cover the rectangle that has the window's proportions and
