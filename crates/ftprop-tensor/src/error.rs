@@ -84,7 +84,7 @@ pub enum TensorError {
         isa: crate::cpu::Isa,
     },
     /// The system starts no more threads.
-    #[error("could not start {threads} worker threads: {reason}; ask for fewer")]
+    #[error("could not start {threads} worker threads: {reason}; try a smaller --threads")]
     Threads {
         /// How many were asked for.
         threads: usize,
