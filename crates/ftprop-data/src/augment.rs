@@ -38,15 +38,20 @@ impl Augment {
 /// How far a window can move in a padded picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
+    /// Columns to the right.
     pub x: usize,
+    /// Rows down.
     pub y: usize,
 }
 
 /// Where a window begins in a padded picture, and whether it is mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
+    /// Its first column.
     pub x: usize,
+    /// Its first row.
     pub y: usize,
+    /// Whether left and right change places.
     pub flip: bool,
 }
 

@@ -5,10 +5,13 @@
 //! `.tar.gz` as downloaded, or the folder that holds it.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::dataset::{Dataset, Normalize, Shape};
+use crate::dataset::Dataset;
+use crate::error::too_much;
+use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 use crate::{DataError, Source, bytes};
 
@@ -80,6 +83,33 @@ pub(crate) fn open100(path: &Path) -> Result<Dataset, DataError> {
     open(&CIFAR100, path)
 }
 
+/// Which of the two has its files in a folder, if any.
+pub(crate) fn in_folder(path: &Path) -> Option<Source> {
+    let holds = |variant: &&Variant| {
+        let folders = [path.to_owned(), path.join(variant.folder)];
+        let file = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
+        variant.train.iter().any(|name| file(name)) && (file(variant.test) || file(variant.names))
+            || path.join(variant.archive).is_file()
+    };
+    [&CIFAR10, &CIFAR100].into_iter().find(holds).map(|variant| variant.source)
+}
+
+/// Which of the two has its files in an archive, if any: the first file with a known name tells.
+pub(crate) fn in_archive(path: &Path) -> Result<Option<Source>, DataError> {
+    let mut archive = tar::Archive::new(bytes::Unpacked::open(path)?);
+    let Ok(entries) = archive.entries() else { return Ok(None) };
+    for entry in entries {
+        // What is wrong with the archive is said when it is opened.
+        let Ok(entry) = entry else { return Ok(None) };
+        let name = entry.path().ok().and_then(|p| Some(p.file_name()?.to_str()?.to_owned())).unwrap_or_default();
+        let holds = |variant: &&Variant| variant.train.contains(&name.as_str()) || variant.test == name;
+        if let Some(variant) = [&CIFAR10, &CIFAR100].into_iter().find(holds) {
+            return Ok(Some(variant.source));
+        }
+    }
+    Ok(None)
+}
+
 fn open(variant: &Variant, path: &Path) -> Result<Dataset, DataError> {
     let files = Files::find(variant, path)?;
     let names = files.read(variant.names).map_or_else(|_| Vec::new(), |text| class_names(&text));
@@ -102,6 +132,8 @@ fn open(variant: &Variant, path: &Path) -> Result<Dataset, DataError> {
         normalize: Normalize::pixels(&variant.mean, &variant.std),
         train: split(variant.train)?,
         test: split(&[variant.test])?,
+        passed_over: Default::default(),
+        table: None,
     })
 }
 
@@ -170,22 +202,28 @@ impl Files {
     fn unpack(variant: &Variant, path: &Path) -> Result<Files, DataError> {
         let broken = |why: io::Error| match why.kind() {
             // The archive reader's own complaints quote the bytes it did not understand.
-            io::ErrorKind::Other => DataError::Format {
+            io::ErrorKind::Other if too_much(&why).is_none() => DataError::Format {
                 path: path.to_owned(),
                 wanted: "a tar archive, gzipped or not",
                 why: "it is damaged or something else".into(),
             },
             _ => DataError::read(path, why),
         };
+        // A sparse archive holds files that are larger than itself.
+        let size = fs::metadata(path).map_err(broken)?.len();
+        let mut left = bytes::room(size);
         let wanted = |name: &str| variant.train.contains(&name) || name == variant.test || name == variant.names;
         let mut files = HashMap::new();
-        let mut archive = tar::Archive::new(bytes::stream(path).map_err(broken)?);
+        let mut archive = tar::Archive::new(bytes::Unpacked::open(path)?);
         for entry in archive.entries().map_err(broken)? {
             let mut entry = entry.map_err(broken)?;
             let name = entry.path().ok().and_then(|p| Some(p.file_name()?.to_str()?.to_owned()));
             if let Some(name) = name.filter(|name| wanted(name)) {
                 let mut content = Vec::new();
-                entry.read_to_end(&mut content).map_err(broken)?;
+                entry.by_ref().take(left.saturating_add(1)).read_to_end(&mut content).map_err(broken)?;
+                left = left
+                    .checked_sub(content.len() as u64)
+                    .ok_or_else(|| DataError::UnpacksTooLarge { path: path.to_owned(), room: bytes::room(size) })?;
                 files.insert(name, content);
             }
         }

@@ -1,245 +1,222 @@
-//! Tables: CSV files with a label column.
+//! Tables as they lie in files: the names of the columns, and the cells as text.
 //!
-//! Cells are divided by commas, semicolons or tabs, whichever the first line has most of; the file may be
-//! gzipped. Every column but the label's is a number. Labels that are all whole numbers become classes in
-//! numeric order, others in alphabetical order. Columns are standardised by the mean and the deviation of the
-//! training part.
+//! Cells are divided by commas, semicolons or tabs, whichever the first line has most of; they may be quoted, the file
+//! may be gzipped and may begin with a byte order mark. What the cells mean is the business of `table`.
 
-use std::collections::BTreeSet;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use crate::dataset::{Dataset, Normalize, Shape};
-use crate::split::{Content, HoldOut, Split};
-use crate::{DataError, Source, bytes};
+use crate::DataError;
+use crate::bytes::Unpacked;
+
+/// Bytes of a file in which its first line is looked for.
+const HEAD: u64 = 1 << 20;
 
 /// Which column holds the labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LabelColumn {
+    /// The last one.
     #[default]
     Last,
+    /// The one of this name.
     Name(String),
     /// Counted from 0.
     Index(usize),
 }
 
-/// Where the test examples come from.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TestPart {
-    /// Held out at random, the same rows in every run: those of `Stream::new(0, Purpose::Split, 1)`.
-    Fraction(f64),
-    /// Another file with the same columns.
-    File(PathBuf),
-}
-
-/// How to read a table.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CsvOptions {
-    pub label: LabelColumn,
-    /// Whether the first line names the columns; by default it does if none of its features is a number.
-    pub header: Option<bool>,
-    pub test: TestPart,
-}
-
-impl Default for CsvOptions {
-    fn default() -> Self {
-        CsvOptions { label: LabelColumn::default(), header: None, test: TestPart::Fraction(0.2) }
-    }
-}
-
-pub(crate) fn open(path: &Path, options: &CsvOptions) -> Result<Dataset, DataError> {
-    let table = Table::read(path, options)?;
-    let classes = Classes::of(&table)?;
-    let shape = Shape::new(1, 1, table.columns);
-    let train = table.split(&classes, shape)?;
-    let (train, test) = match &options.test {
-        TestPart::Fraction(fraction) => train.divide_for_test(HoldOut::Fraction(*fraction))?,
-        TestPart::File(file) => {
-            let test = Table::read(file, options)?;
-            if test.columns != table.columns {
-                let why = format!("{} features, but {} has {}", test.columns, path.display(), table.columns);
-                return Err(DataError::Table { path: file.clone(), why });
-            }
-            (train, test.split(&classes, shape)?)
-        }
-    };
-    let normalize = standardise(&train, &table);
-    Ok(Dataset { name: Source::Csv.to_string(), shape, classes: classes.names(), normalize, train, test })
-}
-
-/// A file as read: features as numbers, labels still as text.
-struct Table {
+/// A table as it lies in a file.
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("ftprop-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("t.csv");
+/// use ftprop_data::CsvTable;
+/// std::fs::write(&path, "length;kind\n1.5;\"a; b\"\n2;c\n")?;
+/// let table = CsvTable::read(&path, None)?;
+/// assert_eq!(table.names(), Some(&["length".to_string(), "kind".to_string()][..]));
+/// assert_eq!((table.rows(), table.cell(0, 1), table.line(1)), (2, "a; b", 3));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CsvTable {
     path: PathBuf,
-    columns: usize,
-    values: Vec<f32>,
-    labels: Vec<String>,
-    lines: Vec<u64>,
+    names: Option<Vec<String>>,
+    width: usize,
+    /// All cells, one after the other, and where each ends.
+    text: String,
+    ends: Vec<u32>,
+    lines: Vec<u32>,
 }
 
-impl Table {
-    fn read(path: &Path, options: &CsvOptions) -> Result<Table, DataError> {
-        let text = bytes::read(path)?;
+impl CsvTable {
+    /// Reads a file. `header` says whether the first line names the columns; by default it does if none of its cells is
+    /// a number.
+    pub fn read(path: &Path, header: Option<bool>) -> Result<CsvTable, DataError> {
+        Self::read_with_label(path, header, &LabelColumn::Last).map(|(table, _)| table)
+    }
+
+    /// The same, and the number of the label's column. A label in numbers does not keep the first line from being a
+    /// header, for names of classes may be numbers; a column that is chosen by name makes it one.
+    pub(crate) fn read_with_label(
+        path: &Path,
+        header: Option<bool>,
+        label: &LabelColumn,
+    ) -> Result<(CsvTable, usize), DataError> {
+        let failed = |why| DataError::read(path, why);
+        let mut file = Unpacked::open(path)?;
+        let mut head = Vec::new();
+        file.by_ref().take(HEAD).read_to_end(&mut head).map_err(failed)?;
+        if head.starts_with(b"\xef\xbb\xbf") {
+            head.drain(..3);
+        }
+        let delimiter = delimiter(&head);
+        let text = Cursor::new(head).chain(file);
         let mut reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .trim(Trim::All)
-            .delimiter(delimiter(&text))
-            .from_reader(text.as_slice());
-        let wrong = |why: String| DataError::Table { path: path.to_owned(), why };
-        let mut records = reader.records().map(|record| {
-            record.map_err(|error| {
-                let line = error.position().map_or(0, |p| p.line());
-                DataError::Row { path: path.to_owned(), line, why: error.to_string() }
-            })
-        });
-        let first = records.next().ok_or_else(|| DataError::Empty { what: path.display().to_string() })??;
-        let width = first.len();
-        if width < 2 {
-            return Err(wrong("a table needs at least one feature and a label, this one has a single column".into()));
-        }
-        let by_name = matches!(options.label, LabelColumn::Name(_));
-        let label = match &options.label {
-            LabelColumn::Last => width - 1,
-            LabelColumn::Index(index) if *index < width => *index,
-            LabelColumn::Index(index) => {
-                return Err(wrong(format!("there is no column {index}: there are {width}, counted from 0")));
+            .delimiter(delimiter)
+            .from_reader(text);
+        let wrong = |error: csv::Error| {
+            let line = error.position().map_or(0, |p| p.line());
+            match error.into_kind() {
+                csv::ErrorKind::Io(why) => DataError::read(path, why),
+                csv::ErrorKind::Utf8 { err, .. } => {
+                    DataError::Row { path: path.to_owned(), line, why: format!("not valid UTF-8: {err}") }
+                }
+                _ => DataError::Row { path: path.to_owned(), line, why: "this is no row of a table".into() },
             }
-            LabelColumn::Name(name) => first.iter().position(|cell| cell == name).ok_or_else(|| {
-                let names = first.iter().map(quote).collect::<Vec<_>>().join(", ");
-                wrong(format!("no column is called {}; the first line has: {names}", quote(name)))
-            })?,
         };
-        let names_columns = || first.iter().enumerate().all(|(i, cell)| i == label || cell.parse::<f32>().is_err());
-        let header = by_name || options.header.unwrap_or_else(names_columns);
+        let mut record = StringRecord::new();
+        if !reader.read_record(&mut record).map_err(wrong)? {
+            return Err(DataError::Empty { what: path.display().to_string() });
+        }
+        let width = record.len();
         let mut table =
-            Table { path: path.to_owned(), columns: width - 1, values: vec![], labels: vec![], lines: vec![] };
-        if !header {
-            table.push(&first, label)?;
+            CsvTable { path: path.to_owned(), names: None, width, text: String::new(), ends: vec![], lines: vec![] };
+        let label_at = label_column(path, &record, label)?;
+        let names_columns = || record.iter().enumerate().all(|(i, cell)| i == label_at || cell.parse::<f32>().is_err());
+        if matches!(label, LabelColumn::Name(_)) || header.unwrap_or_else(names_columns) {
+            table.names = Some(record.iter().map(str::to_owned).collect());
+        } else {
+            table.push(&record)?;
         }
-        for record in records {
-            table.push(&record?, label)?;
+        while reader.read_record(&mut record).map_err(wrong)? {
+            table.push(&record)?;
         }
-        if table.labels.is_empty() {
+        if table.lines.is_empty() {
             return Err(DataError::Empty { what: format!("{} (it has only a header)", path.display()) });
         }
-        Ok(table)
+        Ok((table, label_at))
     }
 
-    fn push(&mut self, record: &StringRecord, label: usize) -> Result<(), DataError> {
+    fn push(&mut self, record: &StringRecord) -> Result<(), DataError> {
         let line = record.position().map_or(0, |p| p.line());
-        let wrong = |why: String| Err(DataError::Row { path: self.path.clone(), line, why });
-        if record.len() != self.columns + 1 {
-            return wrong(format!("{} columns, but the first line has {}", record.len(), self.columns + 1));
+        let wrong = |why: String| DataError::Row { path: self.path.clone(), line, why };
+        if record.len() != self.width {
+            return Err(wrong(format!("{} columns, but the first line has {}", record.len(), self.width)));
         }
-        for (column, cell) in record.iter().enumerate() {
-            if column == label {
-                if cell.is_empty() {
-                    return wrong(format!("no label in column {}", column + 1));
-                }
-                self.labels.push(cell.to_owned());
-                continue;
-            }
-            match cell.parse::<f32>() {
-                Ok(value) if value.is_finite() => self.values.push(value),
-                Ok(_) => return wrong(format!("{} in column {} is not a finite number", quote(cell), column + 1)),
-                Err(_) if cell.is_empty() => return wrong(format!("nothing in column {}", column + 1)),
-                Err(_) => return wrong(format!("{} in column {} is not a number", quote(cell), column + 1)),
-            }
+        let end = self.text.len() + record.as_slice().len();
+        if u32::try_from(end).is_err() || u32::try_from(line).is_err() {
+            return Err(wrong("the table is larger than 4 GiB; divide it".into()));
         }
-        self.lines.push(line);
+        self.ends.extend(record.iter().scan(self.text.len() as u32, |end, cell| {
+            *end += cell.len() as u32;
+            Some(*end)
+        }));
+        self.text.push_str(record.as_slice());
+        self.lines.push(line as u32);
         Ok(())
     }
 
-    fn split(&self, classes: &Classes, shape: Shape) -> Result<Split, DataError> {
-        let label = |(text, &line): (&String, &u64)| {
-            classes.find(text).ok_or_else(|| DataError::Row {
-                path: self.path.clone(),
-                line,
-                why: format!("the label {} does not occur in the training file", quote(text)),
-            })
-        };
-        let labels = self.labels.iter().zip(&self.lines).map(label).collect::<Result<_, _>>()?;
-        let content = Content::Features { columns: self.columns, values: self.values.clone() };
-        Ok(Split::new(content, labels, shape))
-    }
-}
-
-/// The labels of a table, sorted.
-enum Classes {
-    Numbers(Vec<i64>),
-    Texts(Vec<String>),
-}
-
-impl Classes {
-    fn of(table: &Table) -> Result<Classes, DataError> {
-        let numbers: Option<BTreeSet<i64>> = table.labels.iter().map(|label| whole_number(label)).collect();
-        let classes = match numbers {
-            Some(numbers) => Classes::Numbers(numbers.into_iter().collect()),
-            None => Classes::Texts(table.labels.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()),
-        };
-        match classes.names().as_slice() {
-            [only] => {
-                let why = format!("every row has the label {}; is it the right column?", quote(only));
-                Err(DataError::Table { path: table.path.clone(), why })
-            }
-            _ => Ok(classes),
-        }
+    /// The file it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    fn find(&self, label: &str) -> Option<u32> {
-        let place = match self {
-            Classes::Numbers(numbers) => numbers.binary_search(&whole_number(label)?).ok()?,
-            Classes::Texts(texts) => texts.binary_search_by(|text| text.as_str().cmp(label)).ok()?,
-        };
-        Some(place as u32)
+    /// The names of the columns, if the first line has them.
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
     }
 
-    fn names(&self) -> Vec<String> {
-        match self {
-            Classes::Numbers(numbers) => numbers.iter().map(i64::to_string).collect(),
-            Classes::Texts(texts) => texts.clone(),
+    /// How many columns there are.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// How many rows there are, the names not counted.
+    pub fn rows(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// A cell, without spaces around it. Panics if there is none.
+    pub fn cell(&self, row: usize, column: usize) -> &str {
+        assert!(column < self.width, "column {column} of {}", self.width);
+        let at = row * self.width + column;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.text[start..self.ends[at] as usize]
+    }
+
+    /// The line of the file that a row begins at, counted from 1.
+    pub fn line(&self, row: usize) -> u64 {
+        u64::from(self.lines[row])
+    }
+
+    /// What is wrong with a row.
+    pub(crate) fn wrong(&self, row: usize, why: String) -> DataError {
+        DataError::Row { path: self.path.clone(), line: self.line(row), why }
+    }
+
+    /// A column as a message calls it, by its number from 1 and its name.
+    pub(crate) fn column_words(&self, column: usize) -> String {
+        match &self.names {
+            Some(names) => format!("column {} ({})", column + 1, quote(&names[column])),
+            None => format!("column {}", column + 1),
         }
     }
 }
 
-/// `3` and `3.0` are the same label: spreadsheets write either.
-fn whole_number(text: &str) -> Option<i64> {
-    let float = || text.parse::<f64>().ok().filter(|x| x.fract() == 0.0 && x.abs() < 1e15).map(|x| x as i64);
-    text.parse().ok().or_else(float)
+fn label_column(path: &Path, first: &StringRecord, label: &LabelColumn) -> Result<usize, DataError> {
+    let wrong = |why: String| DataError::Table { path: path.to_owned(), why };
+    match label {
+        LabelColumn::Last => Ok(first.len().saturating_sub(1)),
+        LabelColumn::Index(index) if *index < first.len() => Ok(*index),
+        LabelColumn::Index(index) => {
+            Err(wrong(format!("there is no column {index}: there are {}, counted from 0", first.len())))
+        }
+        LabelColumn::Name(name) => first.iter().position(|cell| cell == name).ok_or_else(|| {
+            let names = first.iter().map(quote).collect::<Vec<_>>().join(", ");
+            wrong(format!("no column is called {}; the first line has: {names}", quote(name)))
+        }),
+    }
 }
 
 /// A cell in a message: on one line, and not all of a long one.
-fn quote(cell: &str) -> String {
+pub(crate) fn quote(cell: &str) -> String {
     let start: String = cell.chars().take(40).collect();
     let dots = if start.len() < cell.len() { "…" } else { "" };
     format!("`{}{dots}`", start.escape_debug())
 }
 
+/// What divides the cells of the first line that is not empty; what stands in quotes does not count.
 fn delimiter(text: &[u8]) -> u8 {
-    let first = text.split(|&b| b == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-    let count = |&&wanted: &&u8| first.iter().filter(|&&b| b == wanted).count();
-    // The last of equals wins, so the comma is last.
-    *b"\t;,".iter().max_by_key(count).unwrap_or(&b',')
-}
-
-/// Mean and deviation of each column over the examples of a split; a constant column only loses its mean.
-fn standardise(train: &Split, table: &Table) -> Normalize {
-    let columns = table.columns;
-    let rows = || (0..train.len()).map(|i| &table.values[train.number(i) * columns..][..columns]);
-    let average = |of: &dyn Fn(usize, f32) -> f64| {
-        let mut sums = vec![0.0; columns];
-        for row in rows() {
-            sums.iter_mut().zip(row).enumerate().for_each(|(column, (sum, &x))| *sum += of(column, x));
+    let mut quoted = false;
+    let mut counts = [0; 3];
+    for &byte in text.trim_ascii_start() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\n' | b'\r' if !quoted => break,
+            _ if quoted => {}
+            b'\t' => counts[0] += 1,
+            b';' => counts[1] += 1,
+            b',' => counts[2] += 1,
+            _ => {}
         }
-        sums.into_iter().map(|sum| sum / train.len() as f64).collect::<Vec<_>>()
-    };
-    let mean = average(&|_, x| f64::from(x));
-    let variance = average(&|column, x| (f64::from(x) - mean[column]).powi(2));
-    let deviation = |v: &f64| if *v > 0.0 { v.sqrt() as f32 } else { 1.0 };
-    Normalize {
-        full: 1.0,
-        mean: mean.iter().map(|&m| m as f32).collect(),
-        std: variance.iter().map(deviation).collect(),
     }
+    // The last of equals wins, so the comma is last.
+    let most = (0..3).max_by_key(|&i| counts[i]).unwrap_or(2);
+    b"\t;,"[most]
 }

@@ -7,7 +7,8 @@
 
 use std::path::Path;
 
-use crate::dataset::{Dataset, Normalize, Shape};
+use crate::dataset::Dataset;
+use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, HoldOut, Split};
 use crate::{DataError, Source, bytes};
 
@@ -43,6 +44,8 @@ pub(crate) fn open() -> Result<Dataset, DataError> {
         normalize: Normalize { full: 16.0, mean: vec![MEAN], std: vec![STD] },
         train,
         test,
+        passed_over: Default::default(),
+        table: None,
     })
 }
 

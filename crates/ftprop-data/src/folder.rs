@@ -1,43 +1,92 @@
-//! Pictures in the folder layout of ImageNet: `train/CLASS/*` and `val/CLASS/*` (or `test/CLASS/*`).
+//! Pictures in folders: `train/CLASS/*` and `val/CLASS/*` (or `test/CLASS/*`), as ImageNet is laid out, or `CLASS/*`
+//! alone.
 //!
-//! Classes are the folders of `train` in alphabetical order. Files with other extensions and names that begin
-//! with a dot are passed over; a class folder may have folders of its own. Pictures are decoded when a batch
-//! needs them; opening a data set reads the folders only.
+//! Classes are the class folders in alphabetical order. Names that begin with a dot are passed over in silence, other
+//! files than pictures are passed over and counted; a class folder may have folders of its own. Pictures are decoded
+//! when a batch needs them; opening a data set reads the folders only.
+//!
+//! Without a part for testing, a fifth of each class is held out at random, the same in every run: see
+//! [`Split::hold_out_of_each_class`].
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::dataset::{Dataset, Normalize, Shape};
+use ftprop_tensor::random::{Purpose, Stream};
+
+use crate::dataset::{Dataset, PassedOver};
+use crate::decode::EXTENSIONS;
+use crate::photo::check_sizes;
+use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 use crate::{DataError, Source};
 
-const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
 /// The names a folder of test pictures may have.
 const TEST: [&str; 3] = ["val", "validation", "test"];
+/// The part of each class that is held out where nothing is set aside for testing.
+const TEST_FRACTION: f64 = 0.2;
+/// Folders in folders beyond this are a loop or a slip.
+const MOST_DEPTH: usize = 32;
 
 pub(crate) fn open(path: &Path, resize: usize, crop: usize) -> Result<Dataset, DataError> {
+    let shape = Shape::new(crop, crop, 3);
+    check_sizes(resize, shape)?;
+    let layout = layout(path)?;
+    let (name, normalize) = (Source::Folder.to_string(), Normalize::imagenet());
+    let mut passed_over = PassedOver::default();
+    let (classes, train, test) = match layout {
+        Layout::Parts { train, test } => {
+            let classes = class_folders(&train)?;
+            let mut part = |folder: &Path| read(folder, &classes, resize, shape, &mut passed_over);
+            let (train, test) = (part(&train)?, part(&test)?);
+            (classes, train, test)
+        }
+        Layout::Classes => {
+            let classes = class_folders(path)?;
+            let all = read(path, &classes, resize, shape, &mut passed_over)?;
+            // As for other data in one piece: a run's seed moves its validation split, never its test part.
+            let (train, test) = all.divide_each_class(TEST_FRACTION, Stream::new(0, Purpose::Split, 1))?;
+            (classes, train, test)
+        }
+    };
+    Dataset { name, shape, classes, normalize, train, test, passed_over, table: None }.crop_to(crop)
+}
+
+/// How a folder of pictures is laid out.
+pub(crate) enum Layout {
+    /// Class folders in a part for training and one for testing.
+    Parts { train: PathBuf, test: PathBuf },
+    /// Class folders alone.
+    Classes,
+}
+
+/// Finds out how a folder is laid out, from the folders that are there.
+pub(crate) fn layout(path: &Path) -> Result<Layout, DataError> {
     let missing = |wanted: &str| DataError::Missing {
         dataset: "a folder of pictures".into(),
         wanted: wanted.into(),
         places: vec![path.to_owned()],
     };
     let train = path.join("train");
-    if !train.is_dir() {
-        return Err(missing("train/CLASS/*"));
+    if train.is_dir() {
+        let test = TEST.map(|name| path.join(name)).into_iter().find(|folder| folder.is_dir());
+        return match test {
+            Some(test) => Ok(Layout::Parts { train, test }),
+            None => Err(missing("val/CLASS/* or test/CLASS/* beside train")),
+        };
     }
-    let test = TEST.map(|name| path.join(name)).into_iter().find(|folder| folder.is_dir());
-    let test = test.ok_or_else(|| missing("val/CLASS/* or test/CLASS/*"))?;
-    let classes = class_folders(&train)?;
-    let normalize = Normalize::imagenet();
-    let shape = Shape::new(crop, crop, 3);
-    let (train, test) = (read(&train, &classes, resize, shape)?, read(&test, &classes, resize, shape)?);
-    Dataset { name: Source::Folder.to_string(), shape, classes, normalize, train, test }.crop_to(crop)
+    let pictured = |folder: &Path| entries(folder).is_ok_and(|inside| inside.iter().any(Entry::is_picture));
+    let classes = entries(path)?.into_iter().filter(|entry| entry.is_folder).filter(|entry| pictured(&entry.path));
+    if classes.count() < 2 {
+        return Err(missing("train/CLASS/* and val/CLASS/*, or CLASS/* of two classes or more"));
+    }
+    Ok(Layout::Classes)
 }
 
 /// The names of the class folders, sorted.
 fn class_folders(folder: &Path) -> Result<Vec<String>, DataError> {
     let mut names = Vec::new();
-    for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+    for Entry { path, .. } in entries(folder)?.into_iter().filter(|entry| entry.is_folder) {
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         names.push(name.ok_or_else(|| DataError::Format {
             path,
@@ -51,7 +100,13 @@ fn class_folders(folder: &Path) -> Result<Vec<String>, DataError> {
     Ok(names)
 }
 
-fn read(folder: &Path, classes: &[String], resize: usize, window: Shape) -> Result<Split, DataError> {
+fn read(
+    folder: &Path,
+    classes: &[String],
+    resize: usize,
+    window: Shape,
+    passed_over: &mut PassedOver,
+) -> Result<Split, DataError> {
     let (mut paths, mut labels) = (Vec::new(), Vec::new());
     for name in class_folders(folder)? {
         let path = folder.join(&name);
@@ -59,7 +114,7 @@ fn read(folder: &Path, classes: &[String], resize: usize, window: Shape) -> Resu
             return Err(DataError::UnknownClass { path });
         };
         let before = paths.len();
-        collect(&path, &mut paths)?;
+        collect(&path, 0, &mut paths, &mut passed_over.kinds)?;
         if paths.len() == before {
             return Err(DataError::EmptyClass { path });
         }
@@ -69,28 +124,69 @@ fn read(folder: &Path, classes: &[String], resize: usize, window: Shape) -> Resu
 }
 
 /// Adds the pictures of a folder and of the folders in it, in the order of their names.
-fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), DataError> {
-    for path in entries(folder)? {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
-        if EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)) {
-            paths.push(path);
-        } else if path.is_dir() && !path.is_symlink() {
-            collect(&path, paths)?;
+fn collect(
+    folder: &Path,
+    depth: usize,
+    paths: &mut Vec<PathBuf>,
+    passed_over: &mut BTreeMap<String, usize>,
+) -> Result<(), DataError> {
+    for entry in entries(folder)? {
+        if entry.is_picture() {
+            paths.push(entry.path);
+        } else if entry.is_folder && !entry.is_link && depth < MOST_DEPTH {
+            collect(&entry.path, depth + 1, paths, passed_over)?;
+        } else {
+            *passed_over.entry(entry.kind()).or_default() += 1;
         }
     }
     Ok(())
 }
 
-/// The entries of a folder but the hidden ones, sorted: the order of a directory is the file system's whim.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let failed = |why| DataError::Read { path: folder.to_owned(), why };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-            paths.push(entry.path());
+struct Entry {
+    path: PathBuf,
+    is_folder: bool,
+    is_file: bool,
+    is_link: bool,
+}
+
+impl Entry {
+    fn extension(&self) -> String {
+        self.path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase()
+    }
+
+    fn is_picture(&self) -> bool {
+        self.is_file && EXTENSIONS.contains(&self.extension().as_str())
+    }
+
+    /// What to call it where it is passed over.
+    fn kind(&self) -> String {
+        match (self.is_folder, self.is_file, self.extension()) {
+            (true, ..) => "folder".into(),
+            // A pipe or a device; reading one could wait for ever.
+            (_, false, _) => "no file".into(),
+            (.., extension) if extension.is_empty() => "without extension".into(),
+            (.., extension) => format!(".{extension}"),
         }
     }
-    paths.sort();
-    Ok(paths)
+}
+
+/// The entries of a folder but the hidden ones, sorted: the order of a directory is the file system's whim.
+fn entries(folder: &Path) -> Result<Vec<Entry>, DataError> {
+    let failed = |why| DataError::Read { path: folder.to_owned(), why };
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let (path, mut kind) = (entry.path(), entry.file_type().map_err(failed)?);
+        let is_link = kind.is_symlink();
+        if is_link {
+            // A link to nothing is left as it is: no file.
+            kind = fs::metadata(&path).map_or(kind, |about| about.file_type());
+        }
+        all.push(Entry { path, is_folder: kind.is_dir(), is_file: kind.is_file(), is_link });
+    }
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
 }

@@ -21,11 +21,14 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `dataset` | [`Dataset`], [`Shape`], [`Normalize`] |
+//! | `dataset` | [`Dataset`] |
+//! | `preprocess` | [`Shape`], [`Normalize`], [`Preprocess`] |
 //! | `split` | [`Split`]: examples and labels, and holding some of them out |
 //! | `source` | [`Source`] and [`open`]: which reader for which name |
-//! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format |
-//! | `photo`, `resize` | pictures from files, [`load_image`] |
+//! | `detect` | [`Source::detect`]: what a path holds |
+//! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format, [`CsvTable`] |
+//! | `table`, `table_file` | [`TableTransform`]: from cells to numbers, for any rows alike |
+//! | `photo`, `decode`, `jpeg_scan`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
 //! | `window` | cutting a normalised window out of a picture |
 //! | `loader` | [`Loader`], [`Epoch`], [`Batch`] and their threads |
@@ -34,30 +37,40 @@
 //! | `error` | [`DataError`] |
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod augment;
 mod bytes;
 mod cifar;
 mod csv_file;
 mod dataset;
+mod decode;
+mod detect;
 mod digits;
 mod error;
 mod folder;
 mod idx;
+mod jpeg_scan;
 mod loader;
 mod photo;
 mod prepare;
+mod preprocess;
 mod resize;
 mod source;
 mod split;
+mod table;
+mod table_file;
 mod window;
 
 pub use augment::{Augment, Placement, Room};
-pub use csv_file::{CsvOptions, LabelColumn, TestPart};
-pub use dataset::{Dataset, Normalize, Shape};
+pub use csv_file::{CsvTable, LabelColumn};
+pub use dataset::{Dataset, PassedOver};
+pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
-pub use photo::{Preprocess, load_image};
+pub use photo::load_image;
 pub use prepare::{BadImage, LoaderConfig};
+pub use preprocess::{Normalize, Preprocess, Shape};
 pub use source::{Options, Source, open};
 pub use split::{HoldOut, Split};
+pub use table::{ColumnKind, CsvOptions, Missing, TableColumn, TableTransform, TestPart};

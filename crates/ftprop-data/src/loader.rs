@@ -31,6 +31,7 @@ pub struct Batch<'a> {
     pub index: usize,
     /// NHWC, normalised.
     pub images: &'a [f32],
+    /// The examples' classes.
     pub labels: &'a [u32],
     /// The examples' numbers in the data as read, see [`Split`].
     pub numbers: &'a [u32],
@@ -49,14 +50,17 @@ impl Batch<'_> {
 }
 
 impl Loader {
+    /// A loader of a split's examples; the configuration is checked here.
     pub fn new(split: &Split, config: LoaderConfig) -> Result<Self, DataError> {
         Ok(Loader { plan: Arc::new(Plan::new(split.clone(), config)?), pool: Arc::default() })
     }
 
+    /// How batches are made.
     pub fn config(&self) -> &LoaderConfig {
         self.plan.config()
     }
 
+    /// How many examples an epoch has.
     pub fn examples(&self) -> usize {
         self.plan.split().len()
     }
@@ -66,6 +70,7 @@ impl Loader {
         self.plan.split().shape()
     }
 
+    /// How many batches an epoch has.
     pub fn batches_per_epoch(&self) -> usize {
         self.plan.batches()
     }
@@ -146,7 +151,11 @@ impl Epoch {
             if let Err(error) = outcome {
                 self.next = self.plan.batches();
                 self.delivered = true;
-                return Err(error);
+                return Err(match error {
+                    // Whoever mends one wants to know of the others.
+                    DataError::Image { .. } | DataError::Read { .. } => self.plan.bad_images(error),
+                    other => other,
+                });
             }
             self.skipped += self.current.skipped;
             if let Some(first) = self.current.first_skipped.take() {

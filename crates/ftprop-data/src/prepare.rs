@@ -1,6 +1,7 @@
 //! What one batch holds: a pure function of the plan, the epoch and the batch's number.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
@@ -9,6 +10,9 @@ use crate::photo::Scratch;
 use crate::split::{Content, Split};
 use crate::window::Cutter;
 use crate::{DataError, Normalize};
+
+/// How long other bad images are looked for once there is one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to do with an image that cannot be read or decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,14 +29,18 @@ pub enum BadImage {
 pub struct LoaderConfig {
     /// Examples a batch, at most as many as the split has; the last batch of an epoch has what is left.
     pub batch: usize,
+    /// Decides the order of the examples, crops and flips.
     pub seed: u64,
     /// A new random order every epoch; otherwise the split's own.
     pub shuffle: bool,
+    /// Crops and flips.
     pub augment: Augment,
+    /// How values become a network's input.
     pub normalize: Normalize,
     /// Threads that prepare batches ahead; with 0 the calling thread prepares each when it is asked for.
     /// At most `workers + 2` batches are in memory at a time.
     pub workers: usize,
+    /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
 }
 
@@ -71,6 +79,8 @@ pub(crate) struct Plan {
     split: Split,
     config: LoaderConfig,
     cutter: Cutter,
+    /// For each file whether it was found whole before.
+    whole: Box<[AtomicBool]>,
 }
 
 impl Plan {
@@ -95,7 +105,9 @@ impl Plan {
             _ => {}
         }
         let cutter = Cutter::new(split.shape(), config.augment.pad, &config.normalize)?;
-        Ok(Plan { split, config, cutter })
+        let files = if let Content::Files { paths, .. } = split.content() { paths.len() } else { 0 };
+        let whole = (0..files).map(|_| AtomicBool::new(false)).collect();
+        Ok(Plan { split, config, cutter, whole })
     }
 
     pub(crate) fn config(&self) -> &LoaderConfig {
@@ -154,6 +166,28 @@ impl Plan {
         Ok(())
     }
 
+    /// Looks for other bad images, for as long as somebody waits for a message.
+    pub(crate) fn bad_images(&self, found: DataError) -> DataError {
+        let Content::Files { .. } = self.split.content() else { return found };
+        let (started, mut scratch) = (Instant::now(), Scratch::default());
+        let mut out = vec![0.0; self.split.shape().size()];
+        let (mut which, mut looked_at) = (Vec::new(), 0);
+        for position in 0..self.split.len() {
+            if started.elapsed() > PATIENCE {
+                break;
+            }
+            looked_at += 1;
+            let number = self.split.number(position);
+            which.extend(self.example(number, Stream::numbered(0), &mut out, &mut scratch).err());
+        }
+        let words = found.to_string();
+        if !which.iter().any(|bad| bad.to_string() == words) {
+            which.insert(0, found);
+            looked_at += 1;
+        }
+        DataError::BadImages { count: which.len(), looked_at, which }
+    }
+
     fn example(&self, number: usize, augment: Stream, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
         let place = |room: Room| Placement::of(augment, number, &self.config.augment, room);
         match self.split.content() {
@@ -162,7 +196,12 @@ impl Plan {
                 let placed = place(self.cutter.room(shape.height, shape.width));
                 self.cutter.cut(pixels, shape.height, shape.width, placed, out);
             }
-            Content::Files { paths, resize } => scratch.load(&paths[number], *resize, &self.cutter, place, out)?,
+            Content::Files { paths, resize } => {
+                let whole = &self.whole[number];
+                let known = whole.load(Ordering::Relaxed);
+                scratch.load(&paths[number], *resize, known, &self.cutter, place, out)?;
+                whole.store(true, Ordering::Relaxed);
+            }
             Content::Features { columns, values } => {
                 let row = &values[number * columns..(number + 1) * columns];
                 for (column, (out, &x)) in out.iter_mut().zip(row).enumerate() {

@@ -4,25 +4,30 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::csv_file::CsvOptions;
-use crate::{DataError, Dataset, cifar, csv_file, digits, folder, idx};
+use crate::table::CsvOptions;
+use crate::{DataError, Dataset, cifar, digits, folder, idx, table_file};
 
 /// A kind of data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The built-in digits; needs no path.
     Digits,
+    /// CIFAR-10, the binary version.
     Cifar10,
+    /// CIFAR-100, the binary version.
     Cifar100,
+    /// MNIST's four IDX files.
     Mnist,
+    /// Fashion-MNIST's four IDX files.
     FashionMnist,
-    /// `train/CLASS/*` and `val/CLASS/*`, JPEG and PNG, as ImageNet is laid out.
+    /// Pictures in class folders: `train/CLASS/*` and `val/CLASS/*`, as ImageNet is laid out, or `CLASS/*` alone.
     Folder,
     /// A table with a label column.
     Csv,
 }
 
 impl Source {
+    /// Every kind.
     pub const ALL: [Source; 7] = [
         Source::Digits,
         Source::Cifar10,
@@ -71,6 +76,7 @@ pub struct Options {
     pub crop: Option<usize>,
     /// For folders: what the shorter edge of a picture is resized to; by default 256.
     pub resize: Option<usize>,
+    /// For tables.
     pub csv: CsvOptions,
 }
 
@@ -87,7 +93,7 @@ pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Da
         Source::Mnist => idx::open_mnist(place()?)?,
         Source::FashionMnist => idx::open_fashion(place()?)?,
         Source::Folder => return folder::open(place()?, options.resize.unwrap_or(256), options.crop.unwrap_or(224)),
-        Source::Csv => csv_file::open(place()?, &options.csv)?,
+        Source::Csv => table_file::open(place()?, &options.csv)?,
     };
     match options.crop {
         Some(side) => dataset.crop_to(side),

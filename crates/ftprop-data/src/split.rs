@@ -1,11 +1,13 @@
 //! A split: examples with their labels, cheap to clone and to take parts of.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
-use crate::{DataError, Shape};
+use crate::DataError;
+use crate::preprocess::Shape;
 
 /// Where the values of the examples are.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub struct Split {
 /// How many examples to hold out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HoldOut {
+    /// So many.
     Count(usize),
     /// Of the examples, rounded to the nearest whole number.
     Fraction(f64),
@@ -76,10 +79,12 @@ impl Split {
         Split { store: Arc::new(Store { content, labels }), chosen: None, window }
     }
 
+    /// How many examples there are.
     pub fn len(&self) -> usize {
         self.chosen.as_ref().map_or(self.store.labels.len(), |c| c.len())
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -126,34 +131,51 @@ impl Split {
     /// The examples at `Permutation::at(0), …, at(count - 1)` of `Stream::new(seed, Purpose::Split, 0)` are
     /// held out.
     pub fn hold_out(&self, amount: HoldOut, seed: u64) -> Result<(Split, Split), DataError> {
-        self.divide(amount, Stream::new(seed, Purpose::Split, 0))
+        Ok(self.parts(&held(self.len(), amount, Stream::new(seed, Purpose::Split, 0))?))
     }
 
     /// Divides data that comes in one piece into training and test parts, always alike: a run's seed moves its
     /// validation split, never its test part. Epoch 1 of seed 0 keeps this apart from every validation split.
     pub(crate) fn divide_for_test(&self, amount: HoldOut) -> Result<(Split, Split), DataError> {
-        self.divide(amount, Stream::new(0, Purpose::Split, 1))
+        Ok(self.parts(&held_for_test(self.len(), amount)?))
     }
 
-    fn divide(&self, amount: HoldOut, stream: Stream) -> Result<(Split, Split), DataError> {
+    /// Divides the split at random into what remains and what is held out, the same part of each class.
+    ///
+    /// Of the examples of class c, which are in their own order, those at `Permutation::at(0), …` of
+    /// `Stream::new(seed, Purpose::Split, 0).fork(c)` are held out: the fraction rounded to a whole number, but at least
+    /// one, and none of a class that has a single example.
+    pub fn hold_out_of_each_class(&self, fraction: f64, seed: u64) -> Result<(Split, Split), DataError> {
+        self.divide_each_class(fraction, Stream::new(seed, Purpose::Split, 0))
+    }
+
+    pub(crate) fn divide_each_class(&self, fraction: f64, stream: Stream) -> Result<(Split, Split), DataError> {
         let examples = self.len();
-        let (count, wanted) = match amount {
-            HoldOut::Count(count) => (count, count.to_string()),
-            HoldOut::Fraction(fraction) => {
-                ((fraction * examples as f64).round() as usize, format!("a fraction of {fraction}"))
-            }
-        };
-        if count == 0 || count >= examples {
-            return Err(DataError::HoldOut { wanted, examples });
-        }
-        let order = Permutation::new(stream, examples);
+        let mut of_class: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        (0..examples).for_each(|i| of_class.entry(self.label(i)).or_default().push(i));
         let mut held = vec![false; examples];
-        (0..count).for_each(|i| held[order.at(i)] = true);
+        for (class, members) in of_class {
+            let count = ((fraction * members.len() as f64).round() as usize).max(1);
+            if members.len() < 2 || count >= members.len() {
+                continue;
+            }
+            let order = Permutation::new(stream.fork(u64::from(class)), members.len());
+            (0..count).for_each(|i| held[members[order.at(i)]] = true);
+        }
+        let wanted = || format!("a fraction of {fraction} of each class");
+        if !(fraction > 0.0 && fraction < 1.0 && held.contains(&true)) {
+            return Err(DataError::HoldOut { wanted: wanted(), examples });
+        }
+        Ok(self.parts(&held))
+    }
+
+    /// What remains, and what is held out.
+    pub(crate) fn parts(&self, held: &[bool]) -> (Split, Split) {
         let part = |side: bool| {
-            let numbers = (0..examples).filter(|&i| held[i] == side).map(|i| self.number(i) as u32);
+            let numbers = (0..held.len()).filter(|&i| held[i] == side).map(|i| self.number(i) as u32);
             Split { chosen: Some(numbers.collect()), ..self.clone() }
         };
-        Ok((part(false), part(true)))
+        (part(false), part(true))
     }
 
     pub(crate) fn content(&self) -> &Content {
@@ -181,6 +203,27 @@ impl Split {
         self.window = Shape::new(side, side, self.window.channels);
         Ok(())
     }
+}
+
+/// Which of so many examples are held out of data that come in one piece, see [`Split::divide_for_test`].
+pub(crate) fn held_for_test(examples: usize, amount: HoldOut) -> Result<Vec<bool>, DataError> {
+    held(examples, amount, Stream::new(0, Purpose::Split, 1))
+}
+
+fn held(examples: usize, amount: HoldOut, stream: Stream) -> Result<Vec<bool>, DataError> {
+    let (count, wanted) = match amount {
+        HoldOut::Count(count) => (count, count.to_string()),
+        HoldOut::Fraction(fraction) => {
+            ((fraction * examples as f64).round() as usize, format!("a fraction of {fraction}"))
+        }
+    };
+    if count == 0 || count >= examples {
+        return Err(DataError::HoldOut { wanted, examples });
+    }
+    let order = Permutation::new(stream, examples);
+    let mut held = vec![false; examples];
+    (0..count).for_each(|i| held[order.at(i)] = true);
+    Ok(held)
 }
 
 fn check_count(values: usize, size: usize, labels: usize) -> Result<(), DataError> {

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use common::*;
 use ftprop_data::{
-    Augment, BadImage, CsvOptions, DataError, HoldOut, LabelColumn, Loader, LoaderConfig, Normalize, Options, Shape,
-    Source, Split, TestPart, load_image, open,
+    Augment, BadImage, CsvOptions, DataError, HoldOut, LabelColumn, Loader, LoaderConfig, Normalize, Options,
+    Preprocess, Shape, Source, Split, TestPart, load_image, open,
 };
 use ftprop_tensor::random::Stream;
 
@@ -128,6 +128,10 @@ fn sizes_that_cannot_be() {
     says(&open(Source::Folder, Some(0), Some(0)), &["crop"]);
     says(&open(Source::Digits, None, Some(9)), &["9", "8"]);
     says(&open(Source::Digits, Some(9), None), &["resize", "digits"]);
+    says(&open(Source::Folder, Some(1 << 61), None), &["2305843009213693952", "at most 16384"]);
+    says(&open(Source::Folder, Some(16_000), Some(16_000)), &["16000×16000", "more than"]);
+    let preprocess = Preprocess { shape: Shape::new(8, 8, 3), resize: 1 << 61, normalize: Normalize::imagenet() };
+    says(&load_image(&temp.path().join("train/cat/b.png"), &preprocess).unwrap_err(), &["at most 16384"]);
 }
 
 #[test]
@@ -160,7 +164,17 @@ fn tables_with_wrong_rows_say_which_line() {
     let other = temp.write("other.csv", "a,b\n1,x\n2,w\n");
     says(&test(TestPart::File(other)), &["other.csv, line 3", "`w`", "training"]);
     let wide = temp.write("wide.csv", "a,b,c\n1,2,x\n");
-    says(&test(TestPart::File(wide)), &["wide.csv", "2 features", "1"]);
+    says(&test(TestPart::File(wide)), &["wide.csv", "the training file has not", "`c`"]);
+    let bare = temp.write("bare.csv", "1,2,3,x\n1,2,4,y\n");
+    says(&test(TestPart::File(bare)), &["bare.csv", "3 features", "1"]);
+    let other = temp.write("named.csv", "b,c\nx,1\n");
+    says(&test(TestPart::File(other)), &["named.csv", "missing", "`a`"]);
+    let prices: String = (0..40).map(|i| format!("{i},{}.5\n", i % 30)).collect();
+    refuse(&prices, &["column 2", "30 different numbers in 40 rows", "another label column"]);
+    refuse("a,b,c\n1,red,x\n2,,y\n", &["line 3", "column 2 (`b`)", "mean, median or indicator"]);
+    refuse("a,b,c\n1,NA,x\n2,3,y\n", &["line 2", "`NA`", "not a number"]);
+    let ids: String = (0..300).map(|i| format!("{i},id{i},{}\n", i % 2)).collect();
+    refuse(&ids, &["column 2", "256 different texts"]);
 }
 
 #[test]
@@ -178,7 +192,9 @@ fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
         let stopping = Loader::new(&photos.train, config(BadImage::Stop)).unwrap();
         let mut epoch = stopping.epoch(0, 0);
         assert_eq!(epoch.next_batch().unwrap().unwrap().len(), 3);
-        says(&epoch.next_batch().unwrap_err(), &["d.jpg", "truncated"]);
+        // All of them at once, and what can be done.
+        let error = epoch.next_batch().unwrap_err();
+        says(&error, &["2 of the 8 images", "d.jpg", "truncated", "3.png", "bad_images = \"skip\""]);
         assert!(epoch.next_batch().unwrap().is_none());
 
         let skipping = Loader::new(&photos.train, config(BadImage::Skip)).unwrap();
@@ -215,6 +231,56 @@ fn an_epoch_of_nothing_but_bad_pictures_is_an_error() {
     let mut resumed = loader.epoch(0, 1);
     assert!(resumed.next_batch().unwrap().is_none());
     assert_eq!(resumed.skipped(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_is_called_a_picture_is_passed_over_and_never_waited_for() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    let pipe = temp.path().join("train/cat/x.png");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
+    assert_eq!(photos.train.len(), 6);
+    assert_eq!(photos.passed_over.kinds["no file"], 1);
+    let error = load_image(&pipe, &photos.preprocess().unwrap()).unwrap_err();
+    says(&error, &["x.png", "no file"]);
+}
+
+#[test]
+fn what_a_path_holds_is_found_out_or_said_to_be_unknown() {
+    let temp = Temp::new();
+    let unknown = |path: &Path| says(&Source::detect(path).unwrap_err(), &["looked for a table", "class folders"]);
+    unknown(temp.path());
+    unknown(&temp.write("notes.txt", "no data"));
+    unknown(&temp.write("noise.tar.gz", noise(1, 400)));
+    says(&Source::detect(&temp.path().join("nothing")).unwrap_err(), &["cannot read", "nothing"]);
+    for name in ["t.csv", "T.CSV", "t.csv.gz", "t.tsv"] {
+        assert_eq!(Source::detect(&temp.write(name, "1,x\n")).unwrap().source, Source::Csv, "{name}");
+    }
+    let archive = temp.write("some.tar.gz", tar_gz("x", &cifar10_files()));
+    assert_eq!(Source::detect(&archive).unwrap().what, "the archive of CIFAR-10");
+    let hundred = [("train.bin".to_owned(), cifar_file(1, &[&[1, 2]]))];
+    let archive = temp.write("other.tar.gz", tar_gz("x", &hundred));
+    assert_eq!(Source::detect(&archive).unwrap().source, Source::Cifar100);
+
+    let folder = Temp::new();
+    write_mnist(&folder, 5, 5);
+    assert_eq!(Source::detect(folder.path()).unwrap().source, Source::Mnist);
+    let fashion = Temp::new();
+    fashion.write("Fashion-Data/train-images-idx3-ubyte.gz", "");
+    assert_eq!(Source::detect(&fashion.path().join("Fashion-Data")).unwrap().source, Source::FashionMnist);
+    let cifar = Temp::new();
+    cifar10_files()
+        .iter()
+        .for_each(|(name, content)| drop(cifar.write(&format!("cifar-10-batches-bin/{name}"), content)));
+    assert_eq!(Source::detect(cifar.path()).unwrap().source, Source::Cifar10);
+    let photos = Temp::new();
+    write_photos(&photos);
+    assert_eq!(Source::detect(photos.path()).unwrap().what, "pictures in train and test folders of classes");
+    assert_eq!(Source::detect(&photos.path().join("train")).unwrap().what, "a folder of pictures in class folders");
+    fs::remove_dir_all(photos.path().join("val")).unwrap();
+    says(&Source::detect(photos.path()).unwrap_err(), &["val/CLASS"]);
 }
 
 #[test]

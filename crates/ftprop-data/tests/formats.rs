@@ -193,3 +193,31 @@ fn a_name_opens_its_data_set() {
     let message = "cifar".parse::<Source>().unwrap_err().to_string();
     assert!(message.contains("`cifar`") && message.contains("cifar10, cifar100"), "{message}");
 }
+
+#[test]
+fn class_folders_alone_are_divided_by_class_the_same_every_time() {
+    let temp = Temp::new();
+    for (class, count) in [("ant", 10), ("bee", 5), ("cow", 2), ("dog", 1)] {
+        for i in 0..count {
+            std::fs::create_dir_all(temp.path().join(class)).unwrap();
+            rgb(i, 9, 9).save(temp.path().join(format!("{class}/{i}.bmp"))).unwrap();
+        }
+    }
+    temp.write("ant/readme.TXT", "");
+    temp.write("bee/film.mp4", "");
+    temp.write("bee/notes.txt", "");
+    let options = Options { resize: Some(8), crop: Some(8), ..Options::default() };
+    let photos = open(Source::Folder, Some(temp.path()), &options).unwrap();
+    assert_eq!(photos.classes, ["ant", "bee", "cow", "dog"]);
+    assert_eq!(photos.passed_over.to_string(), "3 files that are no pictures were passed over: 1 .mp4, 2 .txt");
+    let count = |split: &Split| (0..4).map(|c| (0..split.len()).filter(|&i| split.label(i) == c).count()).collect();
+    let (train, test): (Vec<_>, Vec<_>) = (count(&photos.train), count(&photos.test));
+    assert_eq!((train, test), (vec![8, 4, 1, 1], vec![2, 1, 1, 0]));
+    let again = open(Source::Folder, Some(temp.path()), &options).unwrap();
+    assert_eq!(again.test.numbers(), photos.test.numbers());
+    let (a, b) =
+        (photos.train.hold_out_of_each_class(0.25, 1).unwrap(), photos.train.hold_out_of_each_class(0.25, 2).unwrap());
+    assert_eq!(a.1.len(), b.1.len());
+    assert_ne!(a.1.numbers(), b.1.numbers());
+    assert!(photos.train.hold_out_of_each_class(f64::NAN, 1).is_err());
+}

@@ -1,6 +1,22 @@
 //! The C interface; `include/ftprop_runtime.h` is its description.
+//!
+//! ```
+//! use ftprop_runtime::capi::{ftp_classes, ftp_free, ftp_load};
+//!
+//! let (file, mut words) = (b"no model", [0; 100]);
+//! // SAFETY: the pointers are those of buffers of the lengths given, or null.
+//! unsafe {
+//!     let engine = ftp_load(file.as_ptr().cast(), file.len(), std::ptr::null(), words.as_mut_ptr(), words.len());
+//!     assert!(engine.is_null() && words[0] != 0);
+//!     assert_eq!(ftp_classes(engine), 0);
+//!     ftp_free(engine);
+//! }
+//! ```
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::{Engine, EngineOptions};
 use crate::error::Result;
@@ -9,11 +25,34 @@ use crate::kernels::Kernels;
 const OK: c_int = 0;
 const NULL: c_int = 1;
 const SHAPE: c_int = 2;
+const BUSY: c_int = 3;
+const FAILED: c_int = 4;
 
-/// An engine and its class names as C wants them.
+/// An engine, and what C may ask of it while it works.
 pub struct CEngine {
-    engine: Engine,
+    /// Set while a thread classifies.
+    busy: AtomicBool,
+    engine: UnsafeCell<Engine>,
     names: Vec<CString>,
+    sizes: Sizes,
+    kernels: Kernels,
+}
+
+// The flag lets different threads use the engine one after the other.
+const _: fn() = || {
+    fn may_change_threads<T: Send>() {}
+    may_change_threads::<Engine>();
+};
+
+/// Numbers that stay as they are.
+struct Sizes {
+    height: usize,
+    width: usize,
+    channels: usize,
+    resize_shorter: usize,
+    classes: usize,
+    memory: u64,
+    operations: u64,
 }
 
 /// `ftp_options`.
@@ -23,6 +62,7 @@ pub struct COptions {
     images_together: u32,
     memory_limit: u64,
     kernels: *const c_char,
+    operation_limit: u64,
 }
 
 /// `ftp_load`.
@@ -37,26 +77,28 @@ pub unsafe extern "C" fn ftp_load(
     error: *mut c_char,
     error_size: usize,
 ) -> *mut CEngine {
-    // SAFETY: the caller's promise.
-    let loaded = unsafe {
-        let bytes = if bytes.is_null() { &[] } else { std::slice::from_raw_parts(bytes as *const u8, length) };
-        load(bytes, options.as_ref())
+    // A panic must not reach C, where it would end the process.
+    let loaded = catch_unwind(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let bytes = if bytes.is_null() { &[] } else { std::slice::from_raw_parts(bytes as *const u8, length) };
+            load(bytes, options.as_ref())
+        }
+    });
+    let message = match loaded {
+        Ok(Ok(engine)) => return Box::into_raw(Box::new(engine)),
+        Ok(Err(reason)) => reason.to_string(),
+        Err(_) => "loading this model failed in a way that it should not; please report it".to_string(),
     };
-    match loaded {
-        Ok(engine) => Box::into_raw(Box::new(engine)),
-        Err(reason) => {
-            if !error.is_null() && error_size > 0 {
-                let message = reason.to_string();
-                let kept = message.len().min(error_size - 1);
-                // SAFETY: the caller's promise: kept + 1 bytes are there.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(message.as_ptr() as *const c_char, error, kept);
-                    *error.add(kept) = 0;
-                }
-            }
-            std::ptr::null_mut()
+    if !error.is_null() && error_size > 0 {
+        let kept = message.len().min(error_size - 1);
+        // SAFETY: the caller's promise: kept + 1 bytes are there.
+        unsafe {
+            std::ptr::copy_nonoverlapping(message.as_ptr() as *const c_char, error, kept);
+            *error.add(kept) = 0;
         }
     }
+    std::ptr::null_mut()
 }
 
 unsafe fn load(bytes: &[u8], options: Option<&COptions>) -> Result<CEngine> {
@@ -71,6 +113,9 @@ unsafe fn load(bytes: &[u8], options: Option<&COptions>) -> Result<CEngine> {
         if options.memory_limit > 0 {
             chosen.memory_limit = options.memory_limit;
         }
+        if options.operation_limit > 0 {
+            chosen.operation_limit = options.operation_limit;
+        }
         if !options.kernels.is_null() {
             // SAFETY: the caller's promise: a valid string.
             let name = unsafe { CStr::from_ptr(options.kernels) };
@@ -81,7 +126,18 @@ unsafe fn load(bytes: &[u8], options: Option<&COptions>) -> Result<CEngine> {
     // A name ends where C sees its end.
     let until_nul = |name: &String| name.split('\0').next().unwrap_or_default().to_string();
     let names = engine.class_names().iter().map(|name| CString::new(until_nul(name)).unwrap_or_default()).collect();
-    Ok(CEngine { engine, names })
+    let about = engine.preprocessing();
+    let sizes = Sizes {
+        height: about.input.height,
+        width: about.input.width,
+        channels: about.input.channels,
+        resize_shorter: about.resize_shorter.unwrap_or(0) as usize,
+        classes: engine.classes(),
+        memory: engine.memory(),
+        operations: engine.operations(),
+    };
+    let kernels = engine.kernels();
+    Ok(CEngine { busy: AtomicBool::new(false), engine: UnsafeCell::new(engine), names, sizes, kernels })
 }
 
 /// `ftp_free`.
@@ -96,26 +152,28 @@ pub unsafe extern "C" fn ftp_free(engine: *mut CEngine) {
     }
 }
 
-/// Defines a function that reads a size off an engine.
+/// Defines a function that reads a number off an engine.
 macro_rules! size {
-    ($name:ident, $engine:ident => $size:expr) => {
+    ($name:ident, $number:ident: $type:ty) => {
         #[doc = concat!("`", stringify!($name), "`.")]
         ///
         /// # Safety
         /// `engine` came from [`ftp_load`] and is not freed, or is null.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(engine: *const CEngine) -> usize {
-            // SAFETY: the caller's promise.
-            unsafe { engine.as_ref() }.map_or(0, |CEngine { engine: $engine, .. }| $size)
+        pub unsafe extern "C" fn $name(engine: *const CEngine) -> $type {
+            // SAFETY: the caller's promise; what a classifying thread changes lies in a cell of its own.
+            unsafe { engine.as_ref() }.map_or(0, |engine| engine.sizes.$number)
         }
     };
 }
 
-size!(ftp_height, engine => engine.preprocessing().input.height);
-size!(ftp_width, engine => engine.preprocessing().input.width);
-size!(ftp_channels, engine => engine.preprocessing().input.channels);
-size!(ftp_resize_shorter, engine => engine.preprocessing().resize_shorter.unwrap_or(0) as usize);
-size!(ftp_classes, engine => engine.classes());
+size!(ftp_height, height: usize);
+size!(ftp_width, width: usize);
+size!(ftp_channels, channels: usize);
+size!(ftp_resize_shorter, resize_shorter: usize);
+size!(ftp_classes, classes: usize);
+size!(ftp_memory, memory: u64);
+size!(ftp_operations, operations: u64);
 
 /// `ftp_class_name`.
 ///
@@ -135,8 +193,8 @@ pub unsafe extern "C" fn ftp_class_name(engine: *const CEngine, number: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftp_kernels(engine: *const CEngine) -> *const c_char {
     // SAFETY: the caller's promise.
-    let Some(CEngine { engine, .. }) = (unsafe { engine.as_ref() }) else { return std::ptr::null() };
-    let name = match engine.kernels() {
+    let Some(engine) = (unsafe { engine.as_ref() }) else { return std::ptr::null() };
+    let name = match engine.kernels {
         Kernels::Scalar => c"scalar",
         Kernels::Avx2 => c"avx2",
         Kernels::Avx512 => c"avx512",
@@ -148,8 +206,8 @@ pub unsafe extern "C" fn ftp_kernels(engine: *const CEngine) -> *const c_char {
 /// `ftp_classify`.
 ///
 /// # Safety
-/// `engine` came from [`ftp_load`] and no other thread uses it now; `images` points to `count` images and `logits` to
-/// `count` times as many floats as there are classes.
+/// `engine` came from [`ftp_load`] and is not freed meanwhile; `images` points to `count` images and `logits` to `count`
+/// times as many floats as there are classes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftp_classify(
     engine: *mut CEngine,
@@ -158,21 +216,33 @@ pub unsafe extern "C" fn ftp_classify(
     logits: *mut f32,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let Some(CEngine { engine, .. }) = (unsafe { engine.as_mut() }) else { return NULL };
+    let Some(engine) = (unsafe { engine.as_ref() }) else { return NULL };
     if count == 0 {
         return OK;
     }
     if images.is_null() || logits.is_null() {
         return NULL;
     }
-    let sizes = (count.checked_mul(engine.image_len()), count.checked_mul(engine.classes()));
+    let Sizes { height, width, channels, classes, .. } = engine.sizes;
+    let sizes = (count.checked_mul(height * width * channels), count.checked_mul(classes));
     let (Some(bytes), Some(floats)) = sizes else { return SHAPE };
-    // SAFETY: the caller's promise.
-    let (images, logits) =
-        unsafe { (std::slice::from_raw_parts(images, bytes), std::slice::from_raw_parts_mut(logits, floats)) };
-    match engine.classify(images, logits) {
-        Ok(()) => OK,
-        Err(_) => SHAPE,
+    if bytes > isize::MAX as usize || floats > isize::MAX as usize / size_of::<f32>() {
+        return SHAPE;
+    }
+    if engine.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return BUSY;
+    }
+    // SAFETY: the caller's promise, and the flag keeps every other thread out of the cell.
+    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
+        let images = std::slice::from_raw_parts(images, bytes);
+        let logits = std::slice::from_raw_parts_mut(logits, floats);
+        (*engine.engine.get()).classify(images, logits)
+    }));
+    engine.busy.store(false, Ordering::Release);
+    match outcome {
+        Ok(Ok(())) => OK,
+        Ok(Err(_)) => SHAPE,
+        Err(_) => FAILED,
     }
 }
 
@@ -191,13 +261,20 @@ mod tests {
         let preprocessing =
             Preprocessing { input, resize_shorter: Some(9), center_crop: true, mean: vec![0.0], std: vec![1.0] };
         let classes = vec!["gr\0ey".to_string()];
-        Model { name: "one".into(), preprocessing, classes, ops: vec![Op::Conv { input: 0, conv }] }.to_bytes()
+        let ops = vec![Op::Conv { input: 0, conv }];
+        Model { name: "one".into(), preprocessing, classes, notes: Default::default(), ops }.to_bytes()
     }
 
     #[test]
     fn loads_classifies_and_frees() -> Result<()> {
         let file = file()?;
-        let options = COptions { threads: 2, images_together: 1, memory_limit: 1 << 24, kernels: c"scalar".as_ptr() };
+        let options = COptions {
+            threads: 2,
+            images_together: 1,
+            memory_limit: 1 << 24,
+            kernels: c"scalar".as_ptr(),
+            operation_limit: 1 << 20,
+        };
         // SAFETY: every pointer is valid or null where that is allowed.
         unsafe {
             let engine = ftp_load(file.as_ptr() as *const c_void, file.len(), &options, std::ptr::null_mut(), 0);
@@ -207,12 +284,50 @@ mod tests {
             assert_eq!(CStr::from_ptr(ftp_class_name(engine, 0)), c"gr");
             assert_eq!(CStr::from_ptr(ftp_kernels(engine)), c"scalar");
             assert!(ftp_class_name(engine, 1).is_null());
+            // One multiply-add, and one byte of the image.
+            assert_eq!(ftp_operations(engine), 1 + crate::ONE_BY_ONE);
+            assert!((1..1 << 24).contains(&ftp_memory(engine)));
             let mut logits = [9.0; 3];
             assert_eq!(ftp_classify(engine, [0, 7, 255].as_ptr(), 3, logits.as_mut_ptr()), OK);
             assert_eq!(logits, [0.0, 7.0, 255.0]);
             assert_eq!(ftp_classify(engine, std::ptr::null(), 3, logits.as_mut_ptr()), NULL);
             assert_eq!(ftp_classify(engine, [0].as_ptr(), 0, std::ptr::null_mut()), OK);
             ftp_free(engine);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_second_thread_is_told_that_the_engine_is_busy() -> Result<()> {
+        struct Sent(*mut CEngine);
+        // SAFETY: what the threads below do with the engine is what this test is about.
+        unsafe impl Sync for Sent {}
+        let file = file()?;
+        // SAFETY: every pointer is valid; the engine is freed when no thread is left.
+        unsafe {
+            let (null, none) = (std::ptr::null(), std::ptr::null_mut());
+            let engine = Sent(ftp_load(file.as_ptr() as *const c_void, file.len(), null, none, 0));
+            let images = vec![7u8; 1 << 16];
+            let work = || {
+                let engine = &engine;
+                let mut logits = vec![0.0; images.len()];
+                let mut busy = 0;
+                for _ in 0..200 {
+                    match ftp_classify(engine.0, images.as_ptr(), images.len(), logits.as_mut_ptr()) {
+                        OK => assert!(logits.iter().all(|&logit| logit == 7.0)),
+                        BUSY => busy += 1,
+                        other => panic!("{other}"),
+                    }
+                    assert_eq!(ftp_classes(engine.0), 1);
+                }
+                busy
+            };
+            let busy: usize = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            assert!(busy > 0, "no two calls met");
+            ftp_free(engine.0);
         }
         Ok(())
     }

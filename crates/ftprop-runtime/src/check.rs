@@ -1,12 +1,21 @@
 //! Whether a model makes sense: shapes, sizes, and that no sum can overflow.
 
 use crate::error::{Error, Result};
-use crate::model::{Activation, Affine, Codec, Conv, Kind, MAX_SIDE, Model, Op, Preprocessing, Shape, Stage, Value};
+use crate::model::{
+    Activation, Affine, Codec, Conv, Kind, MAX_OPS, MAX_SIDE, Model, Op, Preprocessing, Shape, Stage, Value,
+};
+
+/// How many multiply-adds, which go many at a time, take as long as reading one value by itself.
+pub const ONE_BY_ONE: u64 = 16;
 
 impl Model<'_> {
     /// Checks everything and returns the values, the image first, the logits last.
     pub fn check(&self) -> Result<Vec<Value>> {
         self.check_preprocessing()?;
+        if self.ops.len() > MAX_OPS {
+            let what = format!("{} of them are more than {MAX_OPS}", self.ops.len());
+            return Err(Error::Invalid { place: "operations".into(), what });
+        }
         let mut values = vec![Value { shape: self.preprocessing.input, kind: Kind::Image }];
         for (number, op) in self.ops.iter().enumerate() {
             let value = self.check_op(op, &values).and_then(|value| {
@@ -35,15 +44,38 @@ impl Model<'_> {
 
     /// Multiply-adds for one image.
     pub fn macs(&self) -> Result<u64> {
-        let values = self.check()?;
-        let mut total = 0u64;
+        Ok(self.work(&self.check()?).0)
+    }
+
+    /// What one image costs: its multiply-adds, and [`ONE_BY_ONE`] for every value that an operation other than a
+    /// convolution reads. An engine compares this with
+    /// [`EngineOptions::operation_limit`](crate::EngineOptions::operation_limit).
+    pub fn operations(&self) -> Result<u64> {
+        let (macs, reads) = self.work(&self.check()?);
+        Ok(macs.saturating_add(reads.saturating_mul(ONE_BY_ONE)))
+    }
+
+    /// Multiply-adds, and values read by operations that have none.
+    fn work(&self, values: &[Value]) -> (u64, u64) {
+        let (mut macs, mut reads) = (0u64, values[0].shape.len());
         for (op, made) in self.ops.iter().zip(&values[1..]) {
-            if let Op::Conv { input, conv } = op {
-                let inputs = conv.inputs(values[*input].shape.channels) as u64;
-                total = total.saturating_add(made.shape.len().saturating_mul(inputs));
+            let outputs = made.shape.len();
+            match op {
+                Op::Conv { input, conv } => {
+                    let inputs = conv.inputs(values[*input].shape.channels) as u64;
+                    macs = macs.saturating_add(outputs.saturating_mul(inputs));
+                }
+                Op::MaxPool { input, window, .. } | Op::AveragePool { input, window } => {
+                    // Padding is not read.
+                    let from = values[*input].shape;
+                    let taps = window.kernel[0].min(from.height) as u64 * window.kernel[1].min(from.width) as u64;
+                    reads = reads.saturating_add(outputs.saturating_mul(taps));
+                }
+                Op::Map { .. } => reads = reads.saturating_add(outputs),
+                Op::Add { .. } => reads = reads.saturating_add(outputs.saturating_mul(2)),
             }
         }
-        Ok(total)
+        (macs, reads)
     }
 
     fn check_preprocessing(&self) -> Result<()> {

@@ -8,12 +8,12 @@ pub enum Error {
     Magic,
     /// The file was written for another version of the format.
     #[error(
-        "packed model version {found} is not the version {supported} that this program reads; export the model again"
+        "packed model version {found} is not one of the versions 1 to {supported} that this program reads; export the model again"
     )]
     Version {
         /// The version in the file.
         found: u32,
-        /// The version this crate reads and writes.
+        /// The latest version this crate reads.
         supported: u32,
     },
     /// A checksum does not match the bytes it covers.
@@ -47,6 +47,22 @@ pub enum Error {
         needed: u64,
         /// Bytes allowed.
         limit: u64,
+    },
+    /// The model would take more work than the caller allows.
+    #[error(
+        "running this model takes {needed} operations for one image, more than the limit of {limit}; raise the limit if you trust the file"
+    )]
+    Work {
+        /// Operations for one image, see [`Model::operations`](crate::Model::operations).
+        needed: u64,
+        /// Operations allowed.
+        limit: u64,
+    },
+    /// The system gives no more memory.
+    #[error("the system has no {bytes} bytes of memory left for this model; free some, or lower threads and batch")]
+    Allocation {
+        /// Bytes asked for.
+        bytes: u64,
     },
     /// A float network cannot be packed as it is described.
     #[error("cannot pack layer {layer}: {what}")]

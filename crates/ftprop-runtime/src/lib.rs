@@ -16,15 +16,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![deny(missing_docs)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 pub mod capi;
 mod check;
 mod engine;
 mod error;
 pub mod format;
 mod kernels;
+mod memory;
 mod model;
+pub mod note;
 pub mod pack;
 
+pub use check::ONE_BY_ONE;
 pub use engine::{Engine, EngineOptions};
 pub use error::{Error, Result};
 pub use kernels::Kernels;

@@ -5,11 +5,17 @@
 //! `check.rs`, decides whether a list of operations makes sense, for the packer and for the reader alike.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::memory;
 
 /// The fixed-point denominator of the image's mean, see [`Scale`].
 pub(crate) const PIXEL_UNIT: i64 = 1 << 16;
 /// Height, width, channels, kernels, strides and pads are below this.
 pub(crate) const MAX_SIDE: usize = 1 << 20;
+/// More operations than any network has; with so many an engine is still made in no time.
+pub(crate) const MAX_OPS: usize = 1 << 14;
 /// The most steps a quantized ReLU may have: a level must fit a signed byte.
 pub const MAX_STEPS: u8 = 127;
 
@@ -141,7 +147,7 @@ impl Window {
     }
 
     /// Output rows and columns for an input of `height` × `width`, or what is wrong.
-    pub(crate) fn output(&self, height: usize, width: usize) -> Result<[usize; 2], String> {
+    pub(crate) fn output(&self, height: usize, width: usize) -> std::result::Result<[usize; 2], String> {
         let mut sizes = [0; 2];
         for (axis, side) in [height, width].into_iter().enumerate() {
             let (kernel, stride, pad) = (self.kernel[axis], self.stride[axis], self.pad[axis]);
@@ -226,6 +232,14 @@ pub struct Affine {
     pub bias: Vec<f32>,
     /// What follows.
     pub activation: Option<Activation>,
+}
+
+impl Affine {
+    /// A copy, if there is memory for it.
+    pub(crate) fn copy(&self) -> Result<Affine> {
+        let (scale, bias) = (memory::copy(&self.scale)?, memory::copy(&self.bias)?);
+        Ok(Affine { scale, bias, activation: self.activation })
+    }
 }
 
 /// What a layer does with its sums.
@@ -331,6 +345,8 @@ pub struct Model<'a> {
     pub preprocessing: Preprocessing,
     /// The classes' names in the order of the logits, or none.
     pub classes: Vec<String>,
+    /// What else the model's maker wants remembered, see [`note`](crate::note).
+    pub notes: BTreeMap<String, String>,
     /// The operations in order.
     pub ops: Vec<Op<'a>>,
 }

@@ -2,7 +2,9 @@
 
 mod support;
 
-use ftprop_runtime::{Engine, EngineOptions, Error, Model, Result};
+use std::time::{Duration, Instant};
+
+use ftprop_runtime::{Engine, EngineOptions, Error, Model, Op, Preprocessing, Result, Shape, Window, note};
 use support::mutants;
 
 #[test]
@@ -47,10 +49,86 @@ fn what_is_read_is_what_was_written() -> Result<()> {
 #[test]
 fn memory_is_limited_before_it_is_allocated() -> Result<()> {
     let file = mutants::seeds()?.swap_remove(0);
-    let options = EngineOptions { images_together: usize::MAX >> 8, ..EngineOptions::default() };
-    assert!(matches!(Engine::load(&file, &options), Err(Error::Memory { .. })));
     let options = EngineOptions { memory_limit: 1000, ..EngineOptions::default() };
     assert!(matches!(Engine::load(&file, &options), Err(Error::Memory { .. })));
+    Ok(())
+}
+
+#[test]
+fn fewer_images_go_together_where_memory_has_no_room_and_give_the_same() -> Result<()> {
+    let file = mutants::seeds()?.swap_remove(0);
+    let one = EngineOptions { images_together: 1, ..EngineOptions::default() };
+    let least = Engine::load(&file, &one)?.memory();
+    let mut logits = Vec::new();
+    for (images_together, memory_limit) in [(1, least), (16, 1 << 29), (16, least), (usize::MAX >> 8, 2 * least)] {
+        let mut engine = Engine::load(&file, &EngineOptions { images_together, memory_limit, ..one.clone() })?;
+        assert!(engine.memory() <= memory_limit);
+        let mut found = vec![0.0; 20 * engine.classes()];
+        engine.classify(&support::Numbers(3).image(20 * engine.image_len()), &mut found)?;
+        logits.push(found);
+    }
+    assert!(logits.windows(2).all(|pair| pair[0] == pair[1]));
+    Ok(())
+}
+
+/// A model of pools alone on a grey picture.
+fn pools(side: usize, windows: impl IntoIterator<Item = Window>) -> Model<'static> {
+    let input = Shape { height: side, width: side, channels: 1 };
+    let preprocessing =
+        Preprocessing { input, resize_shorter: None, center_crop: false, mean: vec![0.0], std: vec![1.0] };
+    let ops = windows.into_iter().enumerate();
+    let ops = ops.map(|(input, window)| Op::MaxPool { input, window, inverted: Vec::new() }).collect();
+    Model { name: String::new(), preprocessing, classes: Vec::new(), notes: Default::default(), ops }
+}
+
+#[test]
+fn a_small_file_that_describes_endless_work_is_refused_unless_the_caller_wants_it() -> Result<()> {
+    let mut model = pools(4096, [Window::square(2049, 1, 0)]);
+    model.ops.push(Op::AveragePool { input: 1, window: Window::square(2048, 1, 0) });
+    let file = model.to_bytes()?;
+    assert!(file.len() < 160, "{} bytes", file.len());
+    let started = Instant::now();
+    let options = EngineOptions { images_together: 1, ..EngineOptions::default() };
+    let Err(Error::Work { needed, limit }) = Engine::load(&file, &options) else {
+        panic!("17 million million operations were accepted");
+    };
+    assert!(needed > 2049 * 2049 * 2048 * 2048 && limit == options.operation_limit);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    let engine = Engine::load(&file, &EngineOptions { operation_limit: u64::MAX, ..options })?;
+    assert_eq!(engine.operations(), needed);
+    assert!(engine.memory() < 1 << 29);
+    Ok(())
+}
+
+#[test]
+fn long_chains_are_refused_or_loaded_in_no_time() -> Result<()> {
+    let started = Instant::now();
+    let one = Window::square(1, 1, 0);
+    let average = |input: usize| Op::AveragePool { input, window: one };
+    let mut model = pools(1, std::iter::repeat_n(one, (1 << 14) - 1));
+    model.ops.push(average(model.ops.len()));
+    let file = model.to_bytes()?;
+    // On a thread's small stack: nothing may recurse as deep as a chain is long.
+    let loaded = std::thread::spawn(move || Engine::load(&file, &EngineOptions::default()).map(|_| ()));
+    loaded.join().unwrap()?;
+    model.ops.push(average(model.ops.len()));
+    assert!(matches!(model.to_bytes(), Err(Error::Invalid { .. })));
+    assert!(started.elapsed() < Duration::from_secs(5));
+    Ok(())
+}
+
+#[test]
+fn notes_are_kept_and_models_without_them_are_written_as_before() -> Result<()> {
+    let mut model = pools(1, []);
+    model.ops.push(Op::AveragePool { input: 0, window: Window::square(1, 1, 0) });
+    let version = |file: &[u8]| u32::from_le_bytes([file[8], file[9], file[10], file[11]]);
+    assert_eq!(version(&model.to_bytes()?), 1);
+    model.notes.insert(note::SOURCE.into(), "cifar10".into());
+    model.notes.insert(note::LOSS.into(), "hinge".into());
+    model.notes.insert("something else".into(), "ünï\n".into());
+    let file = model.to_bytes()?;
+    assert_eq!(version(&file), 2);
+    assert_eq!(Model::parse(&file)?, model);
     Ok(())
 }
 

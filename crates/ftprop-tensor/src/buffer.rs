@@ -21,6 +21,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// So many zeros.
     pub fn zeros(len: usize) -> Self {
         Buffer { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
     }

@@ -11,6 +11,9 @@
 //! Images are NHWC everywhere, numbers are f32, and every sum is taken in an order that depends on the
 //! shapes alone: the same inputs give the same bits for any number of threads.
 
+#![deny(missing_docs)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 pub mod buffer;
 pub mod cpu;
 pub mod error;

@@ -106,7 +106,9 @@ pub struct Permutation {
 impl Permutation {
     const ROUNDS: u64 = 6;
 
+    /// The permutation of 0..n that belongs to a stream, for n of at most 2⁶².
     pub const fn new(stream: Stream, n: usize) -> Self {
+        assert!(n as u64 <= 1 << 62, "a permutation of more than 2^62 indices");
         let mut half_bits = 1;
         while (1u64 << (2 * half_bits)) < n as u64 {
             half_bits += 1;
@@ -155,6 +157,12 @@ mod tests {
         assert_ne!(order(0), order(1));
         // A shuffle leaves about one index in place.
         assert!(order(0).iter().enumerate().filter(|&(i, &p)| i == p).count() < 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "more than 2^62")]
+    fn a_permutation_of_more_indices_than_there_are_is_refused() {
+        Permutation::new(Stream::numbered(1), usize::MAX);
     }
 
     #[test]

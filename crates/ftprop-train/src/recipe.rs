@@ -322,7 +322,7 @@ impl DataRecipe {
             (None, Some(fraction)) => TestPart::Fraction(fraction),
             (None, None) => CsvOptions::default().test,
         };
-        let csv = CsvOptions { label, header: self.csv.header, test };
+        let csv = CsvOptions { label, header: self.csv.header, test, ..CsvOptions::default() };
         Ok(ftprop_data::open(
             self.source,
             self.path.as_deref(),

@@ -2,6 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::error::Result;
+use crate::memory;
+
 const LINE: usize = 64;
 
 /// Zeros to begin with.
@@ -15,11 +18,11 @@ impl<T: Copy + Default> Aligned<T> {
     /// Elements beyond `len` that alignment may cost.
     pub(super) const EXTRA: usize = LINE / size_of::<T>();
 
-    pub(super) fn new(len: usize) -> Self {
-        let elements = vec![T::default(); len + Self::EXTRA];
+    pub(super) fn new(len: usize) -> Result<Self> {
+        let elements = memory::filled(T::default(), len + Self::EXTRA)?;
         // The heap does not move with the vector, and this one never grows.
         let start = elements.as_ptr().align_offset(LINE).min(Self::EXTRA);
-        Aligned { elements, start, len }
+        Ok(Aligned { elements, start, len })
     }
 }
 
@@ -42,11 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_on_a_line_and_has_its_length() {
+    fn starts_on_a_line_and_has_its_length() -> Result<()> {
         for len in [0, 1, 100] {
-            let mut reals = Aligned::<f32>::new(len);
+            let mut reals = Aligned::<f32>::new(len)?;
             reals.iter_mut().for_each(|real| *real = 1.0);
             assert_eq!((reals.as_ptr() as usize % LINE, reals.len()), (0, len));
         }
+        Ok(())
     }
 }

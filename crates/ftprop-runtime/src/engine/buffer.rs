@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::Budget;
 use crate::error::Result;
+use crate::memory;
 use crate::model::Shape;
 
 /// Elements past the last image, so that a kernel's last step may read over the end of a run.
@@ -89,8 +90,9 @@ pub(super) struct Shared<T>(Box<[UnsafeCell<T>]>);
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T: Copy + Default> Shared<T> {
-    pub(super) fn new(len: usize) -> Self {
-        Shared((0..len).map(|_| UnsafeCell::new(T::default())).collect())
+    pub(super) fn new(len: usize) -> Result<Self> {
+        let cells = memory::collect((0..len).map(|_| UnsafeCell::new(T::default())))?;
+        Ok(Shared(cells.into_boxed_slice()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -134,11 +136,11 @@ pub(super) enum Buffer {
 }
 
 impl Buffer {
-    pub(super) fn new(layout: &Layout) -> Self {
-        match layout.format {
-            Format::Words => Buffer::Words(Shared::new(layout.len)),
-            Format::Levels | Format::Bits => Buffer::Bytes(Shared::new(layout.len)),
-            Format::Reals => Buffer::Reals(Shared::new(layout.len)),
-        }
+    pub(super) fn new(layout: &Layout) -> Result<Self> {
+        Ok(match layout.format {
+            Format::Words => Buffer::Words(Shared::new(layout.len)?),
+            Format::Levels | Format::Bits => Buffer::Bytes(Shared::new(layout.len)?),
+            Format::Reals => Buffer::Reals(Shared::new(layout.len)?),
+        })
     }
 }

@@ -1,6 +1,8 @@
 //! Reading any value as reals, and writing reals through an activation.
 
 use super::buffer::{Buffer, Format, Layout};
+use crate::error::Result;
+use crate::memory;
 use crate::model::{Activation, Kind, Preprocessing};
 
 /// Reads a value as reals, whatever it holds.
@@ -13,17 +15,17 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    pub(super) fn new(kind: Kind, about: &Preprocessing) -> Self {
-        match kind {
+    pub(super) fn new(kind: Kind, about: &Preprocessing) -> Result<Self> {
+        Ok(match kind {
             Kind::Real => Reader::Reals,
             Kind::Levels(activation) => {
                 Reader::Levels((0..=activation.steps().unwrap_or(0)).map(|level| activation.value(level)).collect())
             }
             Kind::Image => {
                 let normal = |byte: usize, c: usize| (byte as f32 / 255.0 - about.mean[c]) / about.std[c];
-                Reader::Words((0..about.mean.len() * 256).map(|i| normal(i % 256, i / 256)).collect())
+                Reader::Words(memory::collect((0..about.mean.len() * 256).map(|i| normal(i % 256, i / 256)))?)
             }
-        }
+        })
     }
 
     /// Bytes its tables take.

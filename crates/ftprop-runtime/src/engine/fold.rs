@@ -6,6 +6,8 @@
 
 use super::aligned::Aligned;
 use super::whole::Panel;
+use crate::error::Result;
+use crate::memory;
 use crate::model::{Activation, Conv, Scale, Shape, Stage};
 
 /// The taps inside the image along one axis, from the first up to the second.
@@ -20,12 +22,12 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    pub(super) fn new(conv: &Conv<'_>, scale: &Scale, size: [usize; 2], input: Shape) -> Self {
+    pub(super) fn new(conv: &Conv<'_>, scale: &Scale, size: [usize; 2], input: Shape) -> Result<Self> {
         // Without an offset, a tap outside is as good as a zero inside.
         let matters = scale.offsets.iter().any(|&offset| offset != 0);
         let axis = |axis: usize, side: usize| {
             let (kernel, stride, pad) = (conv.window.kernel[axis], conv.window.stride[axis], conv.window.pad[axis]);
-            let mut numbers = Vec::with_capacity(size[axis]);
+            let mut numbers = memory::room(size[axis])?;
             let mut spans: Vec<Span> = Vec::new();
             for start in (0..size[axis]).map(|o| o * stride) {
                 let low = pad.saturating_sub(start).min(kernel);
@@ -33,15 +35,15 @@ impl Classes {
                 let span = if matters { (low, high) } else { (0, kernel) };
                 // Both ends fall as the window moves on, so equal spans are neighbours.
                 if spans.last() != Some(&span) {
-                    spans.push(span);
+                    memory::push(&mut spans, span)?;
                 }
                 numbers.push(spans.len() as u32 - 1);
             }
-            (numbers, spans)
+            Ok((numbers, spans))
         };
-        let (rows, row_spans) = axis(0, input.height);
-        let (columns, column_spans) = axis(1, input.width);
-        Classes { rows, columns, row_spans, column_spans }
+        let (rows, row_spans) = axis(0, input.height)?;
+        let (columns, column_spans) = axis(1, input.width)?;
+        Ok(Classes { rows, columns, row_spans, column_spans })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -88,29 +90,29 @@ impl Folded {
         len: usize,
         channels: usize,
         shifts: Option<&[i32]>,
-    ) -> Self {
+    ) -> Result<Self> {
         let mut folded = match &conv.stage {
             // Channels that only fill a block never exceed their thresholds.
             Stage::Thresholds { .. } => {
-                Folded::Thresholds { steps: Folded::of_stage(&conv.stage), thresholds: unreachable(len) }
+                Folded::Thresholds { steps: Folded::of_stage(&conv.stage), thresholds: unreachable(len)? }
             }
             Stage::Affine(affine) => Folded::Affine {
-                offsets: vec![0.0; len],
-                scales: affine.scale.iter().map(|&slope| (slope as f64 * scale.unit as f64) as f32).collect(),
+                offsets: memory::filled(0.0, len)?,
+                scales: memory::collect(affine.scale.iter().map(|&by| (by as f64 * scale.unit as f64) as f32))?,
                 activation: affine.activation,
             },
         };
         for panel in panels {
             for lane in 0..panel.outputs {
                 let output = panel.first + lane;
-                let inside = Inside::new(conv, scale, output, channels);
+                let inside = Inside::new(conv, scale, output, channels)?;
                 for (class, offset) in classes.spans().map(|(rows, columns)| inside.sum(rows, columns)).enumerate() {
                     let shift = shifts.map_or(0, |shifts| shifts[output]);
                     folded.set(conv, scale, panel, lane, class, offset, shift);
                 }
             }
         }
-        folded
+        Ok(folded)
     }
 
     fn set(
@@ -155,10 +157,10 @@ impl Classes {
 }
 
 /// Thresholds that nothing exceeds.
-fn unreachable(len: usize) -> Aligned<i32> {
-    let mut thresholds = Aligned::new(len);
+fn unreachable(len: usize) -> Result<Aligned<i32>> {
+    let mut thresholds = Aligned::new(len)?;
     thresholds.fill(i32::MAX);
-    thresholds
+    Ok(thresholds)
 }
 
 /// Σ q offset of one output channel over any rectangle of taps.
@@ -169,12 +171,12 @@ struct Inside {
 }
 
 impl Inside {
-    fn new(conv: &Conv<'_>, scale: &Scale, output: usize, channels: usize) -> Self {
+    fn new(conv: &Conv<'_>, scale: &Scale, output: usize, channels: usize) -> Result<Self> {
         let [rows, columns] = conv.window.kernel;
         let inner = channels / conv.groups;
         let first = output / (conv.outputs / conv.groups) * inner;
         let offset = |channel: usize| scale.offsets[(first + channel) % scale.offsets.len()];
-        let mut corners = vec![0i64; (rows + 1) * (columns + 1)];
+        let mut corners = memory::filled(0i64, (rows + 1) * (columns + 1))?;
         let mut weights = conv.weights.integers(output, conv.inputs(channels));
         for y in 1..=rows {
             let mut row = 0;
@@ -183,7 +185,7 @@ impl Inside {
                 corners[y * (columns + 1) + x] = corners[(y - 1) * (columns + 1) + x] + row;
             }
         }
-        Inside { columns, corners }
+        Ok(Inside { columns, corners })
     }
 
     fn sum(&self, rows: Span, columns: Span) -> i64 {

@@ -26,6 +26,7 @@ use team::{Claims, Team};
 
 use crate::error::{Error, Result};
 use crate::kernels::{BLOCK, Kernels, PANEL};
+use crate::memory;
 use crate::model::{Model, Preprocessing};
 
 /// How an engine works.
@@ -38,16 +39,27 @@ pub struct EngineOptions {
     /// Whether layers on bits use lookup tables wherever they can (true), nowhere (false), or where measurements
     /// say that they are faster. For measuring; the results are the same.
     pub tables: Option<bool>,
-    /// Images that a thread takes through the network together, at least 1.
+    /// Images that a thread takes through the network together, at least 1; fewer where `memory_limit` has no room.
     pub images_together: usize,
-    /// The most bytes the engine may allocate, 4 GiB at most; a model that needs more is refused before its buffers are
-    /// allocated.
+    /// The most bytes the engine may allocate, 4 GiB at most and 512 MiB by default; a model that needs more for a
+    /// single image at a time is refused before its buffers are allocated.
     pub memory_limit: u64,
+    /// The most [operations](Model::operations) that one image may take, 2³⁴ by default: some ten of the largest
+    /// ResNets. A model that takes more is refused before anything is allocated, for a file of a few bytes can describe
+    /// years of work.
+    pub operation_limit: u64,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: 1, kernels: None, tables: None, images_together: 16, memory_limit: 1 << 31 }
+        EngineOptions {
+            threads: 1,
+            kernels: None,
+            tables: None,
+            images_together: 16,
+            memory_limit: 1 << 29,
+            operation_limit: 1 << 34,
+        }
     }
 }
 
@@ -100,20 +112,21 @@ impl Scratch {
     /// The most positions of a tile.
     const POSITIONS: usize = 256;
 
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan) -> Result<Self> {
         let width = PANEL * BLOCK;
-        Scratch {
-            positions: vec![0; Scratch::POSITIONS],
-            places: vec![0; Scratch::POSITIONS],
-            rows: vec![0; Scratch::POSITIONS],
-            pixels_at: vec![0; Scratch::POSITIONS],
-            sums: Aligned::new(Scratch::POSITIONS * width),
-            real_sums: Aligned::new(Scratch::POSITIONS * width),
-            levels: vec![0; Scratch::POSITIONS * width],
-            reals: vec![0.0; width],
-            taps: vec![0.0; plan.taps],
-            pixels: [vec![0.0; plan.channels], vec![0.0; plan.channels]],
-        }
+        let words = || memory::filled(0, Scratch::POSITIONS);
+        Ok(Scratch {
+            positions: words()?,
+            places: words()?,
+            rows: words()?,
+            pixels_at: words()?,
+            sums: Aligned::new(Scratch::POSITIONS * width)?,
+            real_sums: Aligned::new(Scratch::POSITIONS * width)?,
+            levels: memory::filled(0, Scratch::POSITIONS * width)?,
+            reals: memory::filled(0.0, width)?,
+            taps: memory::filled(0.0, plan.taps)?,
+            pixels: [memory::filled(0.0, plan.channels)?, memory::filled(0.0, plan.channels)?],
+        })
     }
 
     fn size(plan: &Plan) -> u128 {
@@ -144,6 +157,8 @@ pub struct Engine {
     batch: Claims,
     names: Vec<String>,
     name: String,
+    memory: u64,
+    operations: u64,
 }
 
 impl Engine {
@@ -159,24 +174,46 @@ impl Engine {
             Some(kernels) => Kernels::named(kernels.name())?,
             None => Kernels::detect()?,
         };
-        let together = options.images_together.max(1);
+        let operations = model.operations()?;
+        if operations > options.operation_limit {
+            return Err(Error::Work { needed: operations, limit: options.operation_limit });
+        }
+        let mut together = options.images_together.max(1);
         let threads = options.threads.clamp(1, 1024);
+        let (plan, memory) = loop {
+            match Engine::plan(model, options, kernels, together, threads) {
+                Err(Error::Memory { .. }) if together > 1 => together /= 2,
+                planned => break planned?,
+            }
+        };
+        let lane = || {
+            Ok(Lane {
+                buffers: memory::try_collect(plan.layouts.iter().map(Buffer::new))?,
+                scratch: UnsafeCell::new(Scratch::new(&plan)?),
+                claims: memory::collect((0..plan.steps.len() + 1).map(|_| Claims::default()))?,
+            })
+        };
+        let lanes = memory::try_collect((0..threads).map(|_| lane()))?;
+        let team = Team::new(threads).map_err(|_| Error::Threads { wanted: threads })?;
+        let (names, name) = (memory::copy(&model.classes)?, model.name.clone());
+        let batch = Claims::default();
+        Ok(Engine { plan, kernels, lanes, team, together, batch, names, name, memory, operations })
+    }
+
+    /// The plan for so many images at a time, and the bytes that the engine then takes in all.
+    fn plan(
+        model: &Model<'_>,
+        options: &EngineOptions,
+        kernels: Kernels,
+        together: usize,
+        threads: usize,
+    ) -> Result<(Plan, u64)> {
         // Places in a buffer are kept in 32 bits.
         let limit = options.memory_limit.min(u32::MAX as u64);
         let mut budget = Budget { used: 0, limit };
-        let plan = Plan::new(model, options, kernels, together, &mut budget)?;
-        // The plan has asked for the first lane's buffers.
-        let buffers: u128 = plan.layouts.iter().map(Layout::bytes).sum();
-        budget.take(Scratch::size(&plan) * threads as u128 + buffers * (threads as u128 - 1))?;
-        let lane = || Lane {
-            buffers: plan.layouts.iter().map(Buffer::new).collect(),
-            scratch: UnsafeCell::new(Scratch::new(&plan)),
-            claims: (0..=plan.steps.len()).map(|_| Claims::default()).collect(),
-        };
-        let lanes = (0..threads).map(|_| lane()).collect();
-        let team = Team::new(threads).map_err(|_| Error::Threads { wanted: threads })?;
-        let (names, name) = (model.classes.clone(), model.name.clone());
-        Ok(Engine { plan, kernels, lanes, team, together, batch: Claims::default(), names, name })
+        let plan = Plan::new(model, options, kernels, together, threads, &mut budget)?;
+        budget.take(Scratch::size(&plan) * threads as u128)?;
+        Ok((plan, budget.used as u64))
     }
 
     /// What the model says of its input.
@@ -202,6 +239,16 @@ impl Engine {
     /// The model's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Bytes that the engine takes for its weights and buffers.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// What one image costs, see [`Model::operations`].
+    pub fn operations(&self) -> u64 {
+        self.operations
     }
 
     /// The kernels in use.

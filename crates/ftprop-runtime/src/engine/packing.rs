@@ -3,7 +3,9 @@
 use super::aligned::Aligned;
 use super::buffer::{Format, Layout};
 use super::whole::Panel;
+use crate::error::Result;
 use crate::kernels::{BLOCK, Offsets, PATTERNS, Run};
+use crate::memory;
 use crate::model::{Conv, Stage};
 
 /// Weights for one of the integer kernels.
@@ -30,30 +32,34 @@ pub(super) struct Packing<'a> {
 }
 
 impl<'a> Packing<'a> {
-    pub(super) fn new(conv: &'a Conv<'_>, from: &'a Layout) -> Self {
+    pub(super) fn new(conv: &'a Conv<'_>, from: &'a Layout) -> Result<Self> {
         let inner = from.shape.channels / conv.groups;
         let elements = match from.format {
             Format::Bits => 1,
             Format::Words => 2,
             Format::Levels | Format::Reals => 4,
         };
-        let stretches = (0..conv.groups).map(|group| stretches(conv, from, group * inner, inner)).collect();
-        Packing { conv, from, stretches, elements }
+        let stretches = memory::try_collect((0..conv.groups).map(|group| stretches(conv, from, group * inner, inner)))?;
+        Ok(Packing { conv, from, stretches, elements })
     }
 
     /// What a kernel walks through, for each group.
-    pub(super) fn runs(&self) -> Vec<Vec<Run>> {
+    pub(super) fn runs(&self) -> Result<Vec<Vec<Run>>> {
         let run = |stretch: &Stretch| Run { offset: stretch.offset, steps: stretch.elements.div_ceil(self.elements) };
-        self.stretches.iter().map(|group| group.iter().map(run).collect()).collect()
+        memory::try_collect(self.stretches.iter().map(|group| memory::collect(group.iter().map(run))))
     }
 
     /// Each step of those by itself.
-    pub(super) fn offsets(&self) -> Vec<Offsets> {
+    pub(super) fn offsets(&self, runs: &[Vec<Run>]) -> Result<Vec<Offsets>> {
         let offsets = |run: &Run| {
             let (offset, steps) = (run.offset, run.steps);
             (0..steps).map(move |step| (offset + step * self.elements) as u32)
         };
-        self.runs().iter().map(|group| Offsets::new(group.iter().flat_map(offsets).collect())).collect()
+        memory::try_collect(runs.iter().map(|group| {
+            let mut all = memory::room(group.iter().map(|run| run.steps).sum())?;
+            all.extend(group.iter().flat_map(offsets));
+            Ok(Offsets::new(all))
+        }))
     }
 
     /// Steps of a group; all have as many.
@@ -68,10 +74,10 @@ impl<'a> Packing<'a> {
 
     /// What to add to each channel's sum of the weights of set bits so that it fits 16 bits. None if there are no bits,
     /// if a sum would not fit, or if somebody wants the sums themselves.
-    pub(super) fn shifts(&self) -> Option<Vec<i32>> {
+    pub(super) fn shifts(&self) -> Result<Option<Vec<i32>>> {
         let conv = self.conv;
         if self.from.format != Format::Bits || !matches!(conv.stage, Stage::Thresholds { .. }) {
-            return None;
+            return Ok(None);
         }
         let inputs = conv.inputs(self.from.shape.channels);
         let shift = |output: usize| {
@@ -87,25 +93,32 @@ impl<'a> Packing<'a> {
                 && most + shift <= i16::MAX as i32;
             fits.then_some(shift)
         };
-        (0..conv.outputs).map(shift).collect()
+        let mut shifts = memory::room(conv.outputs)?;
+        for output in 0..conv.outputs {
+            let Some(shift) = shift(output) else { return Ok(None) };
+            shifts.push(shift);
+        }
+        Ok(Some(shifts))
     }
 
     /// The weights of all panels, `len` in all, with the shifts in the first table of each channel.
-    pub(super) fn pack(&self, panels: &[Panel], len: usize, shifts: Option<&[i32]>) -> Packed {
+    pub(super) fn pack(&self, panels: &[Panel], len: usize, shifts: Option<&[i32]>) -> Result<Packed> {
         let mut packed = match self.from.format {
-            Format::Words => Packed::Words(Aligned::new(len)),
-            Format::Bits => Packed::Bits(Aligned::new(len)),
-            Format::Levels | Format::Reals => Packed::Bytes(Aligned::new(len)),
+            Format::Words => Packed::Words(Aligned::new(len)?),
+            Format::Bits => Packed::Bits(Aligned::new(len)?),
+            Format::Levels | Format::Reals => Packed::Bytes(Aligned::new(len)?),
         };
         let inputs = self.conv.inputs(self.from.shape.channels);
         let mut sources = (usize::MAX, Vec::new());
+        let mut row = memory::room(inputs + 1)?;
         for panel in panels {
             if sources.0 != panel.group {
-                sources = (panel.group, self.sources(panel.group));
+                sources = (panel.group, self.sources(panel.group)?);
             }
             for lane in 0..panel.outputs {
                 let output = panel.first + lane;
-                let row: Vec<i32> = self.conv.weights.integers(output, inputs).chain([0]).collect();
+                row.clear();
+                row.extend(self.conv.weights.integers(output, inputs).chain([0]));
                 packed.fill(panel, lane, &sources.1, &row);
                 if let (Packed::Bits(tables), Some(shifts)) = (&mut packed, shifts) {
                     // Exactly one row of the first step's table is added.
@@ -114,17 +127,17 @@ impl<'a> Packing<'a> {
                 }
             }
         }
-        packed
+        Ok(packed)
     }
 
     /// For each step of a group the numbers of its weights in an output channel's row, up to four; one past the row's
     /// end where there is none.
-    fn sources(&self, group: usize) -> Vec<[u32; 4]> {
+    fn sources(&self, group: usize) -> Result<Vec<[u32; 4]>> {
         let [rows, columns] = self.conv.window.kernel;
         let inner = self.from.shape.channels / self.conv.groups;
         let none = (rows * columns * inner) as u32;
         let bits = if self.from.format == Format::Bits { 4 } else { 1 };
-        let mut sources = Vec::with_capacity(self.steps());
+        let mut sources = memory::room(self.steps())?;
         for stretch in &self.stretches[group] {
             for start in (0..stretch.elements).step_by(self.elements) {
                 let mut step = [none; 4];
@@ -141,7 +154,7 @@ impl<'a> Packing<'a> {
                 sources.push(step);
             }
         }
-        sources
+        Ok(sources)
     }
 }
 
@@ -173,19 +186,22 @@ impl Packed {
 
 /// The stretches that a group's channels make: a kernel row each, or a tap each where other groups lie between; those
 /// that touch become one.
-fn stretches(conv: &Conv<'_>, from: &Layout, first: usize, inner: usize) -> Vec<Stretch> {
+fn stretches(conv: &Conv<'_>, from: &Layout, first: usize, inner: usize) -> Result<Vec<Stretch>> {
     let [rows, columns] = conv.window.kernel;
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut push = |offset: usize, elements: usize| match stretches.last_mut() {
-        Some(last) if last.offset + last.elements == offset => last.elements += elements,
-        _ => stretches.push(Stretch { offset, elements }),
+        Some(last) if last.offset + last.elements == offset => {
+            last.elements += elements;
+            Ok(())
+        }
+        _ => memory::push(&mut stretches, Stretch { offset, elements }),
     };
     for y in 0..rows {
         if conv.groups == 1 {
-            push(y * from.row, columns * from.pixel);
+            push(y * from.row, columns * from.pixel)?;
         } else {
-            (0..columns).for_each(|x| push(y * from.row + x * from.pixel + first, inner));
+            (0..columns).try_for_each(|x| push(y * from.row + x * from.pixel + first, inner))?;
         }
     }
-    stretches
+    Ok(stretches)
 }

@@ -8,6 +8,7 @@ use super::whole::Whole;
 use super::{Budget, Context, EngineOptions, Scratch};
 use crate::error::Result;
 use crate::kernels::Kernels;
+use crate::memory;
 use crate::model::{Codec, Conv, Kind, Model, Op, Preprocessing, Stage, Value};
 
 /// An operation, ready to run.
@@ -64,23 +65,27 @@ impl Plan {
         options: &EngineOptions,
         kernels: Kernels,
         images: usize,
+        threads: usize,
         budget: &mut Budget,
     ) -> Result<Self> {
         let values = model.check()?;
         let about = &model.preprocessing;
-        let formats = formats(model, &values, options.tables, kernels);
+        let readers = readers(model, &values);
+        let formats = formats(model, &values, &readers, options.tables, kernels);
         let pads = pads(model, &values);
         let mut layouts = Vec::new();
         for ((value, format), pad) in values.iter().zip(formats).zip(pads) {
             layouts.push(Layout::new(format, value.shape, pad, images, budget)?);
         }
+        // Each thread has buffers of its own; all are asked for before weights are packed.
+        budget.take(layouts.iter().map(Layout::bytes).sum::<u128>() * (threads as u128 - 1))?;
         let mut steps = Vec::new();
         let mut taps = 0;
         for (number, op) in model.ops.iter().enumerate() {
             let output = number + 1;
             steps.push(match op {
                 Op::Conv { input, conv } => {
-                    let size = needed(model, &values, output);
+                    let size = needed(model, &values, &readers[output], output);
                     let (ends, kind) = ([*input, output], values[*input].kind);
                     match (model.scale_of(kind).filter(|_| in_integers(conv, kind)), &conv.stage) {
                         (Some(scale), _) => Step::Whole(Whole::new(conv, &scale, ends, size, &layouts, budget)?),
@@ -111,7 +116,8 @@ impl Plan {
         }
         let channels = values.iter().map(|value| value.shape.channels).max().unwrap_or(0);
         let classes = values[values.len() - 1].shape.channels;
-        Ok(Plan { layouts, steps, about: about.clone(), classes, taps, channels })
+        let about = Preprocessing { mean: memory::copy(&about.mean)?, std: memory::copy(&about.std)?, ..*about };
+        Ok(Plan { layouts, steps, about, classes, taps, channels })
     }
 }
 
@@ -120,25 +126,37 @@ fn in_integers(conv: &Conv<'_>, kind: Kind) -> bool {
     conv.weights.codec != Codec::F32 && kind != Kind::Real
 }
 
+/// For each value the operations that read it.
+fn readers(model: &Model<'_>, values: &[Value]) -> Vec<Vec<usize>> {
+    let mut readers = vec![Vec::new(); values.len()];
+    for (number, op) in model.ops.iter().enumerate() {
+        op.inputs().for_each(|input| readers[input].push(number));
+    }
+    readers
+}
+
 /// Bits where everybody who reads a value takes them, else a byte a level.
-fn formats(model: &Model<'_>, values: &[Value], tables: Option<bool>, kernels: Kernels) -> Vec<Format> {
+fn formats(
+    model: &Model<'_>,
+    values: &[Value],
+    readers: &[Vec<usize>],
+    tables: Option<bool>,
+    kernels: Kernels,
+) -> Vec<Format> {
+    let gives_bits = gives_bits(model);
     let mut formats = vec![Format::Reals; values.len()];
     for number in (0..values.len()).rev() {
         formats[number] = match values[number].kind {
             Kind::Real => Format::Reals,
             Kind::Image => Format::Words,
             Kind::Levels(activation) => {
-                let mut read = false;
-                let readers = model.ops.iter().enumerate().filter(|(_, op)| op.inputs().any(|input| input == number));
-                let all_bits = readers.fold(true, |all, (reader, op)| {
-                    read = true;
-                    all && match op {
-                        Op::Conv { conv, .. } => takes_bits(conv, values[number], values[reader + 1], tables, kernels),
-                        Op::MaxPool { .. } => formats[reader + 1] == Format::Bits,
-                        _ => false,
-                    }
+                let all_bits = readers[number].iter().all(|&reader| match &model.ops[reader] {
+                    Op::Conv { conv, .. } => takes_bits(conv, values[number], values[reader + 1], tables, kernels),
+                    Op::MaxPool { .. } => formats[reader + 1] == Format::Bits,
+                    _ => false,
                 });
-                let bits = all_bits && read && activation.steps() == Some(1) && gives_bits(model, number);
+                let read = !readers[number].is_empty();
+                let bits = all_bits && read && activation.steps() == Some(1) && gives_bits[number];
                 if bits { Format::Bits } else { Format::Levels }
             }
         };
@@ -155,12 +173,17 @@ fn takes_bits(conv: &Conv<'_>, from: Value, to: Value, tables: Option<bool>, ker
         })
 }
 
-fn gives_bits(model: &Model<'_>, value: usize) -> bool {
-    match value.checked_sub(1).map(|op| &model.ops[op]) {
-        Some(Op::Conv { conv, .. }) => conv.groups == 1 && matches!(conv.stage, Stage::Thresholds { .. }),
-        Some(Op::MaxPool { input, .. }) => gives_bits(model, *input),
-        _ => false,
+/// Whether the operation that makes a value could write it as bits, for each value.
+fn gives_bits(model: &Model<'_>) -> Vec<bool> {
+    let mut gives = vec![false];
+    for op in &model.ops {
+        gives.push(match op {
+            Op::Conv { conv, .. } => conv.groups == 1 && matches!(conv.stage, Stage::Thresholds { .. }),
+            Op::MaxPool { input, .. } => gives[*input],
+            _ => false,
+        });
     }
+    gives
 }
 
 /// The border of zeros that the layers in integers want around each value.
@@ -177,17 +200,13 @@ fn pads(model: &Model<'_>, values: &[Value]) -> Vec<[usize; 2]> {
 }
 
 /// Rows and columns of a layer's output that somebody reads: a pool may leave the last ones out.
-fn needed(model: &Model<'_>, values: &[Value], number: usize) -> [usize; 2] {
+fn needed(model: &Model<'_>, values: &[Value], readers: &[usize], number: usize) -> [usize; 2] {
     let shape = values[number].shape;
-    let mut readers = model.ops.iter().enumerate().filter(|(_, op)| op.inputs().any(|input| input == number));
-    match (readers.next(), readers.next()) {
-        (Some((reader, Op::MaxPool { window, .. })), None) => {
-            let pooled = values[reader + 1].shape;
-            let end = |axis: usize, outputs: usize, side: usize| {
-                ((outputs - 1) * window.stride[axis] + window.kernel[axis] - window.pad[axis]).min(side)
-            };
-            [end(0, pooled.height, shape.height), end(1, pooled.width, shape.width)]
-        }
-        _ => [shape.height, shape.width],
-    }
+    let [reader] = readers else { return [shape.height, shape.width] };
+    let Op::MaxPool { window, .. } = &model.ops[*reader] else { return [shape.height, shape.width] };
+    let pooled = values[reader + 1].shape;
+    let end = |axis: usize, outputs: usize, side: usize| {
+        ((outputs - 1) * window.stride[axis] + window.kernel[axis] - window.pad[axis]).min(side)
+    };
+    [end(0, pooled.height, shape.height), end(1, pooled.width, shape.width)]
 }

@@ -5,6 +5,7 @@ use super::finish::{self, Reader};
 use super::team::Claims;
 use super::{Budget, Context, Scratch};
 use crate::error::Result;
+use crate::memory;
 use crate::model::{Activation, Affine, Kind, Preprocessing, Window};
 
 pub(super) struct MaxPool {
@@ -31,10 +32,10 @@ impl MaxPool {
         };
         let turn = if layouts[input].format == Format::Bits {
             let mask = |four: &[bool]| four.iter().enumerate().fold(0, |mask, (bit, &on)| mask | (on as u8) << bit);
-            inverted.chunks(4).map(mask).collect()
+            memory::collect(inverted.chunks(4).map(mask))?
         } else {
             // A level that stays is taken from nothing, see `turn_levels`.
-            inverted.iter().map(|&on| if on { steps } else { u8::MAX }).collect()
+            memory::collect(inverted.iter().map(|&on| if on { steps } else { u8::MAX }))?
         };
         Ok(MaxPool { input, output, window, turn })
     }
@@ -162,7 +163,7 @@ impl Pointwise {
         budget: &mut Budget,
     ) -> Result<Self> {
         budget.take(Reader::size(kind, about))?;
-        Ok(Pointwise { kind: PointwiseKind::Average { input, reader: Reader::new(kind, about), window }, output })
+        Ok(Pointwise { kind: PointwiseKind::Average { input, reader: Reader::new(kind, about)?, window }, output })
     }
 
     pub(super) fn map(
@@ -173,8 +174,8 @@ impl Pointwise {
         budget: &mut Budget,
     ) -> Result<Self> {
         budget.take(Reader::size(kind, about))?;
-        let affine = affine.clone();
-        Ok(Pointwise { kind: PointwiseKind::Map { input, reader: Reader::new(kind, about), affine }, output })
+        let affine = affine.copy()?;
+        Ok(Pointwise { kind: PointwiseKind::Map { input, reader: Reader::new(kind, about)?, affine }, output })
     }
 
     pub(super) fn add(
@@ -186,7 +187,7 @@ impl Pointwise {
         budget: &mut Budget,
     ) -> Result<Self> {
         kinds.iter().try_for_each(|&kind| budget.take(Reader::size(kind, about)))?;
-        let readers = kinds.map(|kind| Reader::new(kind, about));
+        let readers = [Reader::new(kinds[0], about)?, Reader::new(kinds[1], about)?];
         Ok(Pointwise { kind: PointwiseKind::Add { inputs, readers, activation }, output })
     }
 

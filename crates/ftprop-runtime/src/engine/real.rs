@@ -49,7 +49,7 @@ impl Real {
         let padded = outputs.next_multiple_of(BLOCK);
         let len = conv.groups as u128 * padded as u128 * inputs as u128;
         budget.take(len * 4 + Aligned::<i8>::EXTRA as u128 + Reader::size(kind, about))?;
-        let mut weights = Aligned::new(len as usize);
+        let mut weights = Aligned::new(len as usize)?;
         for row in 0..conv.outputs {
             let (group, output) = (row / outputs, row % outputs);
             let block = (group * padded / BLOCK + output / BLOCK) * inputs * BLOCK;
@@ -60,7 +60,7 @@ impl Real {
         Ok(Real {
             input,
             output,
-            reader: Reader::new(kind, about),
+            reader: Reader::new(kind, about)?,
             window: conv.window,
             size,
             groups: conv.groups,
@@ -68,7 +68,7 @@ impl Real {
             outputs,
             inputs,
             weights,
-            affine: affine.clone(),
+            affine: affine.copy()?,
             tile: (TILE_REALS / inputs).clamp(1, 48),
         })
     }

@@ -8,6 +8,7 @@ use super::team::Claims;
 use super::{Budget, Context, Scratch, finish};
 use crate::error::Result;
 use crate::kernels::{BLOCK, Counts, NARROW_BITS, Offsets, PANEL, Run, Tile, narrow_bytes};
+use crate::memory;
 use crate::model::{Conv, Scale};
 
 /// Output channels that are computed together, all of one group.
@@ -58,9 +59,9 @@ impl Whole {
         budget: &mut Budget,
     ) -> Result<Self> {
         let from = &layouts[input];
-        let packing = Packing::new(conv, from);
+        let packing = Packing::new(conv, from)?;
         let steps = packing.steps();
-        let classes = Classes::new(conv, scale, size, from.shape);
+        let classes = Classes::new(conv, scale, size, from.shape)?;
 
         let outputs = conv.outputs / conv.groups;
         let folded_a_channel = classes.count() as u128 * Folded::of_stage(&conv.stage) as u128;
@@ -71,14 +72,9 @@ impl Whole {
                 let count = (outputs - first).min(PANEL * BLOCK);
                 let blocks = count.div_ceil(BLOCK);
                 let first = group * outputs + first;
-                panels.push(Panel {
-                    group,
-                    first,
-                    outputs: count,
-                    blocks,
-                    weights: weights as usize,
-                    folded: folded as usize,
-                });
+                let (weights_at, folded_at) = (weights as usize, folded as usize);
+                let panel = Panel { group, first, outputs: count, blocks, weights: weights_at, folded: folded_at };
+                memory::push(&mut panels, panel)?;
                 weights += (steps * packing.weights_a_step()) as u128 * (blocks * BLOCK) as u128;
                 folded += folded_a_channel * (blocks * BLOCK) as u128;
             }
@@ -87,16 +83,17 @@ impl Whole {
         budget.take(
             weights * weight_size + folded * 4 + (conv.groups * steps) as u128 * 4 + Aligned::<i8>::EXTRA as u128,
         )?;
-        let shifts = packing.shifts();
-        let packed = packing.pack(&panels, weights as usize, shifts.as_deref());
+        let shifts = packing.shifts()?;
+        let packed = packing.pack(&panels, weights as usize, shifts.as_deref())?;
         let folded =
-            Folded::new(conv, scale, &classes, &panels, folded as usize, from.shape.channels, shifts.as_deref());
+            Folded::new(conv, scale, &classes, &panels, folded as usize, from.shape.channels, shifts.as_deref())?;
         let narrow = match from.format {
             Format::Bits if shifts.is_some() => usize::MAX,
             Format::Bits => NARROW_BITS,
             _ => narrow_bytes(scale.largest as usize),
         };
         let tile = if from.format == Format::Bits { Scratch::POSITIONS } else { 48 };
+        let runs = packing.runs()?;
         Ok(Whole {
             input,
             output,
@@ -104,8 +101,8 @@ impl Whole {
             pad: conv.window.pad,
             size,
             narrow,
-            runs: packing.runs(),
-            offsets: packing.offsets(),
+            offsets: packing.offsets(&runs)?,
+            runs,
             panels,
             weights: packed,
             classes,

@@ -1,6 +1,7 @@
 //! Reading numbers off a slice without trusting any of them.
 
 use crate::error::{Error, Result};
+use crate::memory;
 
 /// A place in a section. Every read is checked; nothing is allocated before its bytes are known to be there.
 pub(super) struct Cursor<'a> {
@@ -56,7 +57,7 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn f32s(&mut self, count: usize) -> Result<Vec<f32>> {
         let bytes = self.bytes(count as u64 * 4)?;
-        Ok(bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect())
+        memory::collect(bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])))
     }
 
     pub(super) fn i64s(&mut self, count: usize) -> Result<Vec<i64>> {
@@ -64,15 +65,15 @@ impl<'a> Cursor<'a> {
         let number = |eight: &[u8]| {
             i64::from_le_bytes([eight[0], eight[1], eight[2], eight[3], eight[4], eight[5], eight[6], eight[7]])
         };
-        Ok(bytes.chunks_exact(8).map(number).collect())
+        memory::collect(bytes.chunks_exact(8).map(number))
     }
 
     pub(super) fn string(&mut self) -> Result<String> {
         let length = self.u32()?;
         let bytes = self.bytes(length as u64)?;
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.to_string()),
-            Err(_) => self.invalid("a name is not UTF-8"),
+        match String::from_utf8(memory::copy(bytes)?) {
+            Ok(text) => Ok(text),
+            Err(_) => self.invalid("a text is not UTF-8"),
         }
     }
 

@@ -1,6 +1,12 @@
 //! The file: a header with lengths and checksums, the preprocessing and class names, the operations.
 //!
 //! `docs/packed-format.md` describes every byte. All numbers are little-endian.
+//!
+//! ```
+//! use ftprop_runtime::{Error, Model, format};
+//! assert!(matches!(Model::parse(b"something else"), Err(Error::Magic)));
+//! assert_eq!(format::crc32(b"123456789"), 0xCBF4_3926);
+//! ```
 
 mod checksum;
 mod cursor;
@@ -11,8 +17,10 @@ pub use checksum::crc32;
 
 /// The first eight bytes of a packed model.
 pub(crate) const MAGIC: [u8; 8] = *b"FTPACKED";
-/// The version this crate reads and writes.
-pub const VERSION: u32 = 1;
+/// The latest version. Version 2 has notes; a model without any is written as version 1, which every reader knows.
+pub const VERSION: u32 = 2;
+/// Notes that a file may have.
+pub(crate) const MOST_NOTES: u32 = 1000;
 /// Bytes before the first section.
 pub const HEADER_BYTES: usize = 44;
 

@@ -1,10 +1,12 @@
 //! Bytes to a [`Model`].
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::cursor::Cursor;
-use super::{HEADER_BYTES, MAGIC, VERSION, code, crc32};
+use super::{HEADER_BYTES, MAGIC, MOST_NOTES, VERSION, code, crc32};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::model::{Activation, Affine, Codec, Conv, Model, Op, Preprocessing, Shape, Stage, Weights, Window};
 
 impl<'a> Model<'a> {
@@ -16,7 +18,7 @@ impl<'a> Model<'a> {
         let mut header = Cursor::new("header", &bytes[..bytes.len().min(HEADER_BYTES)]);
         header.bytes(MAGIC.len() as u64)?;
         let version = header.u32()?;
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(Error::Version { found: version, supported: VERSION });
         }
         header.u32()?;
@@ -35,15 +37,17 @@ impl<'a> Model<'a> {
         if crc32(operations) != operations_crc {
             return Err(Error::Checksum { section: "operations" });
         }
-        let (name, preprocessing, classes) = read_about(&mut Cursor::new("description", about))?;
+        let (name, preprocessing, classes, notes) = read_about(&mut Cursor::new("description", about), version)?;
         let ops = read_ops(&mut Cursor::new("operations", operations), preprocessing.input.channels)?;
-        let model = Model { name, preprocessing, classes, ops };
+        let model = Model { name, preprocessing, classes, notes, ops };
         model.check()?;
         Ok(model)
     }
 }
 
-fn read_about(from: &mut Cursor<'_>) -> Result<(String, Preprocessing, Vec<String>)> {
+type About = (String, Preprocessing, Vec<String>, BTreeMap<String, String>);
+
+fn read_about(from: &mut Cursor<'_>, version: u32) -> Result<About> {
     let name = from.string()?;
     let input = Shape { height: from.size()?, width: from.size()?, channels: from.size()? };
     let resize = from.u32()?;
@@ -52,11 +56,29 @@ fn read_about(from: &mut Cursor<'_>) -> Result<(String, Preprocessing, Vec<Strin
     let std = from.f32s(input.channels)?;
     let mut classes = Vec::new();
     for _ in 0..from.u32()? {
-        classes.push(from.string()?);
+        memory::push(&mut classes, from.string()?)?;
     }
+    let notes = if version >= 2 { read_notes(from)? } else { BTreeMap::new() };
     from.end()?;
     let resize_shorter = (resize != 0).then_some(resize);
-    Ok((name, Preprocessing { input, resize_shorter, center_crop, mean, std }, classes))
+    Ok((name, Preprocessing { input, resize_shorter, center_crop, mean, std }, classes, notes))
+}
+
+/// Notes come by name, in order and each once, so that what is read is what was written.
+fn read_notes(from: &mut Cursor<'_>) -> Result<BTreeMap<String, String>> {
+    let mut notes = BTreeMap::new();
+    let count = from.u32()?;
+    if count == 0 || count > MOST_NOTES {
+        return from.invalid(format!("{count} notes where 1 to {MOST_NOTES} may be"));
+    }
+    for _ in 0..count {
+        let (name, text) = (from.string()?, from.string()?);
+        if notes.last_key_value().is_some_and(|(last, _)| *last >= name) {
+            return from.invalid("notes are not in the order of their names");
+        }
+        notes.insert(name, text);
+    }
+    Ok(notes)
 }
 
 fn read_ops<'a>(from: &mut Cursor<'a>, image_channels: usize) -> Result<Vec<Op<'a>>> {
@@ -82,7 +104,7 @@ fn read_ops<'a>(from: &mut Cursor<'a>, image_channels: usize) -> Result<Vec<Op<'
                     0 => Vec::new(),
                     _ => {
                         let bits = from.bytes((input_channels as u64).div_ceil(8))?;
-                        (0..input_channels).map(|c| bits[c / 8] >> (c % 8) & 1 == 1).collect()
+                        memory::collect((0..input_channels).map(|c| bits[c / 8] >> (c % 8) & 1 == 1))?
                     }
                 };
                 Op::MaxPool { input, window, inverted }
@@ -92,8 +114,8 @@ fn read_ops<'a>(from: &mut Cursor<'a>, image_channels: usize) -> Result<Vec<Op<'
             code::ADD => Op::Add { inputs: [input, from.size()?], activation: read_activation(from)? },
             other => return from.invalid(format!("{other} is no kind of operation")),
         };
-        channels.push(output_channels);
-        ops.push(op);
+        memory::push(&mut channels, output_channels)?;
+        memory::push(&mut ops, op)?;
     }
     from.end()?;
     Ok(ops)

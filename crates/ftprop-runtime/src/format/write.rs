@@ -9,10 +9,10 @@ impl Model<'_> {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.check()?;
         let about = self.about();
-        let operations = self.operations();
+        let operations = self.operation_bytes();
         let mut file = Vec::with_capacity(super::HEADER_BYTES + about.len() + operations.len());
         file.extend(MAGIC);
-        file.u32(VERSION);
+        file.u32(if self.notes.is_empty() { 1 } else { VERSION });
         file.u32(0);
         file.extend((about.len() as u64).to_le_bytes());
         file.extend((operations.len() as u64).to_le_bytes());
@@ -38,10 +38,17 @@ impl Model<'_> {
         for class in &self.classes {
             to.string(class);
         }
+        if !self.notes.is_empty() {
+            to.u32(self.notes.len() as u32);
+            for (name, text) in &self.notes {
+                to.string(name);
+                to.string(text);
+            }
+        }
         to
     }
 
-    fn operations(&self) -> Vec<u8> {
+    fn operation_bytes(&self) -> Vec<u8> {
         let mut to = Vec::new();
         to.u32(self.ops.len() as u32);
         for op in &self.ops {

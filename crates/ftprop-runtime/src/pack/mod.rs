@@ -68,6 +68,7 @@ pub fn pack(network: &FloatNetwork, options: &PackOptions) -> Result<Model<'stat
         name: network.name.clone(),
         preprocessing: network.preprocessing.clone(),
         classes: network.classes.clone(),
+        notes: Default::default(),
         ops: lower::lower(network, options)?,
     };
     model.check()?;

@@ -11,7 +11,7 @@ pub mod reference;
 
 use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product, products};
 use super::{Cpu, linear};
-use crate::geometry::ConvGeometry;
+use crate::geometry::{ConvGeometry, size};
 use padded::{Extent, Padded};
 use phases::Phases;
 use positions::{Taps, mostly_border, position_product};
@@ -25,14 +25,17 @@ const PIXEL_BLOCK_DEPTH: usize = 128;
 
 /// Floats of scratch that the three passes need for a batch of `n`.
 pub fn scratch_len(cpu: &Cpu, g: &ConvGeometry, n: usize) -> usize {
+    g.expect_sound();
     if is_linear(g) {
         return linear::scratch_len(cpu, g.in_len(), g.out_channels, n);
     }
     let x = padded_len(g, n);
     let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
-    let forward = x + packed_len(cpu, g.fan_in(), co);
-    let input = Phases::new(g).padded_len(g, n) + packed_len(cpu, g.kernel_h * g.kernel_w * co, ci);
-    let weights = x + g.fan_in() * co + n * g.out_height() * g.out_width() * co.next_multiple_of(cpu.isa.lanes());
+    let forward = x.saturating_add(packed_len(cpu, g.fan_in(), co));
+    let slopes = Phases::new(g).padded_len(g, n);
+    let input = slopes.saturating_add(packed_len(cpu, g.kernel_h * g.kernel_w * co, ci));
+    let rows = size(n, g.out_height() * g.out_width() * co.next_multiple_of(cpu.isa.lanes()));
+    let weights = x.saturating_add(g.fan_in() * co).saturating_add(rows);
     forward.max(input).max(weights)
 }
 
@@ -47,6 +50,10 @@ pub fn forward(
     y: &mut [f32],
     scratch: &mut [f32],
 ) {
+    let (x, w, y) = (&x[..in_len(g, n)], &w[..g.weight_len()], &mut y[..out_len(g, n)]);
+    if n == 0 {
+        return;
+    }
     if is_linear(g) {
         return linear::forward(cpu, n, g.in_len(), g.out_channels, x, w, bias, y, scratch);
     }
@@ -61,7 +68,8 @@ pub fn forward(
             let start = bias.map_or(Start::Zero, Start::Bias);
             position_product(n, x, image, v, h, g.kernel_w, b, co, pixel, g.out_len(), start)
         };
-        return products(cpu, g.out_height() * g.out_width(), position, y);
+        // SAFETY: a position is written by its own product, an image by its own row of it.
+        return unsafe { products(cpu, g.out_height() * g.out_width(), position, y) };
     }
     let (pad_scratch, pack_scratch) = scratch.split_at_mut(padded_len(g, n));
     for group in 0..g.groups {
@@ -102,6 +110,10 @@ pub fn backward_input(
     dx: &mut [f32],
     scratch: &mut [f32],
 ) {
+    let (dy, w, dx) = (&dy[..out_len(g, n)], &w[..g.weight_len()], &mut dx[..in_len(g, n)]);
+    if n == 0 {
+        return;
+    }
     if is_linear(g) {
         return linear::backward_input(cpu, n, g.in_len(), g.out_channels, dy, w, dx, scratch);
     }
@@ -121,7 +133,8 @@ pub fn backward_input(
             let image = Extent { height: g.out_height(), width: g.out_width(), channels: co };
             position_product(n, dy, image, v, h, g.kernel_w, b, ci, pixel, g.in_len(), Start::Zero)
         };
-        return products(cpu, g.height * g.width, position, dx);
+        // SAFETY: as in `forward`.
+        return unsafe { products(cpu, g.height * g.width, position, dx) };
     }
     let phases = Phases::new(g);
     let (pad_scratch, pack_scratch) = scratch.split_at_mut(phases.padded_len(g, n));
@@ -194,6 +207,10 @@ pub fn backward_weights(
     dw: &mut [f32],
     scratch: &mut [f32],
 ) {
+    let (x, dy, dw) = (&x[..in_len(g, n)], &dy[..out_len(g, n)], &mut dw[..g.weight_len()]);
+    if n == 0 {
+        return dw.fill(0.0);
+    }
     if is_linear(g) {
         return linear::backward_weights(cpu, n, g.in_len(), g.out_channels, x, dy, dw, scratch);
     }
@@ -249,11 +266,23 @@ pub fn backward_weights(
     }
 }
 
+/// Input values of a batch, whose geometry is checked on the way.
+fn in_len(g: &ConvGeometry, n: usize) -> usize {
+    g.expect_sound();
+    size(n, g.in_len())
+}
+
+/// Output values of a batch.
+fn out_len(g: &ConvGeometry, n: usize) -> usize {
+    g.expect_sound();
+    size(n, g.out_len())
+}
+
 fn padded_len(g: &ConvGeometry, n: usize) -> usize {
     if g.pad == 0 && g.groups == 1 {
         0
     } else {
-        n * (g.height + 2 * g.pad) * (g.width + 2 * g.pad) * (g.in_channels / g.groups)
+        size(n, (g.height + 2 * g.pad) * (g.width + 2 * g.pad) * (g.in_channels / g.groups))
     }
 }
 

@@ -14,7 +14,7 @@ mod weights;
 use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product_here};
 use super::simd::vectorised;
 use super::{Cpu, Shared, conv};
-use crate::geometry::{ConvGeometry, PoolGeometry};
+use crate::geometry::{ConvGeometry, PoolGeometry, size};
 
 /// A convolution and the pooling of its outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,17 @@ pub struct ConvPool {
 }
 
 impl ConvPool {
-    /// Both as one, if they are of the kind that this module knows: one group, and windows side by side.
+    /// Both as one, if they are sound and of the kind that this module knows: one group, and windows side by side.
     pub fn new(conv: ConvGeometry, pool: PoolGeometry) -> Option<Self> {
+        let (conv, pool) = (conv.checked().ok()?, pool.checked().ok()?);
         let follows =
             (pool.height, pool.width, pool.channels) == (conv.out_height(), conv.out_width(), conv.out_channels);
         let side_by_side = pool.pad == 0 && pool.stride == pool.kernel && (2..=16).contains(&pool.kernel);
-        (follows && side_by_side && conv.groups == 1).then_some(ConvPool { conv, pool })
+        let both = ConvPool { conv, pool };
+        // Places in a padded image and windows of all channels are kept as words.
+        let counts = [both.padded_height() * both.padded_width() * conv.in_channels, conv.out_len()];
+        let countable = counts.iter().all(|&count| count <= u32::MAX as usize);
+        (follows && side_by_side && countable && conv.groups == 1).then_some(both)
     }
 
     /// Input values of one image.
@@ -47,6 +52,7 @@ impl ConvPool {
         self.pool.out_height() * self.pool.out_width()
     }
 
+    /// Channels of the output.
     pub fn out_channels(&self) -> usize {
         self.conv.out_channels
     }
@@ -114,6 +120,11 @@ pub fn forward(
 ) {
     let (c, k) = (&g.conv, g.pool.kernel);
     let (depth, co) = (c.fan_in(), c.out_channels);
+    let (x, w) = (&x[..size(n, g.in_len())], &w[..c.weight_len()]);
+    let (y, chosen) = (&mut y[..size(n, g.out_len())], &mut chosen[..size(n, g.out_len())]);
+    if n == 0 {
+        return;
+    }
     let (packed, rest) = scratch.split_at_mut(packed_len(cpu, depth, co));
     pack(cpu, depth, co, packed, |k, j| w[j * depth + k]);
     let packed = &*packed;
@@ -123,9 +134,8 @@ pub fn forward(
     let bands = g.pool.out_height().div_ceil(band);
     let pooled_row = g.pool.out_width() * co;
     let (row_stride, columns) = (g.padded_width() * c.in_channels, k * g.pool.out_width());
-    let y = Shared::new(&mut y[..n * g.out_len()]);
-    let chosen = Shared::new(&mut chosen[..n * g.out_len()]);
-    cpu.each_with_scratch(n * bands, rest, forward_worker_len(cpu, g), |task, scratch| {
+    let (y, chosen) = (Shared::new(y), Shared::new(chosen));
+    let make_band = |task: usize, scratch: &mut [f32]| {
         let (image, first) = (task / bands, task % bands * band);
         let count = band.min(g.pool.out_height() - first);
         let (frame, map) = scratch.split_at_mut(g.padded_len(cpu));
@@ -157,7 +167,9 @@ pub fn forward(
         // SAFETY: each band of an image belongs to one task.
         let (y, chosen) = unsafe { (y.slice(at, count * pooled_row), chosen.slice(at, count * pooled_row)) };
         pool_rows(cpu.isa, k, g.pool.out_width(), co, map, y, chosen);
-    });
+    };
+    // SAFETY: a band is made on one thread.
+    unsafe { cpu.each_with_scratch(n * bands, rest, forward_worker_len(cpu, g), make_band) };
 }
 
 vectorised! {
@@ -213,6 +225,14 @@ pub fn backward_weights(
     scratch: &mut [f32],
 ) {
     weights::gradient(cpu, g, n, x, dy, chosen, dw, scratch);
+}
+
+/// Checks that every window chose one of its places: a kernel counts and reads by them unchecked.
+fn expect_places(g: &ConvPool, chosen: &[u8]) {
+    let places = g.pool.kernel * g.pool.kernel;
+    // Without an early end the compiler uses vectors.
+    let furthest = chosen.iter().fold(0, |most, &place| most.max(place));
+    assert!(usize::from(furthest) < places, "a window of {places} places chose place {furthest}");
 }
 
 /// Floats as words of the same size, for numbers that count.

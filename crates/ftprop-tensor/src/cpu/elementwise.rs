@@ -72,6 +72,7 @@ fn update3_loop(
 /// A function of two numbers. A closure is one; a type whose `apply` is `#[inline(always)]` is certain to be compiled
 /// into the loop, which of a large closure the compiler may think too much.
 pub trait Binary: Sync {
+    /// The function's value.
     fn apply(&self, a: f32, b: f32) -> f32;
 }
 

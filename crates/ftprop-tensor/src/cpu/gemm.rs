@@ -13,6 +13,7 @@
 
 use super::simd::{Kernel, Simd, dispatch};
 use super::{Cpu, Shared};
+use crate::geometry::size;
 
 /// Where the rows of a matrix lie: a grid of images, rows and pixels.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +38,30 @@ impl Grid {
         Walk { grid: self, image, y, x }
     }
 
-    /// One past the last place that the first `rows` rows start at.
-    fn end(&self, rows: usize) -> usize {
+    /// The furthest image, row and pixel of the first `rows` rows, each counted from 0.
+    fn furthest(&self, rows: usize) -> [usize; 3] {
         let last = rows - 1;
         let (line, x) = (last / self.width, last % self.width);
         let (image, y) = (line / self.height, line % self.height);
-        let (y, x) = (if image > 0 { self.height - 1 } else { y }, if line > 0 { self.width - 1 } else { x });
-        self.base + image * self.image_stride + y * self.row_stride + x * self.pixel_stride + 1
+        [image, if image > 0 { self.height - 1 } else { y }, if line > 0 { self.width - 1 } else { x }]
+    }
+
+    /// One past the last place that the first `rows` rows start at; `usize::MAX` if that is no place.
+    fn end(&self, rows: usize) -> usize {
+        let [image, y, x] = self.furthest(rows);
+        let ends = [image.saturating_mul(self.image_stride), y.saturating_mul(self.row_stride)];
+        let ends = ends.into_iter().chain([x.saturating_mul(self.pixel_stride), 1]);
+        ends.fold(self.base, usize::saturating_add)
+    }
+
+    /// Whether the first `rows` rows, each `cols` long, are known not to overlap.
+    fn apart(&self, rows: usize, cols: usize) -> bool {
+        let [image, y, x] = self.furthest(rows);
+        let line = x.saturating_mul(self.pixel_stride).saturating_add(cols);
+        let whole = y.saturating_mul(self.row_stride).saturating_add(line);
+        (x == 0 || cols <= self.pixel_stride)
+            && (y == 0 || line <= self.row_stride)
+            && (image == 0 || whole <= self.image_stride)
     }
 }
 
@@ -92,14 +110,15 @@ impl Nest {
         Nest::new([1, 1, depth], [0, 0, 1])
     }
 
-    /// One past the last row of B that the nest reads.
+    /// One past the last row of B that the nest reads; `usize::MAX` if that is no row.
     fn b_end(&self) -> usize {
-        (self.counts[0] - 1) * self.b_rows[0] + (self.counts[1] - 1) * self.b_rows[1] + self.counts[2]
+        let outer = (0..2).map(|d| (self.counts[d] - 1).saturating_mul(self.b_rows[d]));
+        outer.fold(self.counts[2], usize::saturating_add)
     }
 
-    /// The furthest place from a row's start that the nest reads.
+    /// The furthest place from a row's start that the nest reads; `usize::MAX` if that is no place.
     fn reach(&self) -> usize {
-        (0..3).map(|d| (self.counts[d] - 1) * self.strides[d]).sum()
+        (0..3).map(|d| (self.counts[d] - 1).saturating_mul(self.strides[d])).fold(0, usize::saturating_add)
     }
 
     /// The counts of a block of about `depth` steps: whole inner loops before outer ones.
@@ -150,7 +169,8 @@ pub(crate) struct Product<'a> {
 
 /// Floats of B's `cols` columns and `depth` rows when packed.
 pub(crate) fn packed_len(cpu: &Cpu, depth: usize, cols: usize) -> usize {
-    depth * cols.next_multiple_of(cpu.isa.lanes())
+    let lanes = cpu.isa.lanes();
+    size(depth, size(cols.div_ceil(lanes), lanes))
 }
 
 /// Packs B into panels, `value(k, j)` by `value(k, j)`; columns past the last are zero.
@@ -182,27 +202,41 @@ pub(crate) fn pack(
     });
 }
 
-/// Checks that the product reads and writes within its buffers, of which C has `c_len` floats.
+/// Checks that the product reads and writes within its buffers, of which C has `c_len` floats, and writes each row of C
+/// by itself. Sums that wrap would pass for small ones, so they saturate.
 fn check(cpu: &Cpu, p: &Product<'_>, c_len: usize) {
-    assert!(p.a_rows.end(p.rows) + p.nest.reach() <= p.a.len(), "the left factor reaches outside its buffer");
-    assert!(p.c_rows.end(p.rows) - 1 + p.cols <= c_len, "the product does not fit its buffer");
-    let b_end = p.b_first + p.nest.b_end();
+    assert!(p.nest.counts.iter().all(|&count| count > 0), "a product that sums nothing");
+    let a_end = p.a_rows.end(p.rows).saturating_add(p.nest.reach());
+    assert!(a_end <= p.a.len(), "the left factor reaches outside its buffer");
+    let c_end = p.c_rows.end(p.rows).saturating_add(p.cols - 1);
+    assert!(c_end <= c_len, "the product does not fit its buffer");
+    assert!(p.c_rows.apart(p.rows, p.cols), "rows of the product overlap");
+    let b_end = p.b_first.saturating_add(p.nest.b_end());
     match p.b {
         Right::Panels { data, depth } => {
             assert!(b_end <= depth && data.len() >= packed_len(cpu, depth, p.cols), "the nest leaves the panels");
         }
         Right::Rows { data, stride } => {
             let wide = p.cols.next_multiple_of(cpu.isa.lanes());
-            assert!((b_end - 1) * stride + wide <= data.len(), "the last row's last vector reaches outside its buffer");
+            let end = (b_end - 1).saturating_mul(stride).saturating_add(wide);
+            assert!(end <= data.len(), "the last row's last vector reaches outside its buffer");
         }
     }
     if let Start::Bias(bias) = p.start {
-        assert!(bias.len() >= p.cols);
+        assert!(bias.len() >= p.cols, "{} biases for {} columns", bias.len(), p.cols);
     }
 }
 
-/// Computes many small products into `c`, each on one thread: `f(i)` is the i-th, and no two write to the same place.
-pub(crate) fn products<'a>(cpu: &Cpu, count: usize, f: impl Fn(usize) -> Product<'a> + Sync + Send, c: &mut [f32]) {
+/// Computes many small products into `c`, each on one thread: `f(i)` is the i-th.
+///
+/// # Safety
+/// No two of the products write to the same place.
+pub(crate) unsafe fn products<'a>(
+    cpu: &Cpu,
+    count: usize,
+    f: impl Fn(usize) -> Product<'a> + Sync + Send,
+    c: &mut [f32],
+) {
     let c = Shared::new(c);
     cpu.each(count, |i| {
         let p = f(i);
@@ -217,6 +251,9 @@ pub(crate) fn products<'a>(cpu: &Cpu, count: usize, f: impl Fn(usize) -> Product
 
 /// Computes the product into `c` on this thread.
 pub(crate) fn product_here(cpu: &Cpu, p: &Product<'_>, c: &mut [f32]) {
+    if p.rows == 0 || p.cols == 0 {
+        return;
+    }
     check(cpu, p, c.len());
     let panels = p.cols.div_ceil(cpu.isa.lanes() * cpu.isa.tile_vectors());
     dispatch(cpu.isa, Task { p, c: Shared::new(c), rows: 0..p.rows, panels: 0..panels });
@@ -350,6 +387,10 @@ impl Task<'_> {
                     }
                 } else {
                     let inside: [*mut f32; MR] = std::array::from_fn(|r| spare.as_mut_ptr().add(r * NV * S::LANES));
+                    let begin = match (s.first, p.start) {
+                        (true, Start::Zero) => Begin::Zero,
+                        _ => Begin::Keep,
+                    };
                     for r in 0..valid {
                         for j in 0..s.cols {
                             *inside[r].add(j) = match (s.first, p.start) {
@@ -359,7 +400,8 @@ impl Task<'_> {
                             };
                         }
                     }
-                    tile::<S, MR, NV>(s, &a, &inside, Begin::Keep);
+                    // Begun as a whole tile is: which tiles are whole depends on the vectors, the bits must not.
+                    tile::<S, MR, NV>(s, &a, &inside, begin);
                     for r in 0..valid {
                         std::ptr::copy_nonoverlapping(inside[r], c[r], s.cols);
                     }

@@ -2,6 +2,7 @@
 
 use super::Cpu;
 use super::gemm::{Grid, Nest, Product, Right, Start, pack, packed_len, product};
+use crate::geometry::size;
 
 const BLOCK_DEPTH: usize = 256;
 /// Rows of weights that one task takes: they share the block of examples in cache.
@@ -9,7 +10,7 @@ const TASK_ROWS: usize = 48;
 
 /// Floats of scratch that the three passes need for a batch of `n`.
 pub fn scratch_len(cpu: &Cpu, inputs: usize, outputs: usize, n: usize) -> usize {
-    let forward = packed_len(cpu, inputs, n) + outputs * n;
+    let forward = packed_len(cpu, inputs, n).saturating_add(size(outputs, n));
     let input = if whole_vectors(cpu, inputs) { 0 } else { packed_len(cpu, outputs, inputs) };
     let weights = if whole_vectors(cpu, inputs) { 0 } else { packed_len(cpu, n, inputs) };
     forward.max(input).max(weights)
@@ -18,6 +19,12 @@ pub fn scratch_len(cpu: &Cpu, inputs: usize, outputs: usize, n: usize) -> usize 
 /// Whether rows of this length can be read where they lie.
 fn whole_vectors(cpu: &Cpu, len: usize) -> bool {
     len.is_multiple_of(cpu.isa.lanes())
+}
+
+/// Checks that there is something to multiply, and that x, y and w are numbers of floats at all.
+fn expect_sound(n: usize, inputs: usize, outputs: usize) {
+    assert!(inputs > 0 && outputs > 0, "a layer of {inputs} inputs and {outputs} outputs");
+    let _ = (size(n, inputs), size(n, outputs), size(inputs, outputs));
 }
 
 /// y = x wᵀ + bias
@@ -34,6 +41,8 @@ pub fn forward(
     y: &mut [f32],
     scratch: &mut [f32],
 ) {
+    expect_sound(n, inputs, outputs);
+    let (x, w, bias) = (&x[..n * inputs], &w[..outputs * inputs], bias.map(|bias| &bias[..outputs]));
     let (packed, transposed) = scratch.split_at_mut(packed_len(cpu, inputs, n));
     let transposed = &mut transposed[..outputs * n];
     pack(cpu, inputs, n, packed, |k, j| x[j * inputs + k]);
@@ -73,6 +82,8 @@ pub fn backward_input(
     dx: &mut [f32],
     scratch: &mut [f32],
 ) {
+    expect_sound(n, inputs, outputs);
+    let (dy, w) = (&dy[..n * outputs], &w[..outputs * inputs]);
     let p = Product {
         rows: n,
         cols: inputs,
@@ -100,6 +111,11 @@ pub fn backward_weights(
     dw: &mut [f32],
     scratch: &mut [f32],
 ) {
+    expect_sound(n, inputs, outputs);
+    let (x, dy, dw) = (&x[..n * inputs], &dy[..n * outputs], &mut dw[..outputs * inputs]);
+    if n == 0 {
+        return dw.fill(0.0);
+    }
     let p = Product {
         rows: outputs,
         cols: inputs,

@@ -25,6 +25,7 @@ pub mod reduce;
 mod simd;
 
 use crate::TensorError;
+use crate::geometry::size;
 use rayon::prelude::*;
 
 pub use simd::Isa;
@@ -46,11 +47,10 @@ impl Cpu {
     }
 
     /// A CPU that keeps to one instruction set, for comparing kernels.
-    ///
-    /// # Panics
-    /// If the machine does not have that instruction set.
     pub fn with_isa(threads: usize, isa: Isa) -> Result<Self, TensorError> {
-        assert!(isa.available(), "this machine has no {isa:?}");
+        if !isa.available() {
+            return Err(TensorError::Isa { isa });
+        }
         let threads = if threads == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { threads };
         if threads > MOST_THREADS {
             return Err(TensorError::Threads { threads, reason: format!("at most {MOST_THREADS}") });
@@ -63,10 +63,12 @@ impl Cpu {
         Ok(Cpu { pool, threads, isa })
     }
 
+    /// How many worker threads there are.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
+    /// The instruction set that the kernels use.
     pub fn isa(&self) -> Isa {
         self.isa
     }
@@ -86,20 +88,22 @@ impl Cpu {
         }
     }
 
-    /// As [`each`](Self::each), with `len` floats of `scratch` that no other task touches while `f` runs. `f` must not
-    /// run tasks itself: while it waits for them, its thread could begin another.
-    pub(crate) fn each_with_scratch(
+    /// As [`each`](Self::each), with `len` floats of `scratch` that no other task touches while `f` runs.
+    ///
+    /// # Safety
+    /// `f` runs no tasks itself: while it waits for them, its thread could begin another task with the same scratch.
+    pub(crate) unsafe fn each_with_scratch(
         &self,
         tasks: usize,
         scratch: &mut [f32],
         len: usize,
         f: impl Fn(usize, &mut [f32]) + Sync + Send,
     ) {
-        let scratch = Shared::new(&mut scratch[..self.threads * len]);
+        let scratch = Shared::new(&mut scratch[..size(self.threads, len)]);
         let alone = tasks <= 1 || self.threads == 1;
         self.each(tasks, |task| {
             let worker = if alone { 0 } else { rayon::current_thread_index().expect("tasks run on workers") };
-            // SAFETY: a worker runs one task at a time.
+            // SAFETY: a worker runs one task at a time, by the caller's promise.
             f(task, unsafe { scratch.slice(worker * len, len) });
         });
     }
@@ -140,7 +144,8 @@ impl<'a, T> Shared<'a, T> {
     /// No other reference into `at..at + len` is alive.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn slice(&self, at: usize, len: usize) -> &'a mut [T] {
-        assert!(at + len <= self.len, "a task's part lies outside the buffer");
+        let inside = at.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(inside, "a task's part lies outside the buffer");
         // SAFETY: in bounds by the assertion, unique by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) }
     }

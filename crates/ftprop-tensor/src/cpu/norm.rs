@@ -2,13 +2,14 @@
 
 use super::simd::vectorised;
 use super::{Cpu, Shared};
+use crate::geometry::size;
 
 /// Rows whose mean and spread one task takes.
 const RUN: usize = 128;
 
 /// Floats of scratch that the kernels here need.
 pub fn scratch_len(rows: usize, channels: usize) -> usize {
-    (2 * rows.div_ceil(RUN)).max(3) * channels
+    size((2 * rows.div_ceil(RUN)).max(3), channels)
 }
 
 /// The mean and the (biased) variance of each column.
@@ -24,7 +25,9 @@ pub fn statistics(
     variance: &mut [f32],
     scratch: &mut [f32],
 ) {
-    let x = &x[..rows * channels];
+    assert!(rows > 0 && channels > 0, "statistics of {rows} rows of {channels} channels");
+    let x = &x[..size(rows, channels)];
+    let (mean, variance) = (&mut mean[..channels], &mut variance[..channels]);
     let runs = rows.div_ceil(RUN);
     let partial = &mut scratch[..2 * runs * channels];
     cpu.each_chunk(partial, 2 * channels, |run, out| {
@@ -67,8 +70,9 @@ vectorised! {
 
 /// y = x · scale + shift, column by column.
 pub fn affine(cpu: &Cpu, rows: usize, channels: usize, x: &[f32], scale: &[f32], shift: &[f32], y: &mut [f32]) {
-    let (scale, shift) = (&scale[..channels], &shift[..channels]);
-    cpu.each_chunk(&mut y[..rows * channels], RUN * channels, |run, y| {
+    assert!(channels > 0, "a map of no channels");
+    let (x, scale, shift) = (&x[..size(rows, channels)], &scale[..channels], &shift[..channels]);
+    cpu.each_chunk(&mut y[..x.len()], RUN * channels, |run, y| {
         run_affine(cpu.isa, &x[run * RUN * channels..][..y.len()], scale, shift, y);
     });
 }
@@ -102,6 +106,10 @@ pub fn backward(
     needs_input: bool,
     scratch: &mut [f32],
 ) {
+    assert!(rows > 0 && channels > 0, "the gradient of {rows} rows of {channels} channels");
+    let (x, dy) = (&x[..size(rows, channels)], &mut dy[..size(rows, channels)]);
+    let (mean, inverse_deviation, gamma) = (&mean[..channels], &inverse_deviation[..channels], &gamma[..channels]);
+    let (d_gamma, d_beta) = (&mut d_gamma[..channels], &mut d_beta[..channels]);
     if rows <= SMALL {
         backward_small(cpu, rows, channels, eps, x, dy, gamma, (d_gamma, d_beta));
     } else {
@@ -125,15 +133,17 @@ fn backward_small(
     (d_gamma, d_beta): (&mut [f32], &mut [f32]),
 ) {
     let count = rows as f64;
-    let dy = Shared::new(&mut dy[..rows * channels]);
-    let (d_gamma, d_beta) = (Shared::new(d_gamma), Shared::new(d_beta));
+    // Unchecked pointers below stay within these.
+    let dy = Shared::new(&mut dy[..size(rows, channels)]);
+    let (d_gamma, d_beta) = (Shared::new(&mut d_gamma[..channels]), Shared::new(&mut d_beta[..channels]));
     // Neighbouring channels share cache lines, so a task takes a run of them.
     const CHANNELS: usize = 64;
     cpu.each(channels.div_ceil(CHANNELS), |task| {
         for j in task * CHANNELS..channels.min((task + 1) * CHANNELS) {
             let x = |i: usize| f64::from(x[i * channels + j]);
-            // SAFETY: each channel belongs to one task.
+            // SAFETY: rows below `rows` and channels below `channels` lie within; each channel belongs to one task.
             let dy = |i: usize| unsafe { dy.ptr(i * channels + j) };
+            // SAFETY: as above.
             let dy_of = |i: usize| f64::from(unsafe { *dy(i) });
             let mean = (0..rows).map(x).sum::<f64>() / count;
             let variance = (0..rows).map(|i| (x(i) - mean).powi(2)).sum::<f64>() / count;

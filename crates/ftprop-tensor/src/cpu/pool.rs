@@ -5,20 +5,22 @@
 
 use super::simd::vectorised;
 use super::{Cpu, Shared};
-use crate::geometry::PoolGeometry;
+use crate::geometry::{PoolGeometry, size};
 
 /// y = the largest value of each window.
 pub fn max_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
-    let x = &x[..n * g.in_len()];
-    cpu.each_chunk(&mut y[..n * g.out_len()], g.out_len(), |image, y| {
+    g.expect_sound();
+    let x = &x[..size(n, g.in_len())];
+    cpu.each_chunk(&mut y[..size(n, g.out_len())], g.out_len(), |image, y| {
         max_forward_image(cpu.isa, g, &x[image * g.in_len()..][..g.in_len()], y);
     });
 }
 
 /// dx = dy where the largest value was (the first of equals), zero elsewhere.
 pub fn max_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    let (x, dy) = (&x[..n * g.in_len()], &dy[..n * g.out_len()]);
-    let dx = Shared::new(&mut dx[..n * g.in_len()]);
+    g.expect_sound();
+    let (x, dy) = (&x[..size(n, g.in_len())], &dy[..size(n, g.out_len())]);
+    let dx = Shared::new(&mut dx[..x.len()]);
     cpu.each(n, |image| {
         // SAFETY: each image belongs to one task.
         let dx = unsafe { dx.slice(image * g.in_len(), g.in_len()) };
@@ -29,14 +31,18 @@ pub fn max_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], dy: &[f32]
 
 /// y = the mean of each window; padding counts as zeros, as in PyTorch.
 pub fn average_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
-    cpu.each_chunk(&mut y[..n * g.out_len()], g.out_len(), |image, y| {
+    g.expect_sound();
+    let x = &x[..size(n, g.in_len())];
+    cpu.each_chunk(&mut y[..size(n, g.out_len())], g.out_len(), |image, y| {
         average_forward_image(cpu.isa, g, &x[image * g.in_len()..][..g.in_len()], y);
     });
 }
 
 /// dx = each window's share of dy.
 pub fn average_backward(cpu: &Cpu, g: &PoolGeometry, n: usize, dy: &[f32], dx: &mut [f32]) {
-    cpu.each_chunk(&mut dx[..n * g.in_len()], g.in_len(), |image, dx| {
+    g.expect_sound();
+    let dy = &dy[..size(n, g.out_len())];
+    cpu.each_chunk(&mut dx[..size(n, g.in_len())], g.in_len(), |image, dx| {
         average_backward_image(cpu.isa, g, &dy[image * g.out_len()..][..g.out_len()], dx);
     });
 }

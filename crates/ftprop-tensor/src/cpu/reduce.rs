@@ -2,24 +2,26 @@
 
 use super::simd::vectorised;
 use super::{Cpu, Shared};
+use crate::geometry::size;
 
 /// Rows that are summed in f32 before f64 takes over.
 const RUN: usize = 256;
 
 /// Floats of scratch for [`column_sums`] of so many rows and columns.
 pub fn column_scratch_len(rows: usize, cols: usize) -> usize {
-    rows.div_ceil(RUN) * cols
+    size(rows.div_ceil(RUN), cols)
 }
 
 /// out[j] = Σ_i x[i, j] of a row-major matrix.
 pub fn column_sums(cpu: &Cpu, rows: usize, cols: usize, x: &[f32], out: &mut [f32], scratch: &mut [f32]) {
-    let x = &x[..rows * cols];
-    let runs = rows.div_ceil(RUN);
-    let partial = &mut scratch[..runs * cols];
+    assert!(cols > 0, "sums of no columns");
+    let x = &x[..size(rows, cols)];
+    let out = &mut out[..cols];
+    let partial = &mut scratch[..column_scratch_len(rows, cols)];
     cpu.each_chunk(partial, cols, |run, sums| {
         run_sums(cpu.isa, &x[run * RUN * cols..rows.min((run + 1) * RUN) * cols], sums);
     });
-    for (j, out) in out[..cols].iter_mut().enumerate() {
+    for (j, out) in out.iter_mut().enumerate() {
         *out = partial.chunks_exact(cols).map(|sums| f64::from(sums[j])).sum::<f64>() as f32;
     }
 }

@@ -7,9 +7,13 @@
 /// An instruction set that the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
+    /// Plain arithmetic.
     Portable,
+    /// ARM's vectors of four.
     Neon,
+    /// Intel's and AMD's vectors of eight, with FMA.
     Avx2,
+    /// Their vectors of sixteen.
     Avx512,
 }
 
@@ -44,6 +48,11 @@ impl Isa {
         [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| isa.available())
     }
 
+    /// Whether it rounds a product and a sum once. All instruction sets that do give the same bits.
+    pub fn fuses(self) -> bool {
+        self != Isa::Portable
+    }
+
     /// Floats in one vector.
     pub(crate) fn lanes(self) -> usize {
         match self {
@@ -65,7 +74,8 @@ impl Isa {
     }
 }
 
-/// What the register-tiled product needs of a vector unit.
+/// What the register-tiled product needs of a vector unit. Its functions ask that the machine has the unit, and that a
+/// pointer is valid for the floats that go through it: one to splat, a vector to load and store.
 pub(crate) trait Simd: Copy {
     type V: Copy;
     const LANES: usize;
@@ -86,6 +96,9 @@ pub(crate) trait Simd: Copy {
 pub(crate) trait Kernel {
     type Output;
     /// Implementations are `#[inline(always)]`, so that they are compiled inside [`dispatch`]'s functions.
+    ///
+    /// # Safety
+    /// The machine has the vector unit. All else that a kernel relies on was checked before it was made.
     unsafe fn run<S: Simd>(self) -> Self::Output;
 }
 
@@ -208,8 +221,6 @@ mod x86 {
         ($name:ident, $v:ty, $lanes:literal, $tile:literal, $many:literal, $zero:ident, $set1:ident, $load:ident, $store:ident, $add:ident, $fma:ident) => {
             #[derive(Clone, Copy)]
             pub(super) struct $name;
-            // SAFETY of each: pointers are the caller's promise; the features are those of the function that
-            // `dispatch` inlines the kernel into.
             impl Simd for $name {
                 type V = $v;
                 const LANES: usize = $lanes;
@@ -217,26 +228,32 @@ mod x86 {
                 const MANY_REGISTERS: bool = $many;
                 #[inline(always)]
                 unsafe fn zero() -> $v {
+                    // SAFETY: the features are those of the function that `dispatch` inlines this into.
                     unsafe { $zero() }
                 }
                 #[inline(always)]
                 unsafe fn splat(x: *const f32) -> $v {
+                    // SAFETY: the pointer is the caller's promise; the features are those of the function that `dispatch` inlines this into.
                     unsafe { $set1(*x) }
                 }
                 #[inline(always)]
                 unsafe fn load(x: *const f32) -> $v {
+                    // SAFETY: the pointer is the caller's promise; the features are those of the function that `dispatch` inlines this into.
                     unsafe { $load(x) }
                 }
                 #[inline(always)]
                 unsafe fn store(x: *mut f32, v: $v) {
+                    // SAFETY: the pointer is the caller's promise; the features are those of the function that `dispatch` inlines this into.
                     unsafe { $store(x, v) }
                 }
                 #[inline(always)]
                 unsafe fn add(a: $v, b: $v) -> $v {
+                    // SAFETY: the features are those of the function that `dispatch` inlines this into.
                     unsafe { $add(a, b) }
                 }
                 #[inline(always)]
                 unsafe fn fma(a: $v, b: $v, c: $v) -> $v {
+                    // SAFETY: the features are those of the function that `dispatch` inlines this into.
                     unsafe { $fma(a, b, c) }
                 }
             }
@@ -279,7 +296,6 @@ mod arm {
     #[derive(Clone, Copy)]
     pub(super) struct Neon;
 
-    // SAFETY of each: pointers are the caller's promise; NEON is part of the base instruction set.
     impl Simd for Neon {
         type V = float32x4_t;
         const LANES: usize = 4;
@@ -287,26 +303,32 @@ mod arm {
         const MANY_REGISTERS: bool = true;
         #[inline(always)]
         unsafe fn zero() -> Self::V {
+            // SAFETY: NEON is part of the base instruction set.
             unsafe { vdupq_n_f32(0.0) }
         }
         #[inline(always)]
         unsafe fn splat(x: *const f32) -> Self::V {
+            // SAFETY: the pointer is the caller's promise; NEON is part of the base instruction set.
             unsafe { vld1q_dup_f32(x) }
         }
         #[inline(always)]
         unsafe fn load(x: *const f32) -> Self::V {
+            // SAFETY: the pointer is the caller's promise; NEON is part of the base instruction set.
             unsafe { vld1q_f32(x) }
         }
         #[inline(always)]
         unsafe fn store(x: *mut f32, v: Self::V) {
+            // SAFETY: the pointer is the caller's promise; NEON is part of the base instruction set.
             unsafe { vst1q_f32(x, v) }
         }
         #[inline(always)]
         unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: NEON is part of the base instruction set.
             unsafe { vaddq_f32(a, b) }
         }
         #[inline(always)]
         unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: NEON is part of the base instruction set.
             unsafe { vfmaq_f32(c, a, b) }
         }
     }

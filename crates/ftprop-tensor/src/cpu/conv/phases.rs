@@ -1,6 +1,6 @@
 //! How the input of a convolution with stride s falls into s·s phases.
 
-use crate::geometry::ConvGeometry;
+use crate::geometry::{ConvGeometry, size};
 
 /// Along one axis, the input positions `first, first + stride, …` (`count` of them), which see the kernel
 /// positions `phase, phase + stride, …` (`taps` of them); the last of these belongs to output `first_output`
@@ -35,25 +35,25 @@ impl Phases {
     }
 
     pub(super) fn padded_len(&self, g: &ConvGeometry, n: usize) -> usize {
-        n * self.padded_h * self.padded_w * (g.out_channels / g.groups)
+        size(size(n, size(self.padded_h, self.padded_w)), g.out_channels / g.groups)
     }
 
     pub(super) fn pairs(&self, g: &ConvGeometry) -> impl Iterator<Item = (Phase, Phase)> {
         let (stride, pad) = (g.stride, g.pad);
-        let axis = move |phase: usize, size: usize, kernel: usize| {
-            // The first input position p with (p + pad) ≡ phase.
-            let first = (phase + stride - pad % stride) % stride;
-            (first < size).then(|| Phase {
-                phase,
-                taps: kernel.saturating_sub(phase).div_ceil(stride),
-                first,
-                first_output: (first + pad) / stride,
-                count: (size - first).div_ceil(stride),
+        // Each phase has a first input position; a stride beyond the image leaves a phase a position.
+        let axis = move |size: usize, kernel: usize| {
+            (0..stride.min(size)).map(move |first| {
+                let phase = (first + pad) % stride;
+                Phase {
+                    phase,
+                    taps: kernel.saturating_sub(phase).div_ceil(stride),
+                    first,
+                    first_output: (first + pad) / stride,
+                    count: (size - first).div_ceil(stride),
+                }
             })
         };
         let g = *g;
-        (0..stride).filter_map(move |phase| axis(phase, g.height, g.kernel_h)).flat_map(move |v| {
-            (0..stride).filter_map(move |phase| axis(phase, g.width, g.kernel_w)).map(move |h| (v, h))
-        })
+        axis(g.height, g.kernel_h).flat_map(move |v| axis(g.width, g.kernel_w).map(move |h| (v, h)))
     }
 }

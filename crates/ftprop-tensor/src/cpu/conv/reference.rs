@@ -29,20 +29,26 @@ fn each_product(g: &ConvGeometry, n: usize, mut f: impl FnMut(usize, usize, usiz
     }
 }
 
+/// y = x * w + bias.
 pub fn forward(g: &ConvGeometry, n: usize, x: &[f32], w: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+    g.expect_sound();
     let mut y: Vec<f64> =
         (0..n * g.out_len()).map(|i| bias.map_or(0.0, |b| f64::from(b[i % g.out_channels]))).collect();
     each_product(g, n, |i, k, o| y[o] += f64::from(x[i]) * f64::from(w[k]));
     y.into_iter().map(|v| v as f32).collect()
 }
 
+/// dx, given dy.
 pub fn backward_input(g: &ConvGeometry, n: usize, dy: &[f32], w: &[f32]) -> Vec<f32> {
+    g.expect_sound();
     let mut dx = vec![0.0; n * g.in_len()];
     each_product(g, n, |i, k, o| dx[i] += f64::from(dy[o]) * f64::from(w[k]));
     dx.into_iter().map(|v| v as f32).collect()
 }
 
+/// dw, given dy.
 pub fn backward_weights(g: &ConvGeometry, n: usize, x: &[f32], dy: &[f32]) -> Vec<f32> {
+    g.expect_sound();
     let mut dw = vec![0.0; g.weight_len()];
     each_product(g, n, |i, k, o| dw[k] += f64::from(x[i]) * f64::from(dy[o]));
     dw.into_iter().map(|v| v as f32).collect()

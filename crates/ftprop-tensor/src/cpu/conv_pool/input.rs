@@ -3,13 +3,18 @@
 //!
 //! The channels of a window that chose the same place share those inputs: their weights are summed in registers, a part
 //! of the kernel's row at a time, and then added once. A part of all channels' weights fits the first cache.
+//!
+//! How a row is cut into parts depends on the vectors, the order of additions must not. An input gets its summands for
+//! one row of the kernel from the kernel's last column to its first: parts are taken from right to left, and within a
+//! part the windows and their places from left to right.
 
 // A register tile is indexed by constants; an iterator over it may not be unrolled.
 #![allow(clippy::needless_range_loop)]
 
-use super::{ConvPool, as_words};
+use super::{ConvPool, as_words, expect_places};
 use crate::cpu::simd::{Kernel, Simd, dispatch};
 use crate::cpu::{Cpu, Shared};
+use crate::geometry::size;
 
 /// The part of a kernel's row that goes through registers at once: `wide` vectors from the `first` on.
 #[derive(Clone, Copy)]
@@ -19,15 +24,15 @@ struct Part {
     wide: usize,
 }
 
-/// The next part of a kernel's row of so many vectors.
+/// The next part of a kernel's row of which so many vectors are left, the last first.
 #[inline(always)]
-fn next_part(row: usize, first: usize, vectors: usize) -> Part {
-    let wide = match vectors - first {
+fn next_part(row: usize, left: usize) -> Part {
+    let wide = match left {
         1 => 1,
-        left @ 2..10 => left - left % 2,
+        2..10 => left - left % 2,
         _ => 10,
     };
-    Part { row, first, wide }
+    Part { row, first: left - wide, wide }
 }
 
 /// Floats of all parts of all channels' weights, each in whole vectors.
@@ -60,8 +65,9 @@ pub(super) fn gradient(
     let (packed, rest) = scratch.split_at_mut(packed_len(g, lanes));
     pack(g, lanes, w, packed);
     let packed = &*packed;
-    let dx = Shared::new(&mut dx[..n * g.in_len()]);
-    cpu.each_with_scratch(n, rest, worker_len(cpu, g), |image, scratch| {
+    let (dy, chosen) = (&dy[..size(n, g.out_len())], &chosen[..size(n, g.out_len())]);
+    let dx = Shared::new(&mut dx[..size(n, g.in_len())]);
+    let make_image = |image: usize, scratch: &mut [f32]| {
         let (frame, rest) = scratch.split_at_mut(g.padded_len(cpu));
         let (channels, rest) = rest.split_at_mut(g.out_len());
         let (slopes, starts) = rest.split_at_mut(g.out_len());
@@ -77,7 +83,9 @@ pub(super) fn gradient(
             let at = ((row + c.pad) * g.padded_width() + c.pad) * c.in_channels;
             dx.copy_from_slice(&frame[at..at + line]);
         }
-    });
+    };
+    // SAFETY: an image is made on one thread.
+    unsafe { cpu.each_with_scratch(n, rest, worker_len(cpu, g), make_image) };
 }
 
 /// Part by part, the weights of all channels; zeros past the kernel's row.
@@ -85,9 +93,9 @@ fn pack(g: &ConvPool, lanes: usize, w: &[f32], packed: &mut [f32]) {
     let (line, co) = (g.conv.kernel_w * g.conv.in_channels, g.conv.out_channels);
     let mut rest = packed;
     for row in 0..g.conv.kernel_h {
-        let mut first = 0;
-        while first * lanes < line {
-            let wide = next_part(row, first, line.div_ceil(lanes)).wide;
+        let mut left = line.div_ceil(lanes);
+        while left > 0 {
+            let Part { first, wide, .. } = next_part(row, left);
             let (out, after) = rest.split_at_mut(co * wide * lanes);
             rest = after;
             let valid = (wide * lanes).min(line - first * lanes);
@@ -96,13 +104,14 @@ fn pack(g: &ConvPool, lanes: usize, w: &[f32], packed: &mut [f32]) {
                 out[..valid].copy_from_slice(&w[at..at + valid]);
                 out[valid..].fill(0.0);
             }
-            first += wide;
+            left = first;
         }
     }
 }
 
 /// Sorts each window's channels by the place that they chose.
 fn sort(g: &ConvPool, dy: &[f32], chosen: &[u8], channels: &mut [u32], slopes: &mut [f32], starts: &mut [u32]) {
+    expect_places(g, chosen);
     let (co, places) = (g.conv.out_channels, g.pool.kernel * g.pool.kernel);
     let mut next = [0u32; 256];
     for (window, (dy, chosen)) in dy.chunks_exact(co).zip(chosen.chunks_exact(co)).enumerate() {
@@ -141,9 +150,9 @@ impl Kernel for Image<'_> {
         let vectors = (self.g.conv.kernel_w * self.g.conv.in_channels).div_ceil(S::LANES);
         // Plain loops: a closure here would be compiled without the instruction set's features.
         for row in 0..self.g.conv.kernel_h {
-            let mut first = 0;
-            while first < vectors {
-                let part = next_part(row, first, vectors);
+            let mut left = vectors;
+            while left > 0 {
+                let part = next_part(row, left);
                 // SAFETY: the caller's.
                 unsafe {
                     match part.wide {
@@ -156,7 +165,7 @@ impl Kernel for Image<'_> {
                     }
                 }
                 weights = &weights[self.g.conv.out_channels * part.wide * S::LANES..];
-                first += part.wide;
+                left = part.first;
             }
         }
     }
@@ -173,15 +182,18 @@ impl Image<'_> {
         // The furthest window ends where the frame does, a vector before its buffer's end.
         assert!(self.frame.len() >= g.padded_height() * stride + S::LANES);
         assert!(self.starts.len() > windows * places && self.slopes.len() >= g.out_len());
-        for window in 0..windows {
-            for place in 0..places {
-                let from = self.starts[window * places + place] as usize;
-                let to = self.starts[window * places + place + 1] as usize;
-                if from == to {
+        let (k, step) = (g.pool.kernel, g.conv.stride * g.conv.in_channels);
+        let mut starts = self.starts.iter().map(|&start| start as usize);
+        let mut from = starts.next().unwrap_or(0);
+        // Windows row by row, and the places of each: in the order of `sort`, without dividing.
+        for (y, x) in (0..g.pool.out_height()).flat_map(|y| (0..g.pool.out_width()).map(move |x| (y * k, x * k))) {
+            for (place_y, place_x) in (y..y + k).flat_map(|y| (x..x + k).map(move |x| (y, x))) {
+                let Some(to) = starts.next() else { return };
+                let (channels, slopes) = (&self.channels[from..to], &self.slopes[from..to]);
+                from = to;
+                if channels.is_empty() {
                     continue;
                 }
-                let channels = &self.channels[from..to];
-                let slopes = &self.slopes[from..to];
                 // SAFETY: `sort` gives channels below `out_channels`; the assertions above.
                 unsafe {
                     let mut sums = [S::zero(); NV];
@@ -192,7 +204,8 @@ impl Image<'_> {
                             sums[v] = S::fma(S::load(w.add(v * S::LANES)), slope, sums[v]);
                         }
                     }
-                    let to = self.frame.as_mut_ptr().add(g.place(window, place as u8) + offset);
+                    let place = (place_y * g.padded_width() + place_x) * step;
+                    let to = self.frame.as_mut_ptr().add(place + offset);
                     for v in 0..NV {
                         let to = to.add(v * S::LANES);
                         S::store(to, S::add(S::load(to), sums[v]));

@@ -108,6 +108,21 @@ fn the_bits_do_not_depend_on_threads() {
 }
 
 #[test]
+fn the_bits_do_not_depend_on_the_vectors() {
+    let fusing: Vec<Isa> = Isa::all_available().filter(|isa| isa.fuses()).collect();
+    for case in 0..60u64 {
+        let s = Stream::numbered(1100 + case);
+        let Some(g) = random_shape(&s) else { continue };
+        let run = |isa: Isa| {
+            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            fast(&Cpu::with_isa(2, isa).unwrap(), &g, 1 + case as usize % 7, case).map(bits)
+        };
+        let every = fusing.iter().map(|&isa| run(isa)).collect::<Vec<_>>();
+        assert!(every.windows(2).all(|pair| pair[0] == pair[1]), "{fusing:?} differ on {g:?}");
+    }
+}
+
+#[test]
 fn takes_windows_side_by_side_that_pool_the_convolutions_own_outputs() {
     let conv = ConvGeometry {
         height: 8,

@@ -3,9 +3,10 @@
 // A register tile is indexed by constants; an iterator over it may not be unrolled.
 #![allow(clippy::needless_range_loop)]
 
-use super::{ConvPool, as_words};
+use super::{ConvPool, as_words, expect_places};
 use crate::cpu::simd::{Kernel, Simd, dispatch, vectorised};
 use crate::cpu::{Cpu, Shared};
+use crate::geometry::size;
 
 /// Parts of a batch that are summed by themselves and then added, and the most floats those sums may take together.
 const PARTS: usize = 8;
@@ -39,6 +40,11 @@ pub(super) fn gradient(
     scratch: &mut [f32],
 ) {
     let (weights, co, depth) = (g.conv.weight_len(), g.conv.out_channels, g.conv.fan_in());
+    let (x, dw) = (&x[..size(n, g.in_len())], &mut dw[..weights]);
+    let (dy, chosen) = (&dy[..size(n, g.out_len())], &chosen[..size(n, g.out_len())]);
+    if n == 0 {
+        return dw.fill(0.0);
+    }
     let parts = parts(g, n);
     let images = n.div_ceil(parts);
     let (sums, rest) = scratch.split_at_mut(parts * weights);
@@ -46,7 +52,7 @@ pub(super) fn gradient(
     let channels = co.div_ceil((4 * cpu.threads()).div_ceil(parts)).max(8);
     let blocks = co.div_ceil(channels);
     let shared = Shared::new(sums);
-    cpu.each_with_scratch(parts * blocks, rest, worker_len(cpu, g), |task, scratch| {
+    let make_block = |task: usize, scratch: &mut [f32]| {
         let (part, block) = (task / blocks, task % blocks);
         let channels = block * channels..co.min((block + 1) * channels);
         // SAFETY: each part's channels belong to one task.
@@ -58,13 +64,17 @@ pub(super) fn gradient(
         for image in part * images..n.min((part + 1) * images) {
             g.pad_rows(&x[image * g.in_len()..][..g.in_len()], 0..g.padded_height(), frame);
             let at = image * g.out_len();
-            collect(g, &dy[at..], &chosen[at..], channels.clone(), places, slopes);
+            let (dy, chosen) = (&dy[at..][..g.out_len()], &chosen[at..][..g.out_len()]);
+            expect_places(g, chosen);
+            collect(g, dy, chosen, channels.clone(), places, slopes);
             dispatch(cpu.isa, Image { g, frame, places, slopes, sums });
         }
-    });
+    };
+    // SAFETY: a block is summed on one thread.
+    unsafe { cpu.each_with_scratch(parts * blocks, rest, worker_len(cpu, g), make_block) };
     let sums = &*sums;
     const RUN: usize = 4096;
-    cpu.each_chunk(&mut dw[..weights], RUN, |i, dw| {
+    cpu.each_chunk(dw, RUN, |i, dw| {
         dw.copy_from_slice(&sums[i * RUN..][..dw.len()]);
         for part in 1..parts {
             add(cpu.isa, dw, &sums[part * weights + i * RUN..][..dw.len()]);

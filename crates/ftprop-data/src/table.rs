@@ -1,0 +1,464 @@
+//! From the cells of a table to numbers, and the same for other rows.
+//!
+//! A [`TableTransform`] is fitted to the training rows of a table: columns of numbers are standardised, columns of text
+//! become a number for each text that occurs (one-hot), and what stands for missing values is chosen. It is plain data
+//! that a model can keep, so that new rows go through what the training rows went through. Columns are matched by their
+//! names where both files have them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::DataError;
+use crate::csv_file::{CsvTable, LabelColumn, quote};
+use crate::preprocess::{Normalize, Shape};
+use crate::split::{Content, Split};
+
+/// Different texts that a column may have before it counts as free text.
+const MOST_TEXTS: usize = 256;
+/// Different numbers that a label column may have before it counts as a measurement, if not all are whole.
+const MOST_NUMBERS: usize = 20;
+/// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
+const LEAST_NUMBERS: usize = 1 << 26;
+
+/// Where the test examples come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TestPart {
+    /// Held out at random, the same rows in every run: those of `Stream::new(0, Purpose::Split, 1)`.
+    Fraction(f64),
+    /// Another file with the same columns.
+    File(PathBuf),
+}
+
+/// What stands for a missing value: a cell that is empty or says `NA`, `N/A`, `NaN`, `null`, `none` or `?`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// Nothing does: it is an error.
+    #[default]
+    Refuse,
+    /// The mean of the column's training values.
+    Mean,
+    /// Their median.
+    Median,
+    /// Their mean, and a column more that says where it stands.
+    Indicator,
+}
+
+/// How to read a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CsvOptions {
+    /// Which column holds the labels.
+    pub label: LabelColumn,
+    /// Whether the first line names the columns; by default it does if none of its features is a number.
+    pub header: Option<bool>,
+    /// Where the test examples come from.
+    pub test: TestPart,
+    /// What stands for missing values.
+    pub missing: Missing,
+    /// Columns of numbers that are names all the same, such as a postcode: one-hot. Columns of text are without being
+    /// named here.
+    pub categories: Vec<String>,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        CsvOptions {
+            label: LabelColumn::default(),
+            header: None,
+            test: TestPart::Fraction(0.2),
+            missing: Missing::default(),
+            categories: Vec::new(),
+        }
+    }
+}
+
+/// What was done to the cells of a table, fitted to its training rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableTransform {
+    /// The name of the label's column, if the training file has names.
+    pub label: Option<String>,
+    /// The number of the label's column, counted from 0.
+    pub label_at: usize,
+    /// Whether columns have names of their own, and so are matched by them.
+    pub named: bool,
+    /// The other columns, in the order of the training file.
+    pub columns: Vec<TableColumn>,
+    /// The names of the classes; label i is class i.
+    pub classes: Vec<String>,
+}
+
+/// A column of a table and what becomes of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableColumn {
+    /// Its name, or its number from 1 where it has none.
+    pub name: String,
+    /// What becomes of its cells.
+    pub kind: ColumnKind,
+}
+
+/// What becomes of a column's cells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ColumnKind {
+    /// A number x becomes `(x - mean) / deviation`.
+    Number {
+        /// Of the training rows.
+        mean: f32,
+        /// Of the training rows; 1 where all are the same.
+        deviation: f32,
+        /// What stands for a missing value, if anything does.
+        fill: Option<f32>,
+        /// Whether a second number says where it does.
+        indicator: bool,
+    },
+    /// A text becomes 1 in its own place and 0 in the others.
+    Category {
+        /// The texts, sorted; an empty one stands for a missing value.
+        texts: Vec<String>,
+    },
+}
+
+impl ColumnKind {
+    /// How many numbers a cell becomes.
+    fn width(&self) -> usize {
+        match self {
+            ColumnKind::Number { indicator, .. } => 1 + usize::from(*indicator),
+            ColumnKind::Category { texts } => texts.len(),
+        }
+    }
+}
+
+impl TableTransform {
+    /// Fits a transformation to the rows for which `training` is true. What kinds of columns and which texts and
+    /// classes there are is taken from all rows.
+    pub fn fit(
+        table: &CsvTable,
+        label: usize,
+        options: &CsvOptions,
+        training: impl Fn(usize) -> bool,
+    ) -> Result<TableTransform, DataError> {
+        let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
+        if table.width() < 2 {
+            return Err(wrong("a table needs at least one feature and a label, this one has a single column".into()));
+        }
+        let name = |column: usize| table.names().map(|names| names[column].clone());
+        let distinct = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+        let features: Vec<usize> = (0..table.width()).filter(|&column| column != label).collect();
+        let unknown = |wanted: &&String| !features.iter().any(|&column| name(column).as_ref() == Some(*wanted));
+        if let Some(unknown) = options.categories.iter().find(unknown) {
+            return Err(wrong(format!("no column of features is called {}", quote(unknown))));
+        }
+        let classes = classes_of(table, label)?;
+        let column = |&column: &usize| {
+            let as_text = name(column).is_some_and(|name| options.categories.contains(&name));
+            Ok(TableColumn {
+                name: name(column).unwrap_or_else(|| (column + 1).to_string()),
+                kind: fit_column(table, column, as_text, options.missing, &training)?,
+            })
+        };
+        let columns = features.iter().map(column).collect::<Result<Vec<_>, DataError>>()?;
+        let named = table.names().is_some_and(distinct);
+        Ok(TableTransform { label: name(label), label_at: label, named, columns, classes })
+    }
+
+    /// How many numbers a row becomes: the network's inputs.
+    pub fn width(&self) -> usize {
+        self.columns.iter().map(|column| column.kind.width()).sum()
+    }
+
+    /// How the numbers of [`features`](Self::features) are standardised.
+    pub fn normalize(&self) -> Normalize {
+        let mut normalize = Normalize { full: 1.0, mean: Vec::new(), std: Vec::new() };
+        for column in &self.columns {
+            let before = normalize.mean.len();
+            if let ColumnKind::Number { mean, deviation, .. } = column.kind {
+                normalize.mean.push(mean);
+                normalize.std.push(deviation);
+            }
+            normalize.mean.resize(before + column.kind.width(), 0.0);
+            normalize.std.resize(before + column.kind.width(), 1.0);
+        }
+        normalize
+    }
+
+    /// The numbers of a table's rows, row by row, not yet standardised. The table may have the label's column or not.
+    pub fn features(&self, table: &CsvTable) -> Result<Vec<f32>, DataError> {
+        let places = self.places(table)?;
+        let (rows, width) = (table.rows(), self.width());
+        let most = LEAST_NUMBERS.max(8 * rows * table.width());
+        if rows.checked_mul(width).is_none_or(|numbers| numbers > most) {
+            let why = format!("{rows} rows of {width} numbers are too many; leave out columns of many texts");
+            return Err(DataError::Table { path: table.path().to_owned(), why });
+        }
+        let mut values = vec![0.0; rows * width];
+        let mut first = 0;
+        for (column, &place) in self.columns.iter().zip(&places) {
+            for row in 0..rows {
+                let to = &mut values[row * width + first..][..column.kind.width()];
+                column.kind.write(table, row, place, to)?;
+            }
+            first += column.kind.width();
+        }
+        Ok(values)
+    }
+
+    /// The same, standardised: what a network takes.
+    pub fn inputs(&self, table: &CsvTable) -> Result<Vec<f32>, DataError> {
+        let (mut values, normalize) = (self.features(table)?, self.normalize());
+        for row in values.chunks_exact_mut(self.width()) {
+            row.iter_mut().enumerate().for_each(|(column, x)| *x = normalize.apply(*x, column));
+        }
+        Ok(values)
+    }
+
+    /// The labels of a table's rows.
+    pub fn labels(&self, table: &CsvTable) -> Result<Vec<u32>, DataError> {
+        let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
+        let place = match (table.names(), &self.label) {
+            (Some(names), Some(label)) if self.named => names
+                .iter()
+                .position(|name| name == label)
+                .ok_or_else(|| wrong(format!("no column is called {}, which holds the labels", quote(label))))?,
+            _ if table.width() == self.columns.len() + 1 => self.label_at,
+            _ => return Err(wrong(format!("{} columns, none of them with labels", table.width()))),
+        };
+        let known = Classes::new(&self.classes);
+        let label = |row: usize| {
+            let text = table.cell(row, place);
+            if text.is_empty() {
+                return Err(table.wrong(row, format!("no label in column {}", place + 1)));
+            }
+            known.find(text).ok_or_else(|| {
+                let known = self.classes.iter().take(10).map(|class| quote(class)).collect::<Vec<_>>().join(", ");
+                let more = if self.classes.len() > 10 { ", …" } else { "" };
+                table.wrong(
+                    row,
+                    format!("the label {} does not occur in the training file, which has {known}{more}", quote(text)),
+                )
+            })
+        };
+        (0..table.rows()).map(label).collect()
+    }
+
+    /// A table's rows as examples.
+    pub fn split(&self, table: &CsvTable) -> Result<Split, DataError> {
+        let content = Content::Features { columns: self.width(), values: self.features(table)? };
+        Ok(Split::new(content, self.labels(table)?, Shape::new(1, 1, self.width())))
+    }
+
+    /// Where in a table the columns are.
+    fn places(&self, table: &CsvTable) -> Result<Vec<usize>, DataError> {
+        let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
+        let Some(names) = table.names().filter(|_| self.named) else {
+            let (width, wanted) = (table.width(), self.columns.len());
+            let skipped = if width == wanted { usize::MAX } else { self.label_at };
+            if width != wanted && width != wanted + 1 {
+                let found = width.saturating_sub(1);
+                return Err(wrong(format!("{found} features, but the training file has {wanted}")));
+            }
+            return Ok((0..width).filter(|&column| column != skipped).collect());
+        };
+        let list = |names: Vec<&String>| names.into_iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+        let missing: Vec<_> = self.columns.iter().map(|c| &c.name).filter(|name| !names.contains(name)).collect();
+        if !missing.is_empty() {
+            return Err(wrong(format!("columns of the training file are missing: {}", list(missing))));
+        }
+        let known =
+            |name: &&String| self.label.as_ref() == Some(*name) || self.columns.iter().any(|c| c.name == **name);
+        let additional: Vec<_> = names.iter().filter(|name| !known(name)).collect();
+        if !additional.is_empty() {
+            return Err(wrong(format!("columns that the training file has not: {}", list(additional))));
+        }
+        if names.len() > self.columns.len() + 1 {
+            return Err(wrong("two columns have the same name".into()));
+        }
+        let place = |c: &TableColumn| names.iter().position(|name| *name == c.name).unwrap_or(0);
+        Ok(self.columns.iter().map(place).collect())
+    }
+}
+
+impl ColumnKind {
+    /// Writes the numbers of one cell.
+    fn write(&self, table: &CsvTable, row: usize, column: usize, to: &mut [f32]) -> Result<(), DataError> {
+        let cell = table.cell(row, column);
+        match self {
+            ColumnKind::Number { fill: Some(fill), indicator, .. } if is_missing(cell) => {
+                to[0] = *fill;
+                if *indicator {
+                    to[1] = 1.0;
+                }
+            }
+            ColumnKind::Number { .. } => to[0] = number(table, row, column)?,
+            ColumnKind::Category { texts } => {
+                let text = if is_missing(cell) { "" } else { cell };
+                let place = texts.binary_search_by(|known| known.as_str().cmp(text)).map_err(|_| {
+                    let words = table.column_words(column);
+                    table.wrong(row, format!("{} in {words} does not occur in the training file", quote(cell)))
+                })?;
+                to[place] = 1.0;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_missing(cell: &str) -> bool {
+    let known = ["na", "n/a", "nan", "null", "none", "?"];
+    cell.is_empty() || known.iter().any(|word| cell.eq_ignore_ascii_case(word))
+}
+
+/// A cell as a number, or what is wrong with it.
+fn number(table: &CsvTable, row: usize, column: usize) -> Result<f32, DataError> {
+    let cell = table.cell(row, column);
+    let words = || table.column_words(column);
+    let why = match cell.parse::<f32>() {
+        Ok(value) if value.is_finite() => return Ok(value),
+        _ if cell.is_empty() => {
+            format!("nothing in {}; say what stands for missing values: mean, median or indicator", words())
+        }
+        Ok(_) => format!("{} in {} is not a finite number", quote(cell), words()),
+        Err(_) => format!("{} in {} is not a number, as others there are", quote(cell), words()),
+    };
+    Err(table.wrong(row, why))
+}
+
+fn fit_column(
+    table: &CsvTable,
+    column: usize,
+    as_text: bool,
+    missing: Missing,
+    training: &impl Fn(usize) -> bool,
+) -> Result<ColumnKind, DataError> {
+    let cell = |row: usize| table.cell(row, column);
+    let is_number = |cell: &str| cell.parse::<f32>().is_ok();
+    let absent = |cell: &str| missing != Missing::Refuse && is_missing(cell);
+    // A column is text if none of its cells is a number; what is neither the one nor the other is an error below.
+    let texts = (0..table.rows()).map(cell).filter(|cell| !is_missing(cell));
+    if as_text || (texts.clone().next().is_some() && !texts.clone().any(is_number)) {
+        return fit_texts(table, column, missing);
+    }
+    let (mut values, mut any_absent) = (Vec::new(), false);
+    for row in 0..table.rows() {
+        if absent(cell(row)) {
+            any_absent = true;
+        } else if training(row) {
+            values.push(number(table, row, column)?);
+        } else {
+            number(table, row, column)?;
+        }
+    }
+    if values.is_empty() {
+        let why = format!("{} holds no value in the training part; leave it out", table.column_words(column));
+        return Err(DataError::Table { path: table.path().to_owned(), why });
+    }
+    let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
+    let fill = any_absent.then(|| match missing {
+        Missing::Median => median(&mut values.clone()),
+        _ => mean as f32,
+    });
+    // Over what the network will see: with what stands for missing values.
+    let absent_training = (0..table.rows()).filter(|&row| training(row) && absent(cell(row))).count();
+    values.extend(std::iter::repeat_n(fill.unwrap_or(0.0), absent_training));
+    let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
+    let variance = values.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    let deviation = if variance > 0.0 { variance.sqrt() as f32 } else { 1.0 };
+    let fill = if missing == Missing::Refuse { None } else { fill.or(Some(mean as f32)) };
+    Ok(ColumnKind::Number {
+        mean: mean as f32,
+        deviation,
+        fill,
+        indicator: any_absent && missing == Missing::Indicator,
+    })
+}
+
+fn median(values: &mut [f32]) -> f32 {
+    values.sort_by(f32::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<ColumnKind, DataError> {
+    let mut texts = BTreeSet::new();
+    for row in 0..table.rows() {
+        let cell = table.cell(row, column);
+        if missing == Missing::Refuse && cell.is_empty() {
+            // Says what is missing.
+            number(table, row, column)?;
+        }
+        texts.insert(if is_missing(cell) { "" } else { cell });
+        if texts.len() > MOST_TEXTS {
+            let words = table.column_words(column);
+            let why =
+                format!("{words} holds more than {MOST_TEXTS} different texts; leave it out or put them in groups");
+            return Err(DataError::Table { path: table.path().to_owned(), why });
+        }
+    }
+    Ok(ColumnKind::Category { texts: texts.into_iter().map(str::to_owned).collect() })
+}
+
+/// The classes of a table: whole numbers in numeric order, others in alphabetical order.
+fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> {
+    let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
+    let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in 0..table.rows() {
+        let text = table.cell(row, label);
+        if text.is_empty() {
+            return Err(table.wrong(row, format!("no label in column {}", label + 1)));
+        }
+        *texts.entry(text).or_default() += 1;
+    }
+    if let Some(numbers) = texts.keys().map(|text| whole_number(text)).collect::<Option<BTreeSet<i64>>>() {
+        texts.clear();
+        if numbers.len() > 1 {
+            return Ok(numbers.iter().map(i64::to_string).collect());
+        }
+    }
+    let measured = texts.keys().all(|text| text.parse::<f64>().is_ok_and(f64::is_finite));
+    if measured && texts.len() > MOST_NUMBERS {
+        return Err(wrong(format!(
+            "{} holds {} different numbers in {} rows, a measurement and no classes; choose another label column, or \
+             put the numbers in ranges with names",
+            table.column_words(label),
+            texts.len(),
+            table.rows()
+        )));
+    }
+    if texts.len() < 2 {
+        let only = quote(table.cell(0, label));
+        return Err(wrong(format!("every row has the label {only}; is it the right column?")));
+    }
+    Ok(texts.into_keys().map(str::to_owned).collect())
+}
+
+/// Classes by what a cell says.
+enum Classes<'a> {
+    Numbers(HashMap<i64, u32>),
+    Texts(HashMap<&'a str, u32>),
+}
+
+impl<'a> Classes<'a> {
+    fn new(names: &'a [String]) -> Self {
+        let numbers = names.iter().map(|name| whole_number(name)).collect::<Option<Vec<_>>>();
+        match numbers {
+            Some(numbers) => Classes::Numbers(numbers.into_iter().zip(0..).collect()),
+            None => Classes::Texts(names.iter().map(String::as_str).zip(0..).collect()),
+        }
+    }
+
+    fn find(&self, label: &str) -> Option<u32> {
+        match self {
+            Classes::Numbers(numbers) => numbers.get(&whole_number(label)?).copied(),
+            Classes::Texts(texts) => texts.get(label).copied(),
+        }
+    }
+}
+
+/// `3` and `3.0` are the same label: spreadsheets write either.
+fn whole_number(text: &str) -> Option<i64> {
+    let float = || text.parse::<f64>().ok().filter(|x| x.fract() == 0.0 && x.abs() < 1e15).map(|x| x as i64);
+    text.parse().ok().or_else(float)
+}

@@ -1,0 +1,131 @@
+//! Tables: names, missing values, categories, and the same for other rows.
+
+mod common;
+
+use common::*;
+use ftprop_data::{ColumnKind, CsvOptions, CsvTable, Missing, Options, Source, TableTransform, TestPart, open};
+
+fn with(csv: CsvOptions) -> Options {
+    Options { csv, ..Options::default() }
+}
+
+fn transform(text: &str, options: &CsvOptions) -> TableTransform {
+    let temp = Temp::new();
+    let table = CsvTable::read(&temp.write("t.csv", text), options.header).unwrap();
+    TableTransform::fit(&table, table.width() - 1, options, |_| true).unwrap()
+}
+
+fn table(text: &str) -> CsvTable {
+    CsvTable::read(&Temp::new().write("t.csv", text), None).unwrap()
+}
+
+#[test]
+fn all_spellings_of_a_table_are_one() {
+    let temp = Temp::new();
+    let plain = "a,b,kind\n1,2.5,x\n-3,4,y z\n5,6,x\n7,8,y z\n9,1,x\n";
+    let expected = open(Source::Csv, Some(&temp.write("plain.csv", plain)), &Options::default()).unwrap();
+    let quoted = "\u{feff}\"a\";\"b\";\"kind\"\r\n\"1\"; 2.5 ;x\r\n-3;4;\"y z\"\r\n5;6;x\r\n7;8;y z\r\n9;1;x\r\n";
+    let spellings = [
+        ("semicolons.csv", quoted.as_bytes().to_vec()),
+        ("tabs.tsv", plain.replace(',', "\t").into_bytes()),
+        ("packed.csv.gz", gzip(plain.as_bytes())),
+        ("packed.csv", gzip(quoted.as_bytes())),
+        ("blank.csv", format!("\n\n{plain}\n\n").into_bytes()),
+    ];
+    for (name, text) in spellings {
+        let found = open(Source::Csv, Some(&temp.write(name, text)), &Options::default()).unwrap();
+        assert_eq!(found.table, expected.table, "{name}");
+        assert_eq!(found.normalize, expected.normalize, "{name}");
+        assert_eq!(found.train.numbers(), expected.train.numbers(), "{name}");
+    }
+}
+
+#[test]
+fn columns_are_matched_by_their_names() {
+    let temp = Temp::new();
+    let train = temp.write("train.csv", "a,b,kind\n1,10,x\n2,20,y\n3,30,x\n");
+    // Another order, other labels first, and a class missing.
+    let test = temp.write("test.csv.gz", gzip(b"kind,b,a\ny,20,2\ny,10,1\n"));
+    let csv = CsvOptions {
+        label: ftprop_data::LabelColumn::Name("kind".into()),
+        test: TestPart::File(test.clone()),
+        ..CsvOptions::default()
+    };
+    let data = open(Source::Csv, Some(&train), &with(csv)).unwrap();
+    let transform = data.table.unwrap();
+    let found = CsvTable::read(&test, None).unwrap();
+    assert_eq!(transform.features(&found).unwrap(), [2.0, 20.0, 1.0, 10.0]);
+    assert_eq!((data.test.label(0), data.test.label(1), data.classes.len()), (1, 1, 2));
+    // Without labels, as new rows come.
+    assert_eq!(transform.features(&table("b,a\n5,4\n")).unwrap(), [4.0, 5.0]);
+    assert_eq!(transform.features(&table("4,5\n")).unwrap(), [4.0, 5.0]);
+    let wrong = |text: &str| transform.features(&table(text)).unwrap_err().to_string();
+    assert!(wrong("a,c,d\n1,2,3\n").contains("missing: `b`"));
+    assert!(wrong("a,b,c,d\n1,2,3,4\n").contains("has not: `c`, `d`"));
+    assert!(wrong("a,a,b,kind\n1,2,3,x\n").contains("same name"));
+    assert!(transform.labels(&table("b,a\n5,4\n")).unwrap_err().to_string().contains("`kind`"));
+    let unknown = transform.labels(&table("a,b,kind\n1,2,z\n")).unwrap_err().to_string();
+    assert!(unknown.contains("`z`") && unknown.contains("`x`, `y`"), "{unknown}");
+}
+
+#[test]
+fn missing_values_are_what_was_chosen() {
+    let text = "a,b,kind\n1,2,x\n,2,y\nNA,2,x\n4,2,y\n7,2,x\n";
+    let number = |missing: Missing| {
+        let options = CsvOptions { missing, ..CsvOptions::default() };
+        let fitted = transform(text, &options);
+        let rows = fitted.features(&table(text)).unwrap();
+        (fitted.columns[0].kind.clone(), rows, fitted)
+    };
+    let (kind, rows, _) = number(Missing::Mean);
+    assert!(matches!(kind, ColumnKind::Number { fill: Some(4.0), indicator: false, .. }), "{kind:?}");
+    assert_eq!(rows, [1.0, 2.0, 4.0, 2.0, 4.0, 2.0, 4.0, 2.0, 7.0, 2.0]);
+    let (kind, ..) = number(Missing::Median);
+    assert!(matches!(kind, ColumnKind::Number { fill: Some(4.0), .. }));
+    let (_, rows, fitted) = number(Missing::Indicator);
+    assert_eq!(fitted.width(), 3);
+    assert_eq!(rows[..6], [1.0, 0.0, 2.0, 4.0, 1.0, 2.0]);
+    // A column without any may have some later.
+    assert_eq!(fitted.features(&table("a,b\n1,?\n")).unwrap(), [1.0, 0.0, 2.0]);
+    // Standardised: mean 0 and deviation 1 over the training rows; the indicator stays as it is.
+    let inputs = fitted.inputs(&table(text)).unwrap();
+    let first: Vec<f32> = inputs.iter().step_by(3).copied().collect();
+    assert!(first.iter().sum::<f32>().abs() < 1e-6 && (first.iter().map(|x| x * x).sum::<f32>() - 5.0).abs() < 1e-5);
+    assert_eq!((inputs[1], inputs[4], inputs[2]), (0.0, 1.0, 0.0));
+}
+
+#[test]
+fn texts_become_a_number_each() {
+    let text = "colour,size,zip,kind\nred,1,100,x\nblue,2,200,y\n,3,100,x\n";
+    let options = CsvOptions { missing: Missing::Mean, categories: vec!["zip".into()], ..CsvOptions::default() };
+    let fitted = transform(text, &options);
+    assert_eq!(fitted.width(), 6);
+    let rows = fitted.features(&table(text)).unwrap();
+    assert_eq!(rows[..6], [0.0, 0.0, 1.0, 1.0, 1.0, 0.0]);
+    assert_eq!(rows[12..], [1.0, 0.0, 0.0, 3.0, 1.0, 0.0]);
+    let unknown = fitted.features(&table("colour,size,zip\ngreen,1,100\n")).unwrap_err().to_string();
+    assert!(unknown.contains("`green`") && unknown.contains("column 1 (`colour`)"), "{unknown}");
+    let bad = CsvOptions { categories: vec!["zap".into()], ..CsvOptions::default() };
+    let table = table(text);
+    assert!(TableTransform::fit(&table, 3, &bad, |_| true).unwrap_err().to_string().contains("`zap`"));
+}
+
+#[test]
+fn only_training_rows_decide_and_the_transformation_can_be_kept() {
+    let temp = Temp::new();
+    let text: String = (0..50).map(|i| format!("{},{},{}\n", i, ["u", "v"][i % 2], i % 3)).collect();
+    let path = temp.write("t.csv", text);
+    let data = open(Source::Csv, Some(&path), &Options::default()).unwrap();
+    let fitted = data.table.clone().unwrap();
+    let rows: Vec<f64> = (0..data.train.len()).map(|i| data.train.number(i) as f64).collect();
+    let mean = rows.iter().sum::<f64>() / rows.len() as f64;
+    let ColumnKind::Number { mean: found, .. } = fitted.columns[0].kind else { panic!("{fitted:?}") };
+    assert_eq!(found, mean as f32);
+    assert_eq!(data.classes, ["0", "1", "2"]);
+    let kept = serde_json::to_string(&fitted).unwrap();
+    assert_eq!(serde_json::from_str::<TableTransform>(&kept).unwrap(), fitted);
+    assert!(serde_json::from_str::<TableTransform>(&kept.replace("label_at", "labels_at")).is_err());
+    let (table, split) =
+        (CsvTable::read(&path, None).unwrap(), fitted.split(&CsvTable::read(&path, None).unwrap()).unwrap());
+    assert_eq!((split.len(), split.label(4)), (table.rows(), 1));
+}
