@@ -94,6 +94,7 @@ pub fn update(cpu: &Cpu, out: &mut [f32], x: &[f32], f: impl Binary) {
 
 /// A function of three numbers, as [`Binary`] is one of two.
 pub trait Ternary: Sync {
+    /// The function's value.
     fn apply(&self, a: f32, b: f32, c: f32) -> f32;
 }
 
