@@ -33,6 +33,9 @@ impl Recipe {
         if train.checkpoint_seconds.is_nan() || train.checkpoint_seconds < 0.0 {
             return wrong("train.checkpoint_seconds", "must be 0 or more");
         }
+        if train.ema.is_some_and(|ema| !(ema > 0.0 && ema < 1.0)) {
+            return wrong("train.ema", "must be between 0 and 1, neither of them");
+        }
         if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return wrong("train.clip", "must be a positive number");
         }

@@ -18,11 +18,13 @@ train.batch = 32
 "#;
 
 /// A little of everything whose state or randomness could get lost: normalising, dropout of both kinds, a
-/// residual block, groups, two activations, augmentation, a validation part, warm-up, clipping.
+/// residual block, groups, two activations, a target rule of chance, augmentation, a validation part, warm-up, clipping,
+/// parameters that are learned in four ways, a moving average of them.
 pub(crate) const THOROUGH: &str = r#"
 name = "thorough"
 activation = "sign"
 layer_loss = "soft_hinge"
+target_rule = "random_subset:0.9"
 
 [data]
 source = "digits"
@@ -69,11 +71,24 @@ epochs = 6
 batch = 16
 label_smoothing = 0.05
 clip = 5.0
+ema = 0.98
 
 [optimizer]
 name = "adam"
 lr = 3e-3
 weight_decay = 1e-4
+
+[[groups]]
+kind = "norms"
+weight_decay = 0.0
+[[groups]]
+kind = "weights"
+pattern = "3.main.*"
+optimizer = { name = "muon", lr = 0.02 }
+[[groups]]
+kind = "biases"
+lr_factor = 2.0
+optimizer = { name = "sgd", lr = 0.01, momentum = 0.9 }
 
 [schedule]
 kind = "cosine"

@@ -24,6 +24,7 @@ use crate::scalars::ScalarLayout;
 use crate::staging::StagingBuffers;
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, check_batch};
+use ftprop_nn::optimizer::Group;
 use ftprop_nn::{Graph, Step, Tally};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,6 +93,9 @@ impl CudaNetwork {
     pub fn new(device: &Device, config: NetworkConfig) -> Result<Self, CudaError> {
         device.check()?;
         let plan = config.plan()?;
+        if config.learning.groups.groups().iter().any(Group::is_matrix) {
+            return Err(CudaError::MatrixOptimizer);
+        }
         let gemms = passes::gemms(&plan, config.precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning)?;

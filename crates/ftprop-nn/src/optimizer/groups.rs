@@ -94,6 +94,11 @@ impl Group {
         self.lr * lr_factor
     }
 
+    /// Whether it learns whole matrices.
+    pub fn is_matrix(&self) -> bool {
+        matches!(self.method, Method::Matrix(_))
+    }
+
     /// How many moments a weight has.
     pub fn moments(&self) -> usize {
         self.method.moments()
