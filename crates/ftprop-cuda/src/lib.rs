@@ -49,7 +49,7 @@
 //! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
-//! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench`]: milliseconds a step |
+//! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
 //!
 //! Words that are ours, or that the trade uses more loosely:
 //!

@@ -5,8 +5,16 @@ use ftprop_tensor::TensorError;
 /// An error of this crate; each names the layer or the key and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum NnError {
+    /// A name that stands for nothing.
     #[error("unknown {what} '{name}'; {known}")]
-    Name { what: &'static str, name: String, known: String },
+    Name {
+        /// What it should be the name of.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The names that there are, in words.
+        known: String,
+    },
     /// A name that cannot be given.
     #[error("the {what} '{name}' cannot be registered: {why}")]
     Register {
@@ -17,20 +25,61 @@ pub enum NnError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A layer that does not fit what comes in.
     #[error("{layer} (input {input}): {source}")]
-    Layer { layer: String, input: String, source: TensorError },
+    Layer {
+        /// The layer's path and kind.
+        layer: String,
+        /// The shape that comes in.
+        input: String,
+        /// What does not fit.
+        source: TensorError,
+    },
+    /// The two ways through a residual block end in different shapes.
     #[error(
         "{layer}: the main path gives {main} but the shortcut gives {shortcut}; give the shortcut a convolution of the same stride and channels"
     )]
-    Residual { layer: String, main: String, shortcut: String },
+    Residual {
+        /// The block's path and kind.
+        layer: String,
+        /// The shape at the main path's end.
+        main: String,
+        /// The shape at the shortcut's end.
+        shortcut: String,
+    },
+    /// A last layer that does not give one number a class.
     #[error("{layer}, the last layer, gives {got} but the data has {classes} classes, so {expected} is needed")]
-    Output { layer: String, got: String, classes: usize, expected: String },
+    Output {
+        /// The last layer's path and kind.
+        layer: String,
+        /// The shape that it gives.
+        got: String,
+        /// The classes to tell apart.
+        classes: usize,
+        /// The shape that is needed.
+        expected: String,
+    },
+    /// A layer's setting outside its range.
     #[error("{layer}: {what}")]
-    Value { layer: String, what: String },
+    Value {
+        /// The layer's path and kind.
+        layer: String,
+        /// What is wrong, in words.
+        what: String,
+    },
+    /// A preset for images of another size.
     #[error(
         "the preset '{preset}' is made for images of {expected}, not {got}; choose another preset or write the layers in the recipe"
     )]
-    PresetInput { preset: String, expected: String, got: String },
+    PresetInput {
+        /// The preset's name.
+        preset: String,
+        /// The shape that it is made for.
+        expected: String,
+        /// The data's shape.
+        got: String,
+    },
+    /// A list without a layer.
     #[error("the network has no layers; name a preset or write at least one [[network.layers]]")]
     Empty,
     /// An input without numbers, or nothing to tell apart.

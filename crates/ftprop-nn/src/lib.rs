@@ -25,6 +25,7 @@
 //! | [`probe`] | one step watched from within its hard layers |
 //! | [`timing`] | where a step's time goes |
 
+#![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod activation;

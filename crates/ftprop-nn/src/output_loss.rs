@@ -22,6 +22,7 @@ pub enum OutputLoss {
 }
 
 impl OutputLoss {
+    /// Every loss, in the order in which they are listed to people.
     pub const ALL: [OutputLoss; 6] = [
         OutputLoss::CrossEntropy,
         OutputLoss::MultiHinge,
@@ -61,7 +62,9 @@ crate::names::serde_by_name!(OutputLoss);
 /// What a batch, or an epoch of batches, amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
+    /// Examples counted.
     pub examples: u64,
+    /// The sum of their losses.
     pub loss_sum: f64,
     /// Examples whose class has the largest logit.
     pub top1: u64,
@@ -70,6 +73,7 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts another batch in.
     pub fn add(&mut self, other: &Tally) {
         self.examples += other.examples;
         self.loss_sum += other.loss_sum;
@@ -77,14 +81,17 @@ impl Tally {
         self.top5 += other.top5;
     }
 
+    /// The mean loss of an example; 0 of none.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.examples.max(1) as f64
     }
 
+    /// The share of examples whose class has the largest logit.
     pub fn top1_share(&self) -> f64 {
         self.top1 as f64 / self.examples.max(1) as f64
     }
 
+    /// The share of examples whose class is among the five largest.
     pub fn top5_share(&self) -> f64 {
         self.top5 as f64 / self.examples.max(1) as f64
     }

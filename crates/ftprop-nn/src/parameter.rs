@@ -11,7 +11,9 @@ use std::ops::Range;
 pub struct Parameter {
     /// The layer's path and the parameter's role, such as `3.weight` or `4.main.1.gamma`.
     pub name: String,
+    /// What it is.
     pub kind: ParameterKind,
+    /// Where it lies in the flat buffers.
     pub range: Range<usize>,
 }
 
@@ -20,18 +22,26 @@ pub struct Parameter {
 pub enum ParameterKind {
     /// `[out, kernel_h, kernel_w, in / groups]`
     Conv {
+        /// The convolution that it is the filters of.
         geometry: ConvGeometry,
+        /// What its values are drawn from.
         init: Init,
     },
     /// `[out, height, width, channels]` of the example that comes in.
     Fc {
+        /// The example that comes in.
         input: Shape,
+        /// How many units there are.
         outputs: usize,
     },
+    /// What is added to each channel or unit of a product.
     Bias {
+        /// The inputs of one unit, which bound its first values.
         fan_in: usize,
     },
+    /// Batch norm's factors.
     Gamma,
+    /// Batch norm's summands.
     Beta,
 }
 
@@ -85,6 +95,8 @@ impl Parameter {
 pub struct Statistic {
     /// The layer's path and the statistic's role, such as `4.running_mean`.
     pub name: String,
+    /// Where it lies in the buffer of statistics.
     pub range: Range<usize>,
+    /// What each of its values starts from.
     pub initial: f32,
 }

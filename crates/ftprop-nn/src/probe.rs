@@ -24,8 +24,9 @@ pub use crate::layers::{FAINT, LayerDiagnosis};
 /// What one step looked like from within a network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// The batch's loss before the step and after it.
+    /// The batch's loss before the step.
     pub loss: f64,
+    /// And after it.
     pub loss_after: f64,
     /// The hard layers, in the order of the forward pass.
     pub layers: Vec<LayerDiagnosis>,

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
+    /// By which curve.
     pub kind: ScheduleKind,
     /// `step`: the epochs, counted from 1, from whose start on the rate is multiplied by `factor` (again).
     pub decay_at: Vec<u32>,
+    /// `step`: what the rate is multiplied by each time.
     pub factor: f64,
     /// `cosine`: where it ends, as a share of the learning rate.
     pub floor: f64,
@@ -17,11 +19,15 @@ pub struct Schedule {
     pub warmup: f64,
 }
 
+/// The curve that a learning rate follows after its warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
+    /// The same rate throughout.
     Constant,
+    /// Multiplied by a factor at the start of chosen epochs.
     Step,
+    /// Down half a cosine wave to the floor.
     Cosine,
 }
 

@@ -23,68 +23,97 @@ use serde::{Deserialize, Serialize};
 pub enum LayerSpec {
     /// A two-dimensional convolution. It has a bias unless batch norm follows it or `bias` says otherwise.
     Conv {
+        /// Channels that come out.
         out: usize,
+        /// The window.
         kernel: Kernel,
+        /// Pixels from one window to the next.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         stride: usize,
+        /// Zeros around the image, on each side.
         #[serde(default, skip_serializing_if = "is_zero")]
         pad: usize,
+        /// How many parts the channels are cut into, each with filters of its own.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         groups: usize,
+        /// Whether each channel has a summand.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bias: Option<bool>,
+        /// What the filters start from.
         #[serde(default, skip_serializing_if = "Init::is_default")]
         init: Init,
     },
     /// A fully connected layer; without `out`, one output a class.
     Fc {
+        /// Units.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         out: Option<usize>,
+        /// Whether each unit has a summand; if not given, as for a convolution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bias: Option<bool>,
     },
+    /// The largest value of each window.
     MaxPool {
+        /// The window's side.
         kernel: usize,
         /// As the kernel if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<usize>,
+        /// Pixels around the image, on each side, that are never the largest.
         #[serde(default, skip_serializing_if = "is_zero")]
         pad: usize,
     },
     /// Average pooling; without a kernel, over the whole image.
     AvgPool {
+        /// The window's side.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kernel: Option<usize>,
+        /// As the kernel if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<usize>,
+        /// Zeros around the image, on each side, that count.
         #[serde(default, skip_serializing_if = "is_zero")]
         pad: usize,
     },
     /// Batch normalisation, of channels after a convolution and of units after a fully connected layer.
     BatchNorm {
+        /// What is added to the variance.
         #[serde(default = "norm_eps")]
         eps: f32,
+        /// The share of each batch in the running statistics.
         #[serde(default = "norm_momentum")]
         momentum: f32,
     },
     /// The activation: the recipe's, with anything overridden in place.
     Act {
+        /// What the units output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         activation: Option<Activation>,
+        /// How they miss their targets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         layer_loss: Option<LayerLoss>,
+        /// How their targets are set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         target_rule: Option<TargetRule>,
+        /// Which form of loss a quantized ReLU has.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         qrelu_form: Option<QreluForm>,
     },
     /// Sets values to zero with probability p in training.
-    Dropout { p: f32 },
+    Dropout {
+        /// The probability.
+        p: f32,
+    },
     /// Sets whole channels to zero with probability p in training.
-    ChannelDropout { p: f32 },
+    ChannelDropout {
+        /// The probability.
+        p: f32,
+    },
     /// The sum of a main path and a shortcut, which is the input itself if it has no layers.
     Residual {
+        /// The layers of the main path.
         main: Vec<LayerSpec>,
+        /// Those of the shortcut.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         shortcut: Vec<LayerSpec>,
     },
@@ -94,17 +123,21 @@ pub enum LayerSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Kernel {
+    /// As high as wide.
     Square(usize),
+    /// Height and width.
     Rectangle([usize; 2]),
 }
 
 impl Kernel {
+    /// Its height.
     pub fn height(self) -> usize {
         match self {
             Kernel::Square(k) | Kernel::Rectangle([k, _]) => k,
         }
     }
 
+    /// Its width.
     pub fn width(self) -> usize {
         match self {
             Kernel::Square(k) | Kernel::Rectangle([_, k]) => k,
@@ -205,9 +238,13 @@ impl LayerSpec {
 /// What the activations of a network share unless one overrides it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Defaults {
+    /// What hidden units output.
     pub activation: Activation,
+    /// How they miss their targets.
     pub layer_loss: LayerLoss,
+    /// How targets are set.
     pub target_rule: TargetRule,
+    /// Which form of loss a quantized ReLU has.
     pub qrelu_form: QreluForm,
     /// Whether a target's loss is weighted by |g|.
     pub weighted: bool,

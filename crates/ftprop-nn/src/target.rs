@@ -5,7 +5,7 @@
 //! each of its outputs. A [`TargetRule`] turns that into a target t; the layer loss at that target, weighted
 //! by |g|, has the slope `−t φ(t z) |g|`, which is what the layer's weights and the layer below see.
 //!
-//! Each rule is a small type that implements [`Rule`]; to add one, write its type and give it a name in [`FAMILIES`].
+//! Each rule is a small type that implements [`Rule`]; to add one, write its type and give it a name in `FAMILIES`.
 //! A program adds its own by [`TargetRule::register`].
 //!
 //! ```

@@ -11,8 +11,11 @@ pub struct Breakdown {
 /// One kind of layer in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The kind of layer, in a word.
     pub kind: &'static str,
+    /// Whether it is the way back.
     pub backward: bool,
+    /// The time spent, all such layers together.
     pub time: Duration,
 }
 

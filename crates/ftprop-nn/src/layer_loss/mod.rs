@@ -4,7 +4,7 @@
 //! pre-activation is pushed towards its target by `φ(m)`, weighted by how much the unit matters.
 //!
 //! Each loss is a small type that implements [`MarginLoss`]; [`LayerLoss`] is the choice between them that a
-//! recipe makes by name. To add one: write its type in `losses.rs`, and give it a name in [`FAMILIES`]; nothing else
+//! recipe makes by name. To add one: write its type in `losses.rs`, and give it a name in `FAMILIES`; nothing else
 //! on any device. A program adds its own by [`LayerLoss::register`].
 //!
 //! ```

@@ -34,9 +34,11 @@ pub struct LayerDiagnosis {
     pub came_true: Option<f64>,
     /// Of the steps at their target: the ones that no longer are after the step.
     pub lost: Option<f64>,
-    /// The same three by weight.
+    /// As [`disagree`](Self::disagree), each step counted by its weight |g|.
     pub disagree_by_weight: Option<f64>,
+    /// As [`came_true`](Self::came_true), by weight.
     pub came_true_by_weight: Option<f64>,
+    /// As [`lost`](Self::lost), by weight.
     pub lost_by_weight: Option<f64>,
     /// The norm of ∂L/∂h, which arrives at the layer from above.
     pub gradient: f64,

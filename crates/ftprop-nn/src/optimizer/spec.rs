@@ -1,6 +1,6 @@
 //! An optimizer as a recipe writes it: a name and its settings, each with a usual value and a range.
 //!
-//! To add one: write its formula in `rules.rs`, and give it a name and settings in [`FAMILIES`]. A program adds its own
+//! To add one: write its formula in `rules.rs`, and give it a name and settings in `FAMILIES`. A program adds its own
 //! by [`OptimizerSpec::register`].
 
 use super::muon::Muon;

@@ -9,7 +9,7 @@ use super::{Cpu, Shared};
 /// Numbers that one task handles: several pages, small enough to spread.
 const RUN: usize = 16 * 1024;
 
-/// out[i] = f(x[i])
+/// `out[i] = f(x[i])`
 pub fn map(cpu: &Cpu, x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32 + Sync + Send) {
     assert_eq!(x.len(), out.len());
     cpu.each_chunk(out, RUN, |i, out| {
@@ -83,7 +83,7 @@ impl<F: Fn(f32, f32) -> f32 + Sync> Binary for F {
     }
 }
 
-/// out[i] = f(out[i], x[i])
+/// `out[i] = f(out[i], x[i])`
 pub fn update(cpu: &Cpu, out: &mut [f32], x: &[f32], f: impl Binary) {
     assert_eq!(x.len(), out.len());
     cpu.each_chunk(out, RUN, |i, out| {
@@ -98,7 +98,7 @@ pub trait Ternary: Sync {
     fn apply(&self, a: f32, b: f32, c: f32) -> f32;
 }
 
-/// out[i] = f(out[i], x[i], y[i])
+/// `out[i] = f(out[i], x[i], y[i])`
 pub fn update_with(cpu: &Cpu, out: &mut [f32], [x, y]: [&[f32]; 2], f: impl Ternary) {
     assert!(x.len() == out.len() && y.len() == out.len(), "the buffers differ in length");
     cpu.each_chunk(out, RUN, |i, out| {
@@ -143,7 +143,7 @@ impl<F: Binary> Kernel for Update<'_, F> {
     }
 }
 
-/// (a[i], b[i]) = f(a[i], b[i], x[i])
+/// `(a[i], b[i]) = f(a[i], b[i], x[i])`
 pub fn update2(cpu: &Cpu, [a, b]: [&mut [f32]; 2], x: &[f32], f: impl Fn(f32, f32, f32) -> (f32, f32) + Sync + Send) {
     assert!(a.len() == x.len() && b.len() == x.len(), "the buffers differ in length");
     let b = Shared::new(b);
@@ -169,7 +169,7 @@ impl<F: Fn(f32, f32, f32) -> (f32, f32)> Kernel for Update2<'_, F> {
     }
 }
 
-/// (a[i], b[i], c[i]) = f(a[i], b[i], c[i], x[i])
+/// `(a[i], b[i], c[i]) = f(a[i], b[i], c[i], x[i])`
 pub fn update3(
     cpu: &Cpu,
     [a, b, c]: [&mut [f32]; 3],
@@ -201,7 +201,7 @@ impl<F: Fn(f32, f32, f32, f32) -> (f32, f32, f32)> Kernel for Update3<'_, F> {
     }
 }
 
-/// x[i] = f(i, x[i]), for functions that depend on the place.
+/// `x[i] = f(i, x[i])`, for functions that depend on the place.
 pub fn update_places(cpu: &Cpu, x: &mut [f32], f: impl Fn(usize, f32) -> f32 + Sync + Send) {
     cpu.each_chunk(x, RUN, |run, x| {
         for (i, x) in x.iter_mut().enumerate() {
@@ -210,7 +210,7 @@ pub fn update_places(cpu: &Cpu, x: &mut [f32], f: impl Fn(usize, f32) -> f32 + S
     });
 }
 
-/// out[i] = f(i, x[i], y[i])
+/// `out[i] = f(i, x[i], y[i])`
 pub fn map_places(cpu: &Cpu, out: &mut [f32], [x, y]: [&[f32]; 2], f: impl Fn(usize, f32, f32) -> f32 + Sync + Send) {
     assert!(x.len() == out.len() && y.len() == out.len(), "the buffers differ in length");
     cpu.each_chunk(out, RUN, |run, out| {

@@ -12,7 +12,7 @@ pub fn column_scratch_len(rows: usize, cols: usize) -> usize {
     size(rows.div_ceil(RUN), cols)
 }
 
-/// out[j] = Σ_i x[i, j] of a row-major matrix.
+/// `out[j] = Σ_i x[i, j]` of a row-major matrix.
 pub fn column_sums(cpu: &Cpu, rows: usize, cols: usize, x: &[f32], out: &mut [f32], scratch: &mut [f32]) {
     assert!(cols > 0, "sums of no columns");
     let x = &x[..size(rows, cols)];
