@@ -3,8 +3,8 @@
 use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
-use crate::arguments::{GatherBatchArgs, LoadStagedArgs, NextBatchArgs};
-use crate::compile::{File, Source};
+use crate::arguments::kernels;
+use crate::basic;
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
@@ -12,6 +12,51 @@ use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::stream::CudaStream;
 use ftprop_nn::Shape;
+
+kernels! {
+    /// A batch of a data set on the device.
+    GatherBatchArgs = "gather_batch" in basic::FILE {
+        pixels: DevicePtr,
+        all_labels: DevicePtr,
+        numbers: DevicePtr,
+        tables: DevicePtr,
+        images: DevicePtr,
+        labels: DevicePtr,
+        step: DevicePtr,
+        examples: u32,
+        batch: u32,
+        height: i32,
+        width: i32,
+        channels: i32,
+        stored: i32,
+        window_h: i32,
+        window_w: i32,
+        pad: i32,
+        shuffle: i32,
+        crop: i32,
+        flip: i32,
+    }
+
+    /// A batch that the host brought.
+    LoadStagedArgs = "load_staged" in basic::FILE {
+        staged: DevicePtr,
+        staged_labels: DevicePtr,
+        images: DevicePtr,
+        labels: DevicePtr,
+        step: DevicePtr,
+        slot_len: u32,
+        slot_batch: u32,
+        len: u32,
+        n: u32,
+        channels: u32,
+        stored: u32,
+    }
+
+    /// Moves an evaluation on to its next batch.
+    NextBatchArgs = "next_batch" in basic::FILE {
+        step: DevicePtr,
+    }
+}
 
 /// The network's input, its labels, and the kernels that fill them.
 pub(crate) struct BatchLoader {
@@ -36,7 +81,7 @@ impl BatchLoader {
         precision: Precision,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
-        let module = device.module(Source::new(File::Basic, precision))?;
+        let module = device.module(basic::source(precision))?;
         Ok(BatchLoader {
             gather: Kernel::find(&module)?,
             load_staged: Kernel::find(&module)?,

@@ -8,80 +8,39 @@ use crate::library::Library;
 use crate::precision::Precision;
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 use std::ffi::CString;
-use std::fmt::Write;
+use std::fmt::{self, Write as _};
 
 const COMMON: &str = include_str!("../kernels/common.cuh");
 
-/// A file of kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum File {
-    Gemm,
-    PatchForward,
-    PatchGradient,
-    PatchBackward,
-    Epilogue,
-    EpilogueCooperative,
-    Norm,
-    AveragePool,
-    OutputLoss,
-    Optimizer,
-    Basic,
+/// A file of kernels; the module that compiles it has it as a constant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct KernelFile {
+    /// In `kernels`.
+    pub(crate) name: &'static str,
+    /// With the files before it that it needs.
+    pub(crate) text: &'static str,
 }
 
-impl File {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            File::Gemm => "gemm.cu",
-            File::PatchForward => "patch_forward.cu",
-            File::PatchGradient => "patch_gradient.cu",
-            File::PatchBackward => "patch_backward.cu",
-            File::Epilogue => "epilogue.cu",
-            File::EpilogueCooperative => "epilogue_cooperative.cu",
-            File::Norm => "norm.cu",
-            File::AveragePool => "average_pool.cu",
-            File::OutputLoss => "output_loss.cu",
-            File::Optimizer => "optimizer.cu",
-            File::Basic => "basic.cu",
-        }
-    }
-
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            File::Gemm => include_str!("../kernels/gemm.cu"),
-            File::PatchForward => include_str!("../kernels/patch_forward.cu"),
-            File::PatchGradient => include_str!("../kernels/patch_gradient.cu"),
-            File::PatchBackward => include_str!("../kernels/patch_backward.cu"),
-            File::Epilogue => {
-                concat!(include_str!("../kernels/column_reduction.cuh"), include_str!("../kernels/epilogue.cu"))
-            }
-            File::EpilogueCooperative => concat!(
-                include_str!("../kernels/column_reduction.cuh"),
-                include_str!("../kernels/epilogue.cu"),
-                include_str!("../kernels/epilogue_cooperative.cu")
-            ),
-            File::Norm => concat!(include_str!("../kernels/column_reduction.cuh"), include_str!("../kernels/norm.cu")),
-            File::AveragePool => include_str!("../kernels/average_pool.cu"),
-            File::OutputLoss => include_str!("../kernels/output_loss.cu"),
-            File::Optimizer => include_str!("../kernels/optimizer.cu"),
-            File::Basic => include_str!("../kernels/basic.cu"),
-        }
+impl fmt::Debug for KernelFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 
 /// A file of kernels with the numbers that it is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Source {
-    file: File,
+    file: KernelFile,
     precision: Precision,
     macros: String,
 }
 
 impl Source {
-    pub(crate) fn file(&self) -> File {
+    pub(crate) fn file(&self) -> KernelFile {
         self.file
     }
 
-    pub(crate) fn new(file: File, precision: Precision) -> Self {
+    pub(crate) fn new(file: KernelFile, precision: Precision) -> Self {
         Source { file, precision, macros: String::new() }
     }
 
@@ -117,7 +76,7 @@ impl Source {
                 Precision::Bf16 => "PRECISION_BF16",
             };
             let sizes: String = abi::SIZES.iter().map(|(name, bytes)| format!("#define {name} {bytes}\n")).collect();
-            format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text())
+            format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text)
         }
     }
 
@@ -140,7 +99,7 @@ impl Source {
 
     /// The machine code from the compiler.
     pub(crate) fn compile(&self, arch: &str) -> Result<Vec<u8>, CudaError> {
-        let name = self.file.name();
+        let name = self.file.name;
         let failed = |log: String| CudaError::Compile { kernel: name.into(), arch: arch.into(), log };
         let c = |s: &str| CString::new(s).map_err(|_| failed("a zero byte in the source".into()));
         let (text, c_name) = (c(&self.text())?, c(name)?);
@@ -186,7 +145,8 @@ mod tests {
 
     #[test]
     fn the_text_holds_the_numbers_and_the_precision_and_so_does_the_key() {
-        let source = Source::new(File::Gemm, Precision::Tf32).int("BM", 64).float("EPS", 1e-8);
+        let file = KernelFile { name: "any.cu", text: "" };
+        let source = Source::new(file, Precision::Tf32).int("BM", 64).float("EPS", 1e-8);
         let text = source.text();
         assert!(text.starts_with("#define PRECISION PRECISION_TF32\n") && text.contains("#define BM 64\n"));
         assert!(text.contains("#define EPS 1e-8f\n"));

@@ -3,10 +3,9 @@
 use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
-use crate::arguments::{
-    GemmArgs, PatchBackwardArgs, PatchForwardArgs, PatchGradientArgs, PatchGradientReduceArgs, WidenValuesArgs,
-};
-use crate::compile::{File, Source};
+use crate::arguments::kernels;
+use crate::basic;
+use crate::compile::Source;
 use crate::cublas::{Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
 use crate::cudnn_engines::CudnnEngine;
@@ -18,6 +17,59 @@ use crate::patch::Patch;
 use crate::precision::Precision;
 use crate::stream::CudaStream;
 use std::sync::Arc;
+
+kernels! {
+    /// A tiled product.
+    GemmArgs = "gemm" in crate::gemm::FILE {
+        left: DevicePtr,
+        right: DevicePtr,
+        out: DevicePtr,
+        bias: DevicePtr,
+        addend: DevicePtr,
+        workspace: DevicePtr,
+        counters: DevicePtr,
+        n: i32,
+        split_k: i32,
+    }
+
+    /// A convolution of pictures.
+    PatchForwardArgs = "patch_forward" in crate::patch::FORWARD_FILE {
+        x: DevicePtr,
+        w: DevicePtr,
+        y: DevicePtr,
+        n: i32,
+    }
+
+    /// The slopes by a convolution's input.
+    PatchBackwardArgs = "patch_backward" in crate::patch::BACKWARD_FILE {
+        dy: DevicePtr,
+        w: DevicePtr,
+        dx: DevicePtr,
+        accumulate: i32,
+    }
+
+    /// Each block's sums of the gradient of filters.
+    PatchGradientArgs = "patch_gradient" in crate::patch::GRADIENT_FILE {
+        dy: DevicePtr,
+        x: DevicePtr,
+        sums: DevicePtr,
+        n: i32,
+    }
+
+    /// Adds up what the blocks of [`PatchGradientArgs`] wrote.
+    PatchGradientReduceArgs = "patch_gradient_reduce" in crate::patch::GRADIENT_FILE {
+        sums: DevicePtr,
+        out: DevicePtr,
+        blocks: i32,
+    }
+
+    /// From bf16 to f32.
+    WidenValuesArgs = "widen_values" in basic::FILE {
+        from: DevicePtr,
+        to: DevicePtr,
+        count: u32,
+    }
+}
 
 /// A product ready to run on batches of up to a size.
 pub(crate) struct CompiledGemm {
@@ -186,7 +238,7 @@ impl Backend {
         let is_narrow = gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16;
         let narrow = is_narrow
             .then(|| {
-                let widen = Kernel::find(&device.module(Source::new(File::Basic, gemm.precision))?)?;
+                let widen = Kernel::find(&device.module(basic::source(gemm.precision))?)?;
                 Ok::<_, CudaError>((layout.take(2 * gemm.geometry.weight_len()), widen))
             })
             .transpose()?;

@@ -279,7 +279,7 @@ impl Device {
                 (0..missing.len()).map(|i| parts[i % threads].next().expect("an image for each source")).collect()
             });
             for (source, image) in missing.into_iter().zip(images) {
-                let module = Module::load(source.file().name(), &image?)?;
+                let module = Module::load(source.file().name, &image?)?;
                 self.lock().insert(source.clone(), module);
             }
         }

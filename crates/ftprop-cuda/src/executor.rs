@@ -4,8 +4,9 @@
 use crate::CudaError;
 use crate::abi::{DeviceStep, DeviceTally};
 use crate::arena::{Arena, ArenaLayout};
+use crate::basic;
 use crate::batch::BatchLoader;
-use crate::compile::{File, Source};
+use crate::compile::Source;
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::libraries::Libraries;
@@ -65,7 +66,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
     sources.extend([
         loss_source(plan, config),
         optimizer::source(config.learning, &config.options.scalars, precision),
-        Source::new(File::Basic, precision),
+        basic::source(precision),
     ]);
     sources
 }

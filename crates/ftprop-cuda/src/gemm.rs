@@ -1,10 +1,12 @@
 //! How a product is cut into tiles: the kernel `gemm.cu` is compiled for one geometry and one tile.
 
 use crate::abi::DevicePtr;
-use crate::compile::{File, Source};
+use crate::compile::{KernelFile, Source};
 use crate::device::DeviceLimits;
 use crate::precision::Precision;
 use ftprop_tensor::geometry::ConvGeometry;
+
+pub(crate) const FILE: KernelFile = KernelFile { name: "gemm.cu", text: include_str!("../kernels/gemm.cu") };
 
 /// Which of a convolution's three products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -278,7 +280,7 @@ impl Gemm {
     }
 
     /// A file of kernels with the numbers of this product's geometry.
-    pub(crate) fn source_of(&self, file: File) -> Source {
+    pub(crate) fn source_of(&self, file: KernelFile) -> Source {
         let g = &self.geometry;
         Source::new(file, self.precision)
             .int("H", g.height)
@@ -302,7 +304,7 @@ impl Gemm {
             Mode::Weights => "MODE_WEIGHTS",
         };
         let paired = self.mode != Mode::Weights || self.weight_offset.is_multiple_of(2);
-        self.source_of(File::Gemm)
+        self.source_of(FILE)
             .name("MODE", mode)
             .int("BM", tile.rows)
             .int("BN", tile.cols)

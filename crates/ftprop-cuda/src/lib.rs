@@ -41,12 +41,12 @@
 //! | --- | --- |
 //! | `device`, `library`, `error` | [`devices`], [`Device`], and the libraries behind them |
 //! | `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
-//! | `abi`, `arguments`, `kernel` | what host and kernels agree on, what each kernel takes, and its launch |
+//! | `abi`, `arguments`, `kernel` | what host and kernels agree on, how what a kernel takes is declared, and its launch |
 //! | `stream`, `memory`, `arena` | streams, events, graphs and device memory |
 //! | `plan` | from layers to passes: products, and the epilogue of each in one kernel |
 //! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `libraries` | the algorithms for a product: tiled, from a patch, the libraries' |
 //! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
-//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer` | the parts of a step with their kernels and memory |
+//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
 //! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
@@ -57,7 +57,7 @@
 //! | --- | --- |
 //! | product | a convolution or a fully connected layer; its three products are `Forward`, `Input` (slopes by what came in) and `Weights` (gradients) |
 //! | epilogue | all that follows a product until the next one and fits into one kernel: norm or bias, residual sum, pooling, activation, dropout |
-//! | pass | what is run as one: a product, an epilogue, an average pooling |
+//! | pass | what is run as one: a product, an epilogue, a layer that is neither |
 //! | slopes | derivatives of the loss, or of a layer loss, by activations; gradients are those by parameters |
 //! | patch | the part of an image that a block's pixels look at, kept in shared memory |
 //! | tiling | the tile of a block, and over how many blocks the depth is split (split-K) |
@@ -70,6 +70,7 @@
 mod abi;
 mod arena;
 mod arguments;
+mod basic;
 mod batch;
 mod bench;
 mod cache;
@@ -100,6 +101,8 @@ mod precision;
 mod product_checks;
 mod scalars;
 mod selftest;
+#[cfg(test)]
+mod signatures;
 mod staging;
 mod step;
 mod stream;

@@ -3,13 +3,29 @@
 use crate::CudaError;
 use crate::abi::{DevicePtr, DeviceTally};
 use crate::arena::{Arena, ArenaLayout, Region};
-use crate::arguments::OutputLossArgs;
-use crate::compile::{File, Source};
+use crate::arguments::kernels;
+use crate::compile::{KernelFile, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
 use ftprop_nn::{Criterion, OutputLoss};
+
+const FILE: KernelFile = KernelFile { name: "output_loss.cu", text: include_str!("../kernels/output_loss.cu") };
+
+kernels! {
+    /// The loss, its slopes and the tally.
+    OutputLossArgs = "output_loss" in FILE {
+        logits: DevicePtr,
+        labels: DevicePtr,
+        slopes: DevicePtr,
+        tally: DevicePtr,
+        partial: DevicePtr,
+        counter: DevicePtr,
+        n: i32,
+        learning: i32,
+    }
+}
 
 /// The most blocks that the loss is summed by, and warps of each.
 const MAX_BLOCKS: u32 = 64;
@@ -33,7 +49,7 @@ pub(crate) fn source(criterion: &Criterion, classes: usize, logits_f32: bool, pr
         OutputLoss::OneVsRestHinge => "OUTPUT_LOSS_ONE_VS_REST_HINGE",
         OutputLoss::SquaredOneVsRestHinge => "OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE",
     };
-    Source::new(File::OutputLoss, precision)
+    Source::new(FILE, precision)
         .int("CLASSES", classes)
         .name("OUTPUT_LOSS", loss)
         .float("SMOOTHING", criterion.smoothing())

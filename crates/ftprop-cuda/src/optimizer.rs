@@ -3,8 +3,9 @@
 use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
-use crate::arguments::{ClipArgs, OptimizeArgs};
-use crate::compile::{File, Source};
+use crate::arguments::kernels;
+use crate::basic;
+use crate::compile::{KernelFile, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::memory::DeviceBuffer;
@@ -16,6 +17,38 @@ use crate::stream::CudaStream;
 use ftprop_nn::Learning;
 use ftprop_nn::optimizer::{ParameterGroups, device_average};
 use std::fmt::Write;
+
+const FILE: KernelFile = KernelFile { name: "optimizer.cu", text: include_str!("../kernels/optimizer.cu") };
+
+kernels! {
+    /// An optimizer's pass over the flat buffers.
+    OptimizeArgs = "optimize" in FILE {
+        values: DevicePtr,
+        grads: DevicePtr,
+        moment1: DevicePtr,
+        moment2: DevicePtr,
+        average: DevicePtr,
+        bf16_values: DevicePtr,
+        groups: DevicePtr,
+        clip_scale: DevicePtr,
+        step: DevicePtr,
+        scalars: DevicePtr,
+        counter: DevicePtr,
+        count: u32,
+        advance: i32,
+    }
+
+    /// What the gradient is multiplied by so that its norm is at most `most`.
+    ClipArgs = "clip" in basic::FILE {
+        grads: DevicePtr,
+        partial: DevicePtr,
+        counter: DevicePtr,
+        scale: DevicePtr,
+        norm: DevicePtr,
+        count: u32,
+        most: f64,
+    }
+}
 
 /// Blocks that the gradient's norm is summed by.
 const CLIP_BLOCKS: u32 = 256;
@@ -62,7 +95,7 @@ pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Pre
     if learning.average.is_some() {
         text += &device_average("moving_average");
     }
-    Source::new(File::Optimizer, precision)
+    Source::new(FILE, precision)
         .int("MOMENTS", learning.groups.moments())
         .int("GROUPS", groups.len())
         .int("MATRICES", usize::from(matrices))
@@ -148,7 +181,7 @@ impl OptimizerPass {
 impl GradientClip {
     fn new(device: &Device, most: f64, precision: Precision, layout: &mut ArenaLayout) -> Result<Self, CudaError> {
         Ok(GradientClip {
-            kernel: Kernel::find(&device.module(Source::new(File::Basic, precision))?)?,
+            kernel: Kernel::find(&device.module(basic::source(precision))?)?,
             most,
             partial: layout.take(8 * CLIP_BLOCKS as usize),
             counter: layout.take(4),

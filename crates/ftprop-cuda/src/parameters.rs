@@ -3,14 +3,23 @@
 
 use crate::CudaError;
 use crate::abi::DevicePtr;
-use crate::arguments::RoundValuesArgs;
-use crate::compile::{File, Source};
+use crate::arguments::kernels;
+use crate::basic;
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::memory::{DeviceBuffer, out_of_memory};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
 use ftprop_nn::{Graph, Learning};
+
+kernels! {
+    /// The bf16 copy of the parameters.
+    RoundValuesArgs = "round_values" in basic::FILE {
+        values: DevicePtr,
+        bf16_values: DevicePtr,
+        count: u32,
+    }
+}
 
 pub(crate) struct ParameterBuffers {
     count: usize,
@@ -48,7 +57,7 @@ impl ParameterBuffers {
         }
         let flat = |what: &str| DeviceBuffer::new(device, 4 * count, what);
         let bf16 = || {
-            let round = Kernel::find(&device.module(Source::new(File::Basic, precision))?)?;
+            let round = Kernel::find(&device.module(basic::source(precision))?)?;
             Ok::<_, CudaError>(Bf16Copy { buffer: DeviceBuffer::new(device, 2 * count, "the parameters")?, round })
         };
         Ok(ParameterBuffers {

@@ -3,11 +3,18 @@
 //! (`patch_backward.cu`). How the work is cut up follows from the geometry, so there is nothing to time but whether it is
 //! faster.
 
-use crate::compile::{File, Source};
+use crate::compile::{KernelFile, Source};
 use crate::device::DeviceLimits;
 use crate::gemm::{Gemm, Mode};
 use crate::kernel::LaunchConfig;
 use crate::precision::Precision;
+
+pub(crate) const FORWARD_FILE: KernelFile =
+    KernelFile { name: "patch_forward.cu", text: include_str!("../kernels/patch_forward.cu") };
+pub(crate) const BACKWARD_FILE: KernelFile =
+    KernelFile { name: "patch_backward.cu", text: include_str!("../kernels/patch_backward.cu") };
+pub(crate) const GRADIENT_FILE: KernelFile =
+    KernelFile { name: "patch_gradient.cu", text: include_str!("../kernels/patch_gradient.cu") };
 
 const THREADS: usize = 256;
 /// How many ways the warps of a block share the output's channels on the way back; they share its pixels two ways.
@@ -180,9 +187,9 @@ impl Patch {
 
     pub(crate) fn source(&self) -> Source {
         let file = match self.gemm.mode {
-            Mode::Forward => File::PatchForward,
-            Mode::Weights => File::PatchGradient,
-            Mode::Input => File::PatchBackward,
+            Mode::Forward => FORWARD_FILE,
+            Mode::Weights => GRADIENT_FILE,
+            Mode::Input => BACKWARD_FILE,
         };
         let source = self.gemm.source_of(file);
         match self.gemm.mode {

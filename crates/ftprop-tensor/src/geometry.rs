@@ -105,7 +105,7 @@ impl ConvGeometry {
     }
 }
 
-/// Max or average pooling of NHWC images with a square window.
+/// Pooling of NHWC images with a square window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolGeometry {
     /// Rows of the input.

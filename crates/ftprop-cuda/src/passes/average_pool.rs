@@ -2,13 +2,33 @@
 
 use super::{BatchContext, vector_width};
 use crate::CudaError;
-use crate::arguments::{AveragePoolBackwardArgs, AveragePoolForwardArgs};
-use crate::compile::{File, Source};
+use crate::abi::DevicePtr;
+use crate::arguments::kernels;
+use crate::compile::{KernelFile, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::AveragePool;
 use crate::precision::Precision;
 use crate::stream::CudaStream;
+
+const FILE: KernelFile = KernelFile { name: "average_pool.cu", text: include_str!("../../kernels/average_pool.cu") };
+
+kernels! {
+    /// Average pooling.
+    AveragePoolForwardArgs = "average_pool_forward" in FILE {
+        x: DevicePtr,
+        y: DevicePtr,
+        n: i32,
+    }
+
+    /// The slopes by what was pooled.
+    AveragePoolBackwardArgs = "average_pool_backward" in FILE {
+        dy: DevicePtr,
+        dx: DevicePtr,
+        n: i32,
+        accumulate: i32,
+    }
+}
 
 /// An average pooling with its kernels.
 pub(crate) struct CompiledAveragePool {
@@ -21,7 +41,7 @@ pub(crate) struct CompiledAveragePool {
 impl CompiledAveragePool {
     pub(super) fn source(a: &AveragePool, precision: Precision) -> Source {
         let g = &a.geometry;
-        Source::new(File::AveragePool, precision)
+        Source::new(FILE, precision)
             .int("C", g.channels)
             .int("VEC", vector_width(&[g.channels]))
             .int("HEIGHT", g.height)

@@ -5,12 +5,9 @@ use super::epilogue_source;
 use super::norm::CompiledNorm;
 use super::{BatchContext, CompileOptions, Statistics, vector_width};
 use crate::CudaError;
-use crate::abi::{DevicePtr, NormBackward};
+use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
-use crate::arguments::{
-    BiasGradientArgs, EpilogueBackwardArgs, EpilogueBackwardCooperativeArgs, EpilogueBackwardInputArgs,
-    EpilogueForwardArgs, EpilogueForwardCooperativeArgs,
-};
+use crate::arguments::kernels;
 use crate::compile::Source;
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
@@ -18,6 +15,97 @@ use crate::module::Module;
 use crate::plan::{Affine, Epilogue, Norm, PlannedTensor};
 use crate::stream::CudaStream;
 use ftprop_nn::Shape;
+
+kernels! {
+    /// What follows a product.
+    EpilogueForwardArgs = "epilogue_forward" in epilogue_source::FILE {
+        y: DevicePtr,
+        scale: DevicePtr,
+        shift: DevicePtr,
+        y2: DevicePtr,
+        scale2: DevicePtr,
+        shift2: DevicePtr,
+        out: DevicePtr,
+        argmax: DevicePtr,
+        step: DevicePtr,
+        n: i32,
+        training: i32,
+    }
+
+    /// From the slopes by the output to those by the pre-activation.
+    EpilogueBackwardArgs = "epilogue_backward" in epilogue_source::FILE {
+        dout: DevicePtr,
+        y: DevicePtr,
+        scale: DevicePtr,
+        shift: DevicePtr,
+        y2: DevicePtr,
+        scale2: DevicePtr,
+        shift2: DevicePtr,
+        argmax: DevicePtr,
+        dz: DevicePtr,
+        dz2: DevicePtr,
+        norm1: NormBackward,
+        norm2: NormBackward,
+        biased: i32,
+        partial: DevicePtr,
+        counter: DevicePtr,
+        step: DevicePtr,
+        scalars: DevicePtr,
+        labels: DevicePtr,
+        n: i32,
+    }
+
+    /// Adds up what the blocks of [`EpilogueBackwardArgs`] wrote, which is a bias's gradient.
+    BiasGradientArgs = "bias_gradient" in epilogue_source::FILE {
+        partial: DevicePtr,
+        d_bias: DevicePtr,
+        blocks: i32,
+    }
+
+    /// From the slopes by the pre-activation to those by the inputs.
+    EpilogueBackwardInputArgs = "epilogue_backward_input" in epilogue_source::FILE {
+        dz: DevicePtr,
+        y: DevicePtr,
+        y2: DevicePtr,
+        mean1: DevicePtr,
+        coefficients1: DevicePtr,
+        mean2: DevicePtr,
+        coefficients2: DevicePtr,
+        dy: DevicePtr,
+        dy2: DevicePtr,
+        n: i32,
+    }
+
+    /// Statistics and what follows them.
+    EpilogueForwardCooperativeArgs = "epilogue_forward_cooperative" in epilogue_source::COOPERATIVE_FILE {
+        y: DevicePtr,
+        norm: NormParameters,
+        saved: NormSaved,
+        partial: DevicePtr,
+        barrier: DevicePtr,
+        out: DevicePtr,
+        argmax: DevicePtr,
+        step: DevicePtr,
+        n: i32,
+    }
+
+    /// The way back through an epilogue with one norm.
+    EpilogueBackwardCooperativeArgs = "epilogue_backward_cooperative" in epilogue_source::COOPERATIVE_FILE {
+        dout: DevicePtr,
+        y: DevicePtr,
+        scale: DevicePtr,
+        shift: DevicePtr,
+        argmax: DevicePtr,
+        dy: DevicePtr,
+        norm: NormBackward,
+        partial: DevicePtr,
+        barrier: DevicePtr,
+        step: DevicePtr,
+        scalars: DevicePtr,
+        labels: DevicePtr,
+        n: i32,
+    }
+}
 
 /// An epilogue with its kernels and regions.
 pub(crate) struct CompiledEpilogue {

@@ -1,12 +1,26 @@
 //! What an epilogue's kernels are compiled for.
 
-use crate::compile::{File, Source};
+use crate::compile::{KernelFile, Source};
 use crate::plan::{ActivationOp, Affine, Epilogue};
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
 use ftprop_nn::Shape;
 use ftprop_nn::graph::Dropout;
 use ftprop_nn::trace::function;
+
+pub(super) const FILE: KernelFile = KernelFile {
+    name: "epilogue.cu",
+    text: concat!(include_str!("../../kernels/column_reduction.cuh"), include_str!("../../kernels/epilogue.cu")),
+};
+
+pub(super) const COOPERATIVE_FILE: KernelFile = KernelFile {
+    name: "epilogue_cooperative.cu",
+    text: concat!(
+        include_str!("../../kernels/column_reduction.cuh"),
+        include_str!("../../kernels/epilogue.cu"),
+        include_str!("../../kernels/epilogue_cooperative.cu")
+    ),
+};
 
 /// The kernels of an epilogue whose input has that shape, with so many channels a thread, column sums of that kind, and
 /// the rows that a thread keeps where the launch is cooperative.
@@ -37,7 +51,7 @@ pub(super) fn source(
         Some(Dropout { by_channel: false, .. }) => "DROPOUT_VALUES",
         Some(Dropout { by_channel: true, .. }) => "DROPOUT_CHANNELS",
     };
-    let file = if rows_per_thread.is_some() { File::EpilogueCooperative } else { File::Epilogue };
+    let file = if rows_per_thread.is_some() { COOPERATIVE_FILE } else { FILE };
     let source = Source::new(file, precision)
         .int("ROWS_PER_THREAD", rows_per_thread.unwrap_or(0))
         .int("THREADS_X", threads_x)

@@ -32,6 +32,11 @@ use column_reduction::ColumnReduction;
 use epilogue::CompiledEpilogue;
 use product::{BiasGradient, CompiledProduct};
 
+/// Every kernel that passes launch.
+#[cfg(test)]
+pub(crate) const KERNELS: [&[crate::arguments::Signature]; 4] =
+    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS];
+
 /// Where a tensor's values and the slopes by them are.
 #[derive(Clone, Copy)]
 pub(crate) struct TensorRegions {

@@ -2,16 +2,40 @@
 
 use super::{BatchContext, ColumnReduction, Statistics, vector_width};
 use crate::CudaError;
-use crate::abi::{NormBackward, NormParameters, NormSaved};
+use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
-use crate::arguments::{NormRunningArgs, NormStatisticsArgs};
-use crate::compile::{File, Source};
+use crate::arguments::kernels;
+use crate::compile::{KernelFile, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::Norm;
 use crate::precision::Precision;
 use crate::stream::CudaStream;
 use ftprop_nn::Shape;
+
+/// Also has the sums of columns that a bias's gradient is.
+pub(super) const FILE: KernelFile = KernelFile {
+    name: "norm.cu",
+    text: concat!(include_str!("../../kernels/column_reduction.cuh"), include_str!("../../kernels/norm.cu")),
+};
+
+kernels! {
+    /// A norm's statistics over a batch.
+    NormStatisticsArgs = "norm_statistics" in FILE {
+        y: DevicePtr,
+        norm: NormParameters,
+        saved: NormSaved,
+        partial: DevicePtr,
+        counter: DevicePtr,
+        rows: i32,
+    }
+
+    /// Scale and shift from the running statistics.
+    NormRunningArgs = "norm_running" in FILE {
+        norm: NormParameters,
+        saved: NormSaved,
+    }
+}
 
 /// A norm with its kernels and its numbers on the device.
 pub(crate) struct CompiledNorm {
@@ -35,7 +59,7 @@ pub(crate) struct CompiledNorm {
 pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
     let width = vector_width(&[channels]);
     let threads_x = ColumnReduction::new(channels, width, rows).threads_x();
-    Source::new(File::Norm, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
+    Source::new(FILE, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
 }
 
 impl CompiledNorm {

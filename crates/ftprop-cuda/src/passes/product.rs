@@ -2,8 +2,9 @@
 
 use super::{BatchContext, ColumnReduction, CompileOptions, norm, vector_width};
 use crate::CudaError;
+use crate::abi::DevicePtr;
 use crate::arena::{ArenaLayout, Region};
-use crate::arguments::ColumnSumsArgs;
+use crate::arguments::kernels;
 use crate::compile::Source;
 use crate::compiled_gemm::CompiledGemm;
 use crate::device::Device;
@@ -11,6 +12,17 @@ use crate::gemm::Operands;
 use crate::kernel::Kernel;
 use crate::plan::Product;
 use crate::stream::CudaStream;
+
+kernels! {
+    /// The sums of a matrix's columns.
+    ColumnSumsArgs = "column_sums" in norm::FILE {
+        x: DevicePtr,
+        out: DevicePtr,
+        partial: DevicePtr,
+        counter: DevicePtr,
+        rows: i32,
+    }
+}
 
 /// A product with its three parts.
 pub(crate) struct CompiledProduct {

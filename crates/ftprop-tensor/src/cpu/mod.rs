@@ -6,7 +6,7 @@
 //! | [`conv`] | convolution: forward, and the gradients of its input and its weights |
 //! | [`conv_pool`] | convolution and the max pooling after it, as one |
 //! | [`linear`] | fully connected layers |
-//! | [`pool`] | max and average pooling |
+//! | [`pool`] | pooling |
 //! | [`norm`] | batch normalisation |
 //! | [`elementwise`] | any function of one or two numbers, mapped over buffers |
 //! | [`reduce`] | sums in a fixed order |
