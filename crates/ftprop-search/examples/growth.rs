@@ -42,7 +42,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<Option<[f64; 4]>, SearchError> {
     let data = problem(instances, inputs, seed)?;
     let interrupt = AtomicBool::new(false);
-    let budget = Budget { time: Some(LIMIT), nodes: None };
+    let budget = Budget { time: Some(LIMIT), ..Budget::default() };
     let learner = LinearProgram::default();
     let setup = Setup { data: &data, hidden: &[hidden], loss: Loss::ZeroOne, learner: &learner, seed: 1, threads: 1 };
     let control = Control::new(budget, &interrupt, &|_| {});
@@ -50,7 +50,7 @@ fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<
     let found = found?;
     let again = Control::new(budget, &interrupt, &|_| {});
     let listed = dichotomies(&data.points, 1, &again)?.map_or(0, |listed| listed.len());
-    Ok(found.proved.then_some([listed as f64, control.nodes() as f64, found.loss, seconds]))
+    Ok(found.proved().then_some([listed as f64, control.nodes() as f64, found.loss, seconds]))
 }
 
 fn main() -> Result<(), SearchError> {

@@ -57,15 +57,14 @@ impl Search for Beam {
             beam.sort_by(|a, b| a.state.loss.total_cmp(&b.state.loss));
             beam.truncate(self.width.unwrap_or(usize::MAX));
             if beam[0].state.loss < best {
-                control.improved(beam[0].state.loss);
+                control.improved(beam[0].state.loss, setup.floor());
             }
             if beam.iter().all(|kept| kept.expanded) {
                 break;
             }
         }
         let State { network, loss, .. } = beam.swap_remove(0).state;
-        let proved = setup.at_floor(loss);
         let done = if self.width.is_none() { Stop::Exhausted } else { Stop::LocalMinimum };
-        Ok(Found { network, loss, proved, stop: if proved { Stop::Floor } else { stopped.unwrap_or(done) } })
+        Ok(Found::unproved(setup, network, loss, stopped.unwrap_or(done)))
     }
 }

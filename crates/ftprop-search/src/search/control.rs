@@ -15,9 +15,19 @@ pub struct Budget {
     pub time: Option<Duration>,
     /// Most nodes: evaluated settings of targets.
     pub nodes: Option<u64>,
+    /// Most bytes for what a search remembers; 4 GiB if none.
+    pub memory: Option<usize>,
 }
 
+/// What a search may take if nobody says otherwise.
+const USUAL_MEMORY: usize = 4 << 30;
+
 impl Budget {
+    /// Most bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.unwrap_or(USUAL_MEMORY)
+    }
+
     /// Refuses budgets that allow nothing.
     pub fn check(&self) -> Result<(), SearchError> {
         if self.time.is_some_and(|time| time.is_zero()) || self.nodes == Some(0) {
@@ -44,7 +54,7 @@ impl FromStr for Budget {
             _ => return Err(wrong()),
         };
         let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-        let budget = Budget { time: Some(time), nodes: None };
+        let budget = Budget { time: Some(time), ..Budget::default() };
         budget.check()?;
         Ok(budget)
     }
@@ -57,6 +67,8 @@ pub struct Progress {
     pub nodes: u64,
     /// The lowest loss so far.
     pub loss: f64,
+    /// No network of this shape has a lower loss than this.
+    pub at_least: f64,
 }
 
 /// What a search asks whether to go on, and tells how far it is.
@@ -90,6 +102,21 @@ impl<'a> Control<'a> {
         self.start.elapsed()
     }
 
+    /// What it may take in all.
+    pub(super) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Most bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.budget.memory()
+    }
+
+    /// A control for a part of the search with a budget of its own, from now on.
+    pub(super) fn part(&self, budget: Budget) -> Control<'a> {
+        Control::new(budget, self.interrupt, self.progress)
+    }
+
     pub(super) fn count(&self, nodes: u64) {
         self.nodes.fetch_add(nodes, Ordering::Relaxed);
     }
@@ -105,8 +132,9 @@ impl<'a> Control<'a> {
         self.budget.time.is_some_and(|most| self.start.elapsed() >= most).then_some(Stop::Time)
     }
 
-    pub(super) fn improved(&self, loss: f64) {
-        (self.progress)(Progress { nodes: self.nodes(), loss });
+    /// Tells that the best loss or the bound is now this.
+    pub(super) fn improved(&self, loss: f64, at_least: f64) {
+        (self.progress)(Progress { nodes: self.nodes(), loss, at_least });
     }
 }
 

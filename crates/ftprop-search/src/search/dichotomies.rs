@@ -134,7 +134,14 @@ mod tests {
         let mut rng = Rng::new(33);
         let points = Points::new(3, (0..36).map(|_| rng.normal()).collect()).unwrap();
         for dichotomy in all(&points, 1) {
-            assert!(crate::exact::check_separation(&points, &dichotomy.signs, &dichotomy.weights).is_ok());
+            assert!(
+                crate::exact::check_separation(
+                    &points,
+                    &dichotomy.signs,
+                    &crate::exact::Rational::from_floats(&dichotomy.weights).unwrap()
+                )
+                .is_ok()
+            );
         }
     }
 }

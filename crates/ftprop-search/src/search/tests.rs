@@ -53,7 +53,7 @@ fn exhaustive_search_finds_the_global_minimum() {
         let data = problem(&mut rng, 5, 1 + case % 2, 2);
         let loss = if case % 3 == 2 { Loss::Hinge } else { Loss::ZeroOne };
         let found = run(&Exhaustive, &data, &[2], loss, 1);
-        assert!(found.proved);
+        assert!(found.proved());
         let least = brute_force(&data, &[2], loss);
         assert!((found.loss - least).abs() < 1e-6, "case {case}: {} {least}", found.loss);
         assert!((loss_of(&found.network, &data, loss) - found.loss).abs() < 1e-6, "case {case}");
@@ -73,7 +73,7 @@ fn exhaustive_search_of_two_hidden_layers_and_three_classes_finds_the_global_min
     for case in 0..3 {
         let data = problem(&mut rng, 6, 2, 3);
         let found = run(&Exhaustive, &data, &[1], Loss::ZeroOne, 1);
-        assert!(found.proved);
+        assert!(found.proved());
         assert_eq!(found.network.errors(&data) as f64, found.loss);
         // One unit makes two cells, and a cell has one class.
         let least = exhaustive_by_one_cut(&data);
@@ -133,10 +133,10 @@ fn nothing_is_called_proved_that_was_left_early() {
     let mut proved = 0;
     for nodes in (1..6000).step_by(53) {
         let interrupt = AtomicBool::new(false);
-        let control = Control::new(Budget { time: None, nodes: Some(nodes) }, &interrupt, &|_| {});
+        let control = Control::new(Budget { nodes: Some(nodes), ..Budget::default() }, &interrupt, &|_| {});
         let found = Exhaustive.run(&setup, &control).unwrap();
-        assert!(!found.proved || (found.loss == least && control.nodes() < nodes), "{nodes}");
-        proved += usize::from(found.proved);
+        assert!(!found.proved() || (found.loss == least && control.nodes() < nodes), "{nodes}");
+        proved += usize::from(found.proved());
     }
     assert!(proved > 0, "the largest budgets suffice");
 }
@@ -190,14 +190,14 @@ fn parity(n: usize) -> Labelled {
 #[test]
 fn xor_and_parity_are_solved() {
     let xor = run(&Exhaustive, &parity(2), &[2], Loss::ZeroOne, 1);
-    assert!(xor.proved && xor.loss == 0.0);
-    for search in [&Ftprop::default() as &dyn Search, &HillClimbing::default(), &Madaline::default()] {
+    assert!(xor.proved() && xor.loss == 0.0);
+    for search in [&Settled::default() as &dyn Search, &HillClimbing::default(), &Madaline::default()] {
         let found = run(search, &parity(2), &[2], Loss::ZeroOne, 1);
         assert_eq!((found.loss, found.stop), (0.0, Stop::Floor), "{}", search.name());
     }
-    let found = run(&Ftprop::default(), &parity(6), &[6], Loss::ZeroOne, 1);
+    let found = run(&Settled::default(), &parity(6), &[6], Loss::ZeroOne, 1);
     assert_eq!(found.loss, 0.0);
-    let deep = run(&Ftprop::default(), &parity(4), &[4, 3], Loss::ZeroOne, 1);
+    let deep = run(&Settled::default(), &parity(4), &[4, 3], Loss::ZeroOne, 1);
     assert_eq!((deep.loss, deep.network.errors(&parity(4))), (0.0, 0));
 }
 
@@ -206,17 +206,17 @@ fn xor_and_parity_are_solved() {
 fn every_search_is_anytime() {
     let mut rng = Rng::new(56);
     let data = problem(&mut rng, 30, 2, 2);
-    let kinds = ["exhaustive", "hill-climbing", "beam:3", "ftprop", "madaline", "relaxed"];
+    let kinds = ["exhaustive", "hill-climbing", "beam:3", "settled", "madaline", "relaxed"];
     for kind in kinds.map(|name| name.parse::<SearchKind>().unwrap()) {
         let learner = LinearProgram::default();
         let setup = Setup { data: &data, hidden: &[3], loss: Loss::ZeroOne, learner: &learner, seed: 2, threads: 1 };
         for (nodes, interrupted) in [(Some(1), false), (Some(20), false), (None, true)] {
             let interrupt = AtomicBool::new(interrupted);
-            let control = Control::new(Budget { time: None, nodes }, &interrupt, &|_| {});
+            let control = Control::new(Budget { nodes, ..Budget::default() }, &interrupt, &|_| {});
             let found = kind.search().run(&setup, &control).unwrap();
             let wanted = if interrupted { Stop::Interrupted } else { Stop::Nodes };
             assert_eq!(found.stop, wanted, "{kind:?} {nodes:?}");
-            assert!(!found.proved);
+            assert!(!found.proved());
             assert_eq!(found.network.errors(&data) as f64, found.loss, "{kind:?}");
         }
     }

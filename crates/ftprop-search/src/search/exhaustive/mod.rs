@@ -13,12 +13,14 @@ mod upper;
 
 use self::scan::Space;
 use self::upper::Upper;
+use super::anytime::enumerate;
 use super::output::Cells;
-use super::{Control, Dichotomy, Found, Search, Setup, Stop, dichotomies};
+use super::{Bound, Control, Dichotomy, Found, Loss, Proof, Search, Setup, Stop, dichotomies};
 use crate::error::SearchError;
+use crate::exact::{Rational, bound};
 use crate::feasibility::feasibility;
-use crate::network::{LayerTargets, Network, as_points};
-use crate::separability::Verdict;
+use crate::network::{ExactNetwork, LayerTargets, Network, as_points};
+use crate::separability::{Verdict, separable};
 
 /// Exhaustive search.
 #[derive(Clone, Debug, Default)]
@@ -33,12 +35,29 @@ struct Best {
     above: Vec<Vec<u32>>,
 }
 
+impl Exhaustive {
+    /// Whether it is likely to end within a minute.
+    pub(super) fn suits(setup: &Setup<'_>) -> bool {
+        let (instances, inputs) = (setup.data.points.len(), setup.data.points.inputs());
+        let two = setup.data.classes.len() == 2;
+        match setup.hidden {
+            [1 | 2] => two && ((instances <= 40 && inputs <= 3) || (instances <= 20 && inputs <= 4)),
+            [3] => two && instances <= 60 && inputs <= 2,
+            _ => setup.hidden.iter().all(|&width| width <= 3) && instances <= 12 && inputs <= 2,
+        }
+    }
+}
+
 impl Search for Exhaustive {
     fn name(&self) -> &'static str {
         "exhaustive"
     }
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
+        if setup.loss == Loss::ZeroOne && bound::can_enumerate(setup.data, setup.hidden) {
+            let constant = constant(setup)?;
+            return enumerate(setup, control, constant);
+        }
         if let Some(width) = setup.hidden.iter().find(|&&width| width > 16) {
             let why = format!("a layer of {width} units has too many settings; at most 16 units a layer");
             return Err(SearchError::Unsupported { search: "exhaustive", why });
@@ -50,9 +69,9 @@ impl Search for Exhaustive {
             let constant = vec![Dichotomy { signs: vec![true; firsts.len()], weights: bias_only(setup) }];
             let upper = Upper::new(setup, control);
             let best = Best { loss: f64::INFINITY, units: vec![0], above: vec![] };
-            let (network, loss, _) = assemble(setup, control, &constant, &group_of, &upper, &best)?;
+            let (exact, loss, _) = assemble(setup, control, &constant, &group_of, &upper, &best)?;
             let stop = control.stop().unwrap_or(Stop::Interrupted);
-            return Ok(Found { network, loss, proved: setup.at_floor(loss), stop });
+            return Ok(Found { exact: Some(exact.clone()), ..Found::unproved(setup, exact.approximate(), loss, stop) });
         };
         let expand = |dichotomy: &Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
         let expanded: Vec<Vec<bool>> = listed.iter().map(expand).collect();
@@ -67,11 +86,24 @@ impl Search for Exhaustive {
                 return Err(SearchError::Unsupported { search: "exhaustive", why });
             }
         }?;
-        let (network, loss, exact) = assemble(setup, control, &listed, &group_of, &upper, &best)?;
-        let proved = setup.at_floor(loss) || (stop.is_none() && exact);
-        let stop = stop.unwrap_or(if setup.at_floor(loss) { Stop::Floor } else { Stop::Exhausted });
-        Ok(Found { network, loss, proved, stop })
+        let (exact, loss, as_found) = assemble(setup, control, &listed, &group_of, &upper, &best)?;
+        let found = Found::unproved(setup, exact.approximate(), loss, stop.unwrap_or(Stop::Exhausted));
+        let found = Found { exact: Some(exact), ..found };
+        if stop.is_some() || !as_found || found.proved() {
+            return Ok(found);
+        }
+        Ok(Found { bound: Bound { at_least: loss, proof: Proof::Search }, ..found })
     }
+}
+
+/// A network that always says the most frequent class.
+fn constant(setup: &Setup<'_>) -> Result<Found, SearchError> {
+    let second = setup.data.labels.iter().filter(|&&label| label == 1).count();
+    let first = setup.data.labels.len() - second;
+    let mut output = vec![0.0; setup.hidden[0]];
+    output.push(if second > first { 1.0 } else { -1.0 });
+    let network = Network { layers: vec![vec![bias_only(setup); setup.hidden[0]], vec![output]] };
+    Ok(Found::unproved(setup, network, first.min(second) as f64, Stop::Ended))
 }
 
 fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
@@ -89,13 +121,14 @@ fn assemble(
     group_of: &[usize],
     upper: &Upper<'_>,
     best: &Best,
-) -> Result<(Network, f64, bool), SearchError> {
+) -> Result<(ExactNetwork, f64, bool), SearchError> {
     // Where there are fewer dichotomies than units, the last one is repeated.
     let unit_at = |at: usize| best.units[at.min(best.units.len() - 1)];
     let chosen: Vec<&Dichotomy> = (0..setup.hidden[0]).map(|at| &listed[unit_at(at)]).collect();
     let signs = |dichotomy: &&Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
     let mut targets: Vec<LayerTargets> = vec![chosen.iter().map(signs).collect()];
-    let mut layers = vec![chosen.iter().map(|dichotomy| dichotomy.weights.clone()).collect::<Vec<_>>()];
+    let first = targets[0].iter().map(|unit| confirmed(separable(&setup.data.points, unit)));
+    let mut layers = vec![first.collect::<Result<Vec<_>, _>>()?];
     for (depth, &width) in setup.hidden.iter().enumerate().skip(1) {
         let below = &targets[depth - 1];
         let codes = match best.above.get(depth - 1) {
@@ -105,13 +138,7 @@ fn assemble(
         let layer: LayerTargets =
             (0..width).map(|unit| codes.iter().map(|code| code >> unit & 1 == 1).collect()).collect();
         let report = feasibility(&as_points(below), std::slice::from_ref(&layer));
-        let weights = report.units[0].iter().map(|verdict| match verdict {
-            Verdict::Separable(found) => Ok(found.weights.clone()),
-            _ => {
-                let why = "a dichotomy of the cells was not confirmed".to_string();
-                Err(SearchError::Unsupported { search: "exhaustive", why })
-            }
-        });
+        let weights = report.units.into_iter().flatten().map(confirmed);
         layers.push(weights.collect::<Result<_, _>>()?);
         targets.push(layer);
     }
@@ -119,6 +146,15 @@ fn assemble(
     let cells = Cells::new(&inputs, &setup.data.labels, setup.data.classes.len());
     let fit = cells.fit(setup.loss, setup.learner, control, usize::MAX);
     let as_found = fit.loss <= best.loss + 1e-6;
-    layers.push(fit.units);
-    Ok((Network { layers }, fit.loss, as_found))
+    let output = fit.units.iter().map(|unit| Rational::from_floats(unit).ok_or(SearchError::Overflow));
+    layers.push(output.collect::<Result<_, _>>()?);
+    Ok((ExactNetwork { layers }, fit.loss, as_found))
+}
+
+/// The weights of a unit whose targets were listed as separable.
+fn confirmed(verdict: Verdict) -> Result<Vec<Rational>, SearchError> {
+    match verdict {
+        Verdict::Separable(found) => Ok(found.exact),
+        _ => Err(SearchError::Unconfirmed),
+    }
 }

@@ -11,28 +11,30 @@ use crate::rng::Rng;
 
 /// Recursive FTPROP with restarts.
 #[derive(Clone, Debug)]
-pub struct Ftprop {
+pub struct Settled {
     /// How many times a layer may set new targets for the layer below before it gives up.
     pub attempts: usize,
     /// How many starts; none for as many as the budget allows.
     pub starts: Option<u64>,
+    /// How many starts were made before, and are left out.
+    pub skip: u64,
 }
 
-impl Default for Ftprop {
+impl Default for Settled {
     fn default() -> Self {
-        Ftprop { attempts: 60, starts: Some(200) }
+        Settled { attempts: 60, starts: Some(200), skip: 0 }
     }
 }
 
-impl Search for Ftprop {
+impl Search for Settled {
     fn name(&self) -> &'static str {
-        "ftprop"
+        "settled"
     }
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let rng = Rng::new(setup.seed);
         let mut best: Option<(f64, Network)> = None;
-        for number in 0..self.starts.unwrap_or(u64::MAX) {
+        for number in self.skip..self.starts.unwrap_or(u64::MAX) {
             let mut run = Run::new(self, setup, control, rng.fork(number), number, best.take());
             run.feasible(setup.hidden.len());
             best = run.best;
@@ -42,15 +44,13 @@ impl Search for Ftprop {
             }
         }
         let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
-        let proved = setup.at_floor(loss);
-        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
-        Ok(Found { network, loss, proved, stop })
+        Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
     }
 }
 
 /// One start: weights W and targets T of all layers, the output layer's last.
 struct Run<'a> {
-    search: &'a Ftprop,
+    search: &'a Settled,
     setup: &'a Setup<'a>,
     control: &'a Control<'a>,
     rng: Rng,
@@ -61,7 +61,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(
-        search: &'a Ftprop,
+        search: &'a Settled,
         setup: &'a Setup<'a>,
         control: &'a Control<'a>,
         mut rng: Rng,
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
             }
         }
         if self.best.as_ref().is_none_or(|(least, _)| loss < *least) {
-            self.control.improved(loss);
+            self.control.improved(loss, self.setup.floor());
             self.best = Some((loss, network));
         }
     }

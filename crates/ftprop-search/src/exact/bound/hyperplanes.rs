@@ -1,0 +1,289 @@
+//! The hyperplanes that instances span, in exact arithmetic.
+//!
+//! Every linear dichotomy of points that span k dimensions is given by a hyperplane through k independent ones of
+//! them: the points beside it have their sides, those on it are divided by a dichotomy of their own, in one dimension
+//! less. (Move any separating hyperplane until it touches; a hyperplane that divides the touching points, tilted by
+//! little enough, is a separating one again.) So all dichotomies can be listed without a search.
+
+use num_bigint::BigInt;
+use num_traits::{One, ToPrimitive, Zero};
+
+use crate::whole::Whole;
+
+/// A set of points, one bit each.
+pub(crate) type Bits = Vec<u64>;
+
+pub(crate) fn holds(bits: &[u64], at: usize) -> bool {
+    bits[at / 64] >> (at % 64) & 1 == 1
+}
+
+pub(crate) fn put(bits: &mut [u64], at: usize) {
+    bits[at / 64] |= 1 << (at % 64);
+}
+
+/// Points by coordinate, in as many coordinates as they span and with the first of them at the origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Flat {
+    /// Coordinate, point.
+    columns: Vec<Vec<BigInt>>,
+    count: usize,
+    arithmetic: Arithmetic,
+}
+
+/// What holds every number that can come up.
+#[derive(Clone, Debug)]
+enum Arithmetic {
+    /// Whole numbers below 2^53, which floats add and multiply without rounding.
+    Floats(Vec<Vec<f64>>),
+    Words(Vec<Vec<i128>>),
+    Any,
+}
+
+impl Flat {
+    /// Some instances, of which no two are equal.
+    pub(crate) fn new(whole: &Whole, instances: &[usize]) -> Self {
+        let column = |input: usize| instances.iter().map(|&i| whole.number(i, input)).collect();
+        Flat::of_columns((0..whole.inputs()).map(column).collect(), instances.len())
+    }
+
+    fn of_columns(mut columns: Vec<Vec<BigInt>>, count: usize) -> Self {
+        for column in &mut columns {
+            let first = column.first().cloned().unwrap_or_default();
+            column.iter_mut().for_each(|x| *x -= &first);
+        }
+        let kept = independent(&columns, count);
+        let columns: Vec<Vec<BigInt>> = kept.into_iter().map(|at| std::mem::take(&mut columns[at])).collect();
+        let arithmetic = Arithmetic::of(&columns);
+        Flat { columns, count, arithmetic }
+    }
+
+    /// How many dimensions the points span.
+    pub(crate) fn dimension(&self) -> usize {
+        self.columns.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Some of the points, in the dimensions that these span.
+    pub(crate) fn part(&self, points: &[usize]) -> Flat {
+        let pick = |column: &Vec<BigInt>| points.iter().map(|&at| column[at].clone()).collect();
+        Flat::of_columns(self.columns.iter().map(pick).collect(), points.len())
+    }
+
+    /// The weights of the points above and of those on the hyperplane through these points, where plain floats hold
+    /// everything: quicker than [`Flat::sides`], which says which points they are.
+    pub(crate) fn tally(&self, through: &[usize], weights: [&[i64]; 2]) -> Option<Tally> {
+        let Arithmetic::Floats(columns) = &self.arithmetic else { return None };
+        let at = |point: usize, column: usize| columns[column][point];
+        let difference = |to: usize, column: usize| at(through[to], column) - at(through[0], column);
+        match columns.as_slice() {
+            [x, y] => {
+                let (a, b) = (-difference(1, 1), difference(1, 0));
+                let level = a * at(through[0], 0) + b * at(through[0], 1);
+                Some(tally(x.iter().zip(y).map(|(x, y)| a * x + b * y - level), weights))
+            }
+            [x, y, z] => {
+                let minor =
+                    |i: usize, j: usize| difference(1, i) * difference(2, j) - difference(1, j) * difference(2, i);
+                let (a, b, c) = (minor(1, 2), minor(2, 0), minor(0, 1));
+                let level = a * at(through[0], 0) + b * at(through[0], 1) + c * at(through[0], 2);
+                Some(tally(x.iter().zip(y).zip(z).map(|((x, y), z)| a * x + b * y + c * z - level), weights))
+            }
+            _ => None,
+        }
+    }
+
+    /// The points above and those on the hyperplane through as many points as there are dimensions; none if these do
+    /// not span one.
+    pub(crate) fn sides(&self, through: &[usize], above: &mut [u64], on: &mut [u64]) -> bool {
+        match &self.arithmetic {
+            Arithmetic::Floats(columns) => sides(columns, self.count, through, above, on),
+            Arithmetic::Words(columns) => sides(columns, self.count, through, above, on),
+            Arithmetic::Any => sides(&self.columns, self.count, through, above, on),
+        }
+    }
+}
+
+/// Sums of two weights over the points above a hyperplane and over those on it.
+pub(crate) struct Tally {
+    pub(crate) above: [usize; 2],
+    pub(crate) on: [usize; 2],
+}
+
+/// Sums of whole numbers may be taken in any order, so the compiler may use vector instructions.
+fn tally(signed: impl Iterator<Item = f64>, [first, second]: [&[i64]; 2]) -> Tally {
+    let (mut above, mut on) = ([0; 2], [0; 2]);
+    for ((value, first), second) in signed.zip(first).zip(second) {
+        let (is_above, is_on) = (-i64::from(value > 0.0), -i64::from(value == 0.0));
+        above[0] += is_above & first;
+        above[1] += is_above & second;
+        on[0] += is_on & first;
+        on[1] += is_on & second;
+    }
+    Tally { above: above.map(|sum| sum as usize), on: on.map(|sum| sum as usize) }
+}
+
+impl Arithmetic {
+    fn of(columns: &[Vec<BigInt>]) -> Self {
+        let k = columns.len() as u64;
+        let bits = columns.iter().flatten().map(BigInt::bits).max().unwrap_or(0).max(1);
+        let terms = u64::from(64 - k.leading_zeros());
+        // Differences have one bit more than coordinates. A normal is a determinant of k − 1 of them; what is compared
+        // with zero is its product with a difference. From four dimensions on elimination multiplies two determinants.
+        let most = match k {
+            0 | 1 => bits + 2,
+            2 => 2 * bits + 4,
+            3 => 3 * bits + 7,
+            _ => {
+                let normal = (k - 1) * (bits + 1 + terms);
+                (2 * normal + 1).max(normal + bits + terms + 2)
+            }
+        };
+        if most <= 53 {
+            let float = |x: &BigInt| x.to_f64().unwrap_or(0.0);
+            return Arithmetic::Floats(columns.iter().map(|column| column.iter().map(float).collect()).collect());
+        }
+        if most <= 126 {
+            let word = |x: &BigInt| x.to_i128().unwrap_or(0);
+            return Arithmetic::Words(columns.iter().map(|column| column.iter().map(word).collect()).collect());
+        }
+        Arithmetic::Any
+    }
+}
+
+/// The arithmetic that the sides are computed in. All of it is exact.
+trait Number: Clone + Zero + PartialEq {
+    fn minus(&self, other: &Self) -> Self;
+    fn times(&self, other: &Self) -> Self;
+    /// The quotient, where nothing remains.
+    fn over(&self, other: &Self) -> Self;
+    fn sign(&self) -> i8;
+    fn one() -> Self;
+}
+
+macro_rules! number {
+    ($type:ty, $zero:expr, $one:expr) => {
+        impl Number for $type {
+            fn minus(&self, other: &Self) -> Self {
+                self - other
+            }
+            fn times(&self, other: &Self) -> Self {
+                self * other
+            }
+            fn over(&self, other: &Self) -> Self {
+                self / other
+            }
+            fn sign(&self) -> i8 {
+                i8::from(*self > $zero) - i8::from(*self < $zero)
+            }
+            fn one() -> Self {
+                $one
+            }
+        }
+    };
+}
+number!(f64, 0.0, 1.0);
+number!(i128, 0, 1);
+number!(BigInt, BigInt::zero(), BigInt::from(1));
+
+/// See [`Flat::sides`].
+fn sides<T: Number>(columns: &[Vec<T>], count: usize, through: &[usize], above: &mut [u64], on: &mut [u64]) -> bool {
+    let k = columns.len();
+    let base = through[0];
+    let difference = |at: usize, column: usize| columns[column][at].minus(&columns[column][base]);
+    let rows: Vec<Vec<T>> =
+        through[1..].iter().map(|&at| (0..k).map(|column| difference(at, column)).collect()).collect();
+    let Some(normal) = normal(rows, k) else { return false };
+    let level = (0..k).map(|c| normal[c].times(&columns[c][base])).fold(T::zero(), |sum, term| sum + term);
+    for (word, (above, on)) in above.iter_mut().zip(on.iter_mut()).enumerate() {
+        let (mut plus, mut zero) = (0u64, 0u64);
+        for at in word * 64..(word * 64 + 64).min(count) {
+            let mut sum = normal[0].times(&columns[0][at]);
+            for c in 1..k {
+                sum = sum + normal[c].times(&columns[c][at]);
+            }
+            let sign = sum.minus(&level).sign();
+            plus |= u64::from(sign > 0) << (at % 64);
+            zero |= u64::from(sign == 0) << (at % 64);
+        }
+        (*above, *on) = (plus, zero);
+    }
+    true
+}
+
+/// A vector that is perpendicular to k − 1 rows of length k, if they are independent: elimination without fractions
+/// (Bareiss), then Cramer.
+fn normal<T: Number>(mut rows: Vec<Vec<T>>, k: usize) -> Option<Vec<T>> {
+    match rows.as_slice() {
+        [] => return Some(vec![T::one(); k]),
+        [only] => {
+            let [x, y] = only.as_slice() else { return None };
+            let turned = vec![T::zero().minus(y), x.clone()];
+            return turned.iter().any(|t| !t.is_zero()).then_some(turned);
+        }
+        [a, b] => {
+            let minor = |i: usize, j: usize| a[i].times(&b[j]).minus(&a[j].times(&b[i]));
+            let cross = vec![minor(1, 2), minor(2, 0), minor(0, 1)];
+            return cross.iter().any(|t| !t.is_zero()).then_some(cross);
+        }
+        _ => {}
+    }
+    let mut previous = T::one();
+    let mut pivots = vec![];
+    for at in 0..k - 1 {
+        let (row, column) = (at..k - 1)
+            .find_map(|row| (0..k).find(|c| !pivots.contains(c) && !rows[row][*c].is_zero()).map(|c| (row, c)))?;
+        rows.swap(at, row);
+        pivots.push(column);
+        let pivot_row = rows[at].clone();
+        // Above and below the pivot, so that at the end one free column is left.
+        for (_, row) in rows.iter_mut().enumerate().filter(|(number, _)| *number != at) {
+            let factor = row[column].clone();
+            for c in 0..k {
+                row[c] = row[c].times(&pivot_row[column]).minus(&factor.times(&pivot_row[c])).over(&previous);
+            }
+        }
+        previous = pivot_row[column].clone();
+    }
+    let free = (0..k).find(|c| !pivots.contains(c))?;
+    let mut normal = vec![T::zero(); k];
+    normal[free] = previous;
+    for (row, &column) in rows.iter().zip(&pivots) {
+        normal[column] = T::zero().minus(&row[free]);
+    }
+    Some(normal)
+}
+
+/// Coordinates that tell all points apart: the pivot columns of an elimination over the points.
+fn independent(columns: &[Vec<BigInt>], count: usize) -> Vec<usize> {
+    let mut kept: Vec<usize> = vec![];
+    // For each kept coordinate a reduced row that is zero in the coordinates kept before.
+    let mut reduced: Vec<(usize, Vec<BigInt>)> = vec![];
+    for point in 0..count {
+        let mut row: Vec<BigInt> = columns.iter().map(|column| column[point].clone()).collect();
+        for (pivot, known) in &reduced {
+            if row[*pivot].is_zero() {
+                continue;
+            }
+            let (factor, scale) = (row[*pivot].clone(), known[*pivot].clone());
+            for (value, other) in row.iter_mut().zip(known) {
+                *value = &*value * &scale - &factor * other;
+            }
+        }
+        if let Some(pivot) = row.iter().position(|value| !value.is_zero()) {
+            let common = row.iter().fold(BigInt::zero(), |all, value| num_integer::Integer::gcd(&all, value));
+            if !common.is_one() {
+                row.iter_mut().for_each(|value| *value /= &common);
+            }
+            kept.push(pivot);
+            reduced.push((pivot, row));
+            if kept.len() == columns.len() {
+                break;
+            }
+        }
+    }
+    kept.sort_unstable();
+    kept
+}

@@ -1,0 +1,133 @@
+//! Heuristics first, then proof: the best network at any time, and how far from the best possible it can be.
+//!
+//! What can be listed is listed, in the exact arithmetic of the checker; one unit over more inputs is bounded by
+//! witnesses; what is left is small enough for [`Exhaustive`] or stays without a proof.
+
+use super::witnesses::{self, Hit};
+use super::{Bound, Budget, Control, Exhaustive, Found, Loss, Proof, Search, Settled, Setup, Stop};
+use crate::error::SearchError;
+use crate::exact::Rational;
+use crate::exact::bound::{self, Bits, Flat, Groups, Watch, holds};
+use crate::network::{ExactNetwork, Network};
+use crate::points::Labelled;
+use crate::separability::{Verdict, separable};
+
+/// Heuristics, then the proof that suits the problem.
+#[derive(Clone, Debug, Default)]
+pub struct Anytime;
+
+impl Search for Anytime {
+    fn name(&self) -> &'static str {
+        "anytime"
+    }
+
+    fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
+        let first = heuristics(setup, control)?;
+        control.improved(first.loss, first.bound.at_least);
+        if first.proved() || control.stop().is_some() {
+            return Ok(first);
+        }
+        if setup.loss == Loss::ZeroOne && bound::can_enumerate(setup.data, setup.hidden) {
+            return enumerate(setup, control, first);
+        }
+        if setup.loss == Loss::ZeroOne && setup.data.classes.len() == 2 && setup.hidden == [1] {
+            return by_witnesses(setup, control, first);
+        }
+        let more: Box<dyn Search> = if Exhaustive::suits(setup) {
+            Box::new(Exhaustive)
+        } else {
+            Box::new(Settled { skip: STARTS, ..Settled::default() })
+        };
+        let second = more.run(setup, control)?;
+        Ok(if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } })
+    }
+}
+
+/// Starts of the first heuristics.
+const STARTS: u64 = 3;
+/// The part of the time that the first heuristics may take.
+const SHARE: u32 = 4;
+
+/// A good network soon: a few starts of Algorithm 1, which end by themselves.
+fn heuristics(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
+    let budget = Budget { time: control.budget().time.map(|time| time / SHARE), ..control.budget() };
+    let quick = control.part(budget);
+    let found = Settled { starts: Some(STARTS), ..Settled::default() }.run(setup, &quick);
+    control.count(quick.nodes());
+    let found = found?;
+    // That the part of the time is over does not mean that all of it is.
+    let stop = if found.proved() { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
+    Ok(Found { stop, ..found })
+}
+
+/// Lists everything that one or two units can do.
+pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) -> Result<Found, SearchError> {
+    let groups = Groups::new(setup.data);
+    let flat = Flat::new(setup.data.points.whole(), &groups.firsts);
+    let watch = Watch { threads: setup.threads, stop: &|| control.stop().is_some(), memory: control.memory() };
+    let below = first.loss as usize;
+    let listed = if setup.hidden[0] == 1 {
+        bound::one::least(&flat, &groups.counts, below, &watch)
+            .map(|best| best.map(|(errors, second)| (errors, vec![second], vec![1.0, 0.0])))
+    } else {
+        bound::two::least(&flat, &groups.counts, below, &watch).map(|best| {
+            best.map(|wedge| {
+                // Both units say +1 exactly in the wedge.
+                let output = if wedge.inner == 1 { vec![1.0, 1.0, -1.0] } else { vec![-1.0, -1.0, 1.0] };
+                (wedge.errors, wedge.sides.to_vec(), output)
+            })
+        })
+    };
+    let Ok(better) = listed else {
+        let stop = control.stop().unwrap_or(Stop::Memory);
+        return Ok(Found { stop, ..first });
+    };
+    let Some((errors, units, output)) = better else {
+        let bound = Bound { at_least: first.loss, proof: Proof::Enumeration };
+        return Ok(Found { bound, stop: Stop::Exhausted, ..first });
+    };
+    let exact = assemble(setup.data, &groups, &units, &output)?;
+    let loss = errors as f64;
+    control.improved(loss, loss);
+    let bound = Bound { at_least: loss, proof: Proof::Enumeration };
+    Ok(Found { network: exact.approximate(), exact: Some(exact), loss, bound, stop: Stop::Exhausted })
+}
+
+/// A network of hidden units with these sides, one bit a distinct point, and an output unit.
+fn assemble(data: &Labelled, groups: &Groups, units: &[Bits], output: &[f64]) -> Result<ExactNetwork, SearchError> {
+    let unit = |sides: &Bits| {
+        let targets: Vec<bool> = groups.group_of.iter().map(|&group| holds(sides, group)).collect();
+        realise(data, &targets)
+    };
+    let hidden = units.iter().map(unit).collect::<Result<Vec<_>, _>>()?;
+    let output = Rational::from_floats(output).ok_or(SearchError::Overflow)?;
+    Ok(ExactNetwork { layers: vec![hidden, vec![output]] })
+}
+
+/// Exact weights of a unit with these targets.
+fn realise(data: &Labelled, targets: &[bool]) -> Result<Vec<Rational>, SearchError> {
+    match separable(&data.points, targets) {
+        Verdict::Separable(found) => Ok(found.exact),
+        _ => Err(SearchError::Unconfirmed),
+    }
+}
+
+/// One unit, by instances that must be given up.
+fn by_witnesses(setup: &Setup<'_>, control: &Control<'_>, first: Found) -> Result<Found, SearchError> {
+    let hit: Hit = witnesses::give_up(setup, control, first.loss as usize)?;
+    let bound = Bound { at_least: hit.at_least as f64, proof: Proof::Witnesses(hit.witnesses) };
+    let bound = if bound.at_least <= first.bound.at_least { first.bound.clone() } else { bound };
+    let found = match hit.targets {
+        Some(targets) => {
+            let errors = targets.iter().zip(setup.data.targets(0)).filter(|(a, b)| **a != *b).count();
+            let hidden = vec![realise(setup.data, &targets)?];
+            let output = Rational::from_floats(&[1.0, 0.0]).ok_or(SearchError::Overflow)?;
+            let exact = ExactNetwork { layers: vec![hidden, vec![output]] };
+            let network: Network = exact.approximate();
+            Found { network, exact: Some(exact), loss: errors as f64, bound, stop: Stop::Exhausted }
+        }
+        None => Found { bound, stop: Stop::Exhausted, ..first },
+    };
+    let stop = if found.proved() { Stop::Exhausted } else { control.stop().unwrap_or(Stop::Ended) };
+    Ok(Found { stop, ..found })
+}
