@@ -44,7 +44,15 @@ fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<
     let interrupt = AtomicBool::new(false);
     let budget = Budget { time: Some(LIMIT), ..Budget::default() };
     let learner = LinearProgram::default();
-    let setup = Setup { data: &data, hidden: &[hidden], loss: Loss::ZeroOne, learner: &learner, seed: 1, threads: 1 };
+    let setup = Setup {
+        data: &data,
+        hidden: &[hidden],
+        loss: Loss::ZeroOne,
+        learner: &learner,
+        seed: 1,
+        threads: 1,
+        known: None,
+    };
     let control = Control::new(budget, &interrupt, &|_| {});
     let (found, seconds) = timed(|| Exhaustive.run(&setup, &control));
     let found = found?;

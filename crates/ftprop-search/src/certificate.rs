@@ -12,9 +12,10 @@ use num_bigint::{BigInt, BigUint};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SearchError;
-use crate::exact::{Rational, Witness, check_separation};
+use crate::exact::{Witness, check_separation};
 use crate::network::as_points;
 use crate::points::{Fnv, Labelled};
+use crate::rational::Rational;
 use crate::search::{Bound, Loss, Proof};
 use crate::separability::{Verdict, separable};
 use crate::solve::Solution;

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::SearchError;
-use crate::exact::{Rational, exact_argmax, exact_hinge, exact_outputs};
+use crate::exact::{exact_argmax, exact_hinge, exact_outputs};
 use crate::points::{Labelled, Points};
+use crate::rational::Rational;
 
 /// The targets (or outputs) of one layer: for each unit, +1 (true) or −1 for each instance.
 pub type LayerTargets = Vec<Vec<bool>>;

@@ -7,12 +7,13 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 use crate::error::SearchError;
-use crate::exact::{Rational, check_separation};
+use crate::exact::check_separation;
 use crate::learner::LearnerKind;
 use crate::network::{ExactNetwork, Network, as_points};
 use crate::points::Labelled;
 use crate::problem::Problem;
-use crate::search::{Bound, Budget, Control, Found, Loss, Progress, Proof, SearchKind, Setup, Stop};
+use crate::rational::Rational;
+use crate::search::{Bound, Budget, Control, Found, Known, Loss, Progress, Proof, SearchKind, Setup, Stop};
 use crate::separability::{Verdict, separable};
 
 /// What `solve` needs to know beside the problem.
@@ -32,6 +33,8 @@ pub struct SolveConfig {
     pub seed: u64,
     /// How many threads may work.
     pub threads: usize,
+    /// What an earlier search found: this one goes on from there, and its result is not worse.
+    pub known: Option<Known>,
 }
 
 impl Default for SolveConfig {
@@ -44,6 +47,7 @@ impl Default for SolveConfig {
             budget: Budget::default(),
             seed: 1,
             threads: 1,
+            known: None,
         }
     }
 }
@@ -152,11 +156,18 @@ pub fn solve(
         learner: &*learner.learner(),
         seed: config.seed,
         threads: config.threads.max(1),
+        known: config.known.as_ref(),
     };
     let search = config.search.unwrap_or_else(|| usual_search(&problem.train)).search();
     let found = search.run(&setup, &control)?;
     let seconds = control.elapsed().as_secs_f64();
-    let exact = settle(&found, &problem.train)?;
+    let mut exact = settle(&found, &problem.train)?;
+    if let Some(known) = &config.known
+        && config.loss == Loss::ZeroOne
+        && known.network.errors(&problem.train)? < exact.errors(&problem.train)?
+    {
+        exact = known.network.clone();
+    }
     let train = Score::new(&exact, &problem.train)?;
     let loss_value = match config.loss {
         Loss::ZeroOne => train.errors as f64,

@@ -6,8 +6,8 @@ use std::path::Path;
 use num_bigint::{BigInt, BigUint};
 
 use crate::error::SearchError;
-use crate::exact::Rational;
 use crate::points::{Labelled, Points};
+use crate::rational::Rational;
 use crate::whole::Decimal;
 
 impl Labelled {

@@ -5,7 +5,7 @@ use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
 use num_traits::{One, Zero};
 
-use crate::exact::decode;
+use crate::rational::decode;
 
 /// The whole numbers, row after row, and the scale of each column: the smallest with which all of it is whole.
 #[derive(Clone, Debug, PartialEq)]

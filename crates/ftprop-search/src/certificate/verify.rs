@@ -12,6 +12,7 @@ use crate::error::SearchError;
 use crate::exact::{Refusal, Witness, bound, check_separation, check_witness};
 use crate::network::{ExactNetwork, LayerTargets, as_points};
 use crate::points::{Labelled, Points};
+use crate::search::Known;
 
 /// What verifying established.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,6 +74,22 @@ impl UnitProof {
 }
 
 impl Certificate {
+    /// What a search can go on from, for the same instances and shape; all of it is proved first.
+    pub fn known(&self, data: &Labelled, hidden: &[usize]) -> Result<Known, SearchError> {
+        self.verify(data)?;
+        let Claim::Network(claim) = &self.claim else { return Err(refused("it is not about a network")) };
+        if claim.shape() != hidden {
+            return Err(refused("it is about a network of another shape"));
+        }
+        let witnesses = match &claim.bound.proof {
+            ProofClaim::Witnesses { witnesses } => {
+                witnesses.iter().map(|terms| witness(terms)).collect::<Result<_, _>>()?
+            }
+            _ => vec![],
+        };
+        Ok(Known { network: claim.network(), witnesses })
+    }
+
     /// Proves the claim again for these instances, or says what is wrong with it.
     pub fn verify(&self, data: &Labelled) -> Result<Verification, SearchError> {
         if self.format != FORMAT {

@@ -4,8 +4,8 @@ use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
 use num_traits::{One, Signed, Zero};
 
-use super::rational::Rational;
 use crate::points::Points;
+use crate::rational::Rational;
 use crate::whole::{Numbers, Whole};
 
 /// A proof that no weights separate: non-negative whole numbers yᵢ, not all zero, with Σ yᵢ tᵢ (xᵢ, 1) = 0

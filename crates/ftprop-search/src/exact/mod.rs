@@ -5,10 +5,7 @@
 
 pub(crate) mod bound;
 mod checker;
-mod rational;
 
 pub use checker::{Refusal, Witness, check_separation, check_witness};
-pub use rational::Rational;
 
 pub(crate) use checker::{exact_argmax, exact_hinge, exact_outputs};
-pub(crate) use rational::{decode, scale_by_power};

@@ -94,6 +94,17 @@ impl Learned {
 pub trait Learner: fmt::Debug + Send + Sync {
     /// Finds weights for the task; always gives some.
     fn learn(&self, task: &Task<'_>) -> Learned;
+
+    /// The layer loss L(z, t) that it lowers, for one pre-activation and target; the hinge loss unless it says otherwise.
+    fn loss(&self, z: f64, target: bool) -> f64 {
+        (1.0 - if target { z } else { -z }).max(0.0)
+    }
+
+    /// ∂L/∂z.
+    fn slope(&self, z: f64, target: bool) -> f64 {
+        let sign = if target { 1.0 } else { -1.0 };
+        if self.loss(z, target) > 0.0 { -sign } else { 0.0 }
+    }
 }
 
 /// The learners by name.

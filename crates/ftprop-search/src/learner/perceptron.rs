@@ -17,6 +17,11 @@ impl Default for Perceptron {
 }
 
 impl Learner for Perceptron {
+    /// The perceptron criterion; on the boundary an instance is as wrong as can be seen.
+    fn loss(&self, z: f64, target: bool) -> f64 {
+        if target == (z > 0.0) { 0.0 } else { z.abs().max(f64::MIN_POSITIVE) }
+    }
+
     fn learn(&self, task: &Task<'_>) -> Learned {
         let inputs = task.points.inputs();
         let mut weights = vec![0.0; inputs + 1];

@@ -4,12 +4,12 @@
 //! witnesses; what is left is small enough for [`Exhaustive`] or stays without a proof.
 
 use super::witnesses::{self, Hit};
-use super::{Bound, Budget, Control, Exhaustive, Found, Loss, Proof, Search, Settled, Setup, Stop};
+use super::{Bound, Control, Exhaustive, Found, Known, Loss, Proof, Search, Settled, Setup, Stop};
 use crate::error::SearchError;
-use crate::exact::Rational;
 use crate::exact::bound::{self, Bits, Flat, Groups, Watch, holds};
 use crate::network::{ExactNetwork, Network};
 use crate::points::Labelled;
+use crate::rational::Rational;
 use crate::separability::{Verdict, separable};
 
 /// Heuristics, then the proof that suits the problem.
@@ -22,16 +22,20 @@ impl Search for Anytime {
     }
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
-        let first = heuristics(setup, control)?;
+        let first = match setup.known {
+            Some(known) => again(setup, known)?,
+            None => heuristics(setup, control)?,
+        };
         control.improved(first.loss, first.bound.at_least);
         if first.proved() || control.stop().is_some() {
             return Ok(first);
         }
-        if setup.loss == Loss::ZeroOne && bound::can_enumerate(setup.data, setup.hidden) {
-            return enumerate(setup, control, first);
-        }
+        let work = if setup.loss == Loss::ZeroOne { bound::enumeration_work(setup.data, setup.hidden) } else { None };
         if setup.loss == Loss::ZeroOne && setup.data.classes.len() == 2 && setup.hidden == [1] {
-            return by_witnesses(setup, control, first);
+            return one_unit(setup, control, first, work);
+        }
+        if work.is_some() {
+            return enumerate(setup, control, first);
         }
         let more: Box<dyn Search> = if Exhaustive::suits(setup) {
             Box::new(Exhaustive)
@@ -43,15 +47,47 @@ impl Search for Anytime {
     }
 }
 
+/// Listings up to this size, about a second, are made at once; larger ones only where witnesses do not decide.
+const LITTLE_WORK: u64 = 2_000_000_000;
+
+/// One unit: what can be listed soon is, else witnesses come first.
+fn one_unit(setup: &Setup<'_>, control: &Control<'_>, first: Found, work: Option<u64>) -> Result<Found, SearchError> {
+    if work.is_some_and(|work| work <= LITTLE_WORK) {
+        return enumerate(setup, control, first);
+    }
+    if work.is_none() {
+        return by_witnesses(setup, control, first);
+    }
+    let half = control.part(control.left().map(|left| left / 2));
+    let found = by_witnesses(setup, &half, first)?;
+    control.count(half.nodes());
+    if found.proved() || control.stop().is_some() {
+        return Ok(found);
+    }
+    let bound = found.bound.clone();
+    let listed = enumerate(setup, control, found)?;
+    // A listing that was not finished proves nothing; the witnesses do.
+    Ok(if listed.proved() { listed } else { Found { bound, ..listed } })
+}
+
 /// Starts of the first heuristics.
 const STARTS: u64 = 3;
 /// The part of the time that the first heuristics may take.
 const SHARE: u32 = 4;
 
+/// What was known before, as something found.
+fn again(setup: &Setup<'_>, known: &Known) -> Result<Found, SearchError> {
+    let loss = match setup.loss {
+        Loss::ZeroOne => known.network.errors(setup.data)? as f64,
+        Loss::Hinge => known.network.hinge(setup.data)?.approximate(),
+    };
+    let found = Found::unproved(setup, known.network.approximate(), loss, Stop::Ended);
+    Ok(Found { exact: Some(known.network.clone()), ..found })
+}
+
 /// A good network soon: a few starts of Algorithm 1, which end by themselves.
 fn heuristics(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
-    let budget = Budget { time: control.budget().time.map(|time| time / SHARE), ..control.budget() };
-    let quick = control.part(budget);
+    let quick = control.part(control.left().map(|left| left / SHARE));
     let found = Settled { starts: Some(STARTS), ..Settled::default() }.run(setup, &quick);
     control.count(quick.nodes());
     let found = found?;
@@ -64,7 +100,11 @@ fn heuristics(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchE
 pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) -> Result<Found, SearchError> {
     let groups = Groups::new(setup.data);
     let flat = Flat::new(setup.data.points.whole(), &groups.firsts);
-    let watch = Watch { threads: setup.threads, stop: &|| control.stop().is_some(), memory: control.memory() };
+    let stop = || {
+        control.tell(first.loss, first.bound.at_least);
+        control.stop().is_some()
+    };
+    let watch = Watch { threads: setup.threads, stop: &stop, memory: control.memory() };
     let below = first.loss as usize;
     let listed = if setup.hidden[0] == 1 {
         bound::one::least(&flat, &groups.counts, below, &watch)

@@ -78,7 +78,12 @@ pub struct Control<'a> {
     interrupt: &'a AtomicBool,
     nodes: AtomicU64,
     progress: &'a (dyn Fn(Progress) + Sync),
+    /// When something was told last, in seconds since the start.
+    told: AtomicU64,
 }
+
+/// Seconds without news after which the state is told again.
+const SILENCE: u64 = 2;
 
 impl fmt::Debug for Control<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +94,14 @@ impl fmt::Debug for Control<'_> {
 impl<'a> Control<'a> {
     /// Starts the clock. `progress` is called when a better network is found.
     pub fn new(budget: Budget, interrupt: &'a AtomicBool, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
-        Control { start: Instant::now(), budget, interrupt, nodes: AtomicU64::new(0), progress }
+        Control {
+            start: Instant::now(),
+            budget,
+            interrupt,
+            nodes: AtomicU64::new(0),
+            progress,
+            told: AtomicU64::new(0),
+        }
     }
 
     /// Nodes looked at so far.
@@ -102,9 +114,9 @@ impl<'a> Control<'a> {
         self.start.elapsed()
     }
 
-    /// What it may take in all.
-    pub(super) fn budget(&self) -> Budget {
-        self.budget
+    /// The time that is left.
+    pub(super) fn left(&self) -> Option<Duration> {
+        self.budget.time.map(|time| time.saturating_sub(self.elapsed()))
     }
 
     /// Most bytes.
@@ -112,9 +124,10 @@ impl<'a> Control<'a> {
         self.budget.memory()
     }
 
-    /// A control for a part of the search with a budget of its own, from now on.
-    pub(super) fn part(&self, budget: Budget) -> Control<'a> {
-        Control::new(budget, self.interrupt, self.progress)
+    /// A control for a part of the search with a time of its own, from now on, and the nodes that are left.
+    pub(super) fn part(&self, time: Option<Duration>) -> Control<'a> {
+        let nodes = self.budget.nodes.map(|most| most.saturating_sub(self.nodes()));
+        Control::new(Budget { time, nodes, ..self.budget }, self.interrupt, self.progress)
     }
 
     pub(super) fn count(&self, nodes: u64) {
@@ -132,8 +145,19 @@ impl<'a> Control<'a> {
         self.budget.time.is_some_and(|most| self.start.elapsed() >= most).then_some(Stop::Time)
     }
 
+    /// Tells where the search stands if nothing was told for a while.
+    pub(super) fn tell(&self, loss: f64, at_least: f64) {
+        let now = self.start.elapsed().as_secs();
+        let last = self.told.load(Ordering::Relaxed);
+        if now >= last + SILENCE && self.told.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            (self.progress)(Progress { nodes: self.nodes(), loss, at_least });
+        }
+    }
+
     /// Tells that the best loss or the bound is now this.
     pub(super) fn improved(&self, loss: f64, at_least: f64) {
+        self.told.store(self.start.elapsed().as_secs(), Ordering::Relaxed);
         (self.progress)(Progress { nodes: self.nodes(), loss, at_least });
     }
 }

@@ -138,7 +138,7 @@ mod tests {
                 crate::exact::check_separation(
                     &points,
                     &dichotomy.signs,
-                    &crate::exact::Rational::from_floats(&dichotomy.weights).unwrap()
+                    &crate::rational::Rational::from_floats(&dichotomy.weights).unwrap()
                 )
                 .is_ok()
             );

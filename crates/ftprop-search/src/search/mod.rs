@@ -8,6 +8,7 @@ mod beam;
 mod control;
 mod dichotomies;
 mod exhaustive;
+mod ftprop;
 mod hill_climbing;
 mod madaline;
 mod output;
@@ -33,6 +34,7 @@ pub use beam::Beam;
 pub use control::{Budget, Control, Progress};
 pub use dichotomies::{Dichotomy, dichotomies};
 pub use exhaustive::Exhaustive;
+pub use ftprop::{Ftprop, TargetRule};
 pub use hill_climbing::HillClimbing;
 pub use madaline::Madaline;
 pub use relaxed::Relaxed;
@@ -94,6 +96,17 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// How many threads may work.
     pub threads: usize,
+    /// What is known from before.
+    pub known: Option<&'a Known>,
+}
+
+/// What an earlier search of the same problem found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Its best network.
+    pub network: ExactNetwork,
+    /// Witnesses of instances of which one at least must be given up by one unit.
+    pub witnesses: Vec<Witness>,
 }
 
 impl Setup<'_> {
@@ -224,6 +237,8 @@ pub enum SearchKind {
     HillClimbing,
     /// [`Beam`] of this width, unbounded if none.
     Beam { width: Option<usize> },
+    /// [`Ftprop`] with this rule.
+    Ftprop { rule: TargetRule },
     /// [`Settled`]
     Settled,
     /// [`Madaline`]
@@ -239,7 +254,8 @@ impl SearchKind {
             SearchKind::Anytime => Box::new(Anytime),
             SearchKind::Exhaustive => Box::new(Exhaustive),
             SearchKind::HillClimbing => Box::new(HillClimbing::default()),
-            SearchKind::Beam { width } => Box::new(Beam { width }),
+            SearchKind::Beam { width } => Box::new(Beam { width, ..Beam::default() }),
+            SearchKind::Ftprop { rule } => Box::new(Ftprop { rule, ..Ftprop::default() }),
             SearchKind::Settled => Box::new(Settled::default()),
             SearchKind::Madaline => Box::new(Madaline::default()),
             SearchKind::Relaxed => Box::new(Relaxed::default()),
@@ -254,7 +270,8 @@ impl FromStr for SearchKind {
         let unknown = || SearchError::UnknownName {
             what: "search",
             name: text.to_string(),
-            known: "anytime, exhaustive, hill-climbing, beam:WIDTH (or beam:all), settled, madaline and relaxed",
+            known: "anytime, exhaustive, hill-climbing, beam:WIDTH (or beam:all), ftprop (or ftprop:beam:WIDTH, ftprop:r:ATTEMPTS), \
+                    settled, madaline and relaxed",
         };
         match text {
             "anytime" => Ok(SearchKind::Anytime),
@@ -265,10 +282,17 @@ impl FromStr for SearchKind {
             "relaxed" => Ok(SearchKind::Relaxed),
             "beam" => Ok(SearchKind::Beam { width: Some(10) }),
             "beam:all" => Ok(SearchKind::Beam { width: None }),
-            _ => match text.strip_prefix("beam:").and_then(|width| width.parse().ok()) {
-                Some(width) if width > 0 => Ok(SearchKind::Beam { width: Some(width) }),
-                _ => Err(unknown()),
-            },
+            "ftprop" => Ok(SearchKind::Ftprop { rule: Ftprop::default().rule }),
+            _ => {
+                let (name, number) = text.rsplit_once(':').ok_or_else(unknown)?;
+                let number = number.parse().ok().filter(|&number| number > 0).ok_or_else(unknown)?;
+                match name {
+                    "beam" => Ok(SearchKind::Beam { width: Some(number) }),
+                    "ftprop:beam" => Ok(SearchKind::Ftprop { rule: TargetRule::Beam { width: number } }),
+                    "ftprop:r" => Ok(SearchKind::Ftprop { rule: TargetRule::Gradient { attempts: number } }),
+                    _ => Err(unknown()),
+                }
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ fn problem(rng: &mut Rng, m: usize, n: usize, classes: usize) -> Labelled {
 }
 
 fn run(search: &dyn Search, data: &Labelled, hidden: &[usize], loss: Loss, threads: usize) -> Found {
-    let setup = Setup { data, hidden, loss, learner: &LinearProgram::default(), seed: 1, threads };
+    let setup = Setup { data, hidden, loss, learner: &LinearProgram::default(), seed: 1, threads, known: None };
     let interrupt = AtomicBool::new(false);
     search.run(&setup, &Control::new(Budget::default(), &interrupt, &|_| {})).unwrap()
 }
@@ -29,7 +29,7 @@ fn run(search: &dyn Search, data: &Labelled, hidden: &[usize], loss: Loss, threa
 /// The least loss over every one of the 2^(m·h) settings of the hidden targets, evaluated one by one.
 fn brute_force(data: &Labelled, hidden: &[usize], loss: Loss) -> f64 {
     let learner = LinearProgram::default();
-    let setup = Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 1 };
+    let setup = Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 1, known: None };
     let interrupt = AtomicBool::new(false);
     let control = Control::new(Budget::default(), &interrupt, &|_| {});
     let m = data.labels.len();
@@ -129,7 +129,8 @@ fn nothing_is_called_proved_that_was_left_early() {
     let least = run(&Exhaustive, &data, &[2], Loss::ZeroOne, 1).loss;
     assert!(least > 0.0);
     let learner = LinearProgram::default();
-    let setup = Setup { data: &data, hidden: &[2], loss: Loss::ZeroOne, learner: &learner, seed: 3, threads: 1 };
+    let setup =
+        Setup { data: &data, hidden: &[2], loss: Loss::ZeroOne, learner: &learner, seed: 3, threads: 1, known: None };
     let mut proved = 0;
     for nodes in (1..6000).step_by(53) {
         let interrupt = AtomicBool::new(false);
@@ -150,7 +151,7 @@ fn hill_climbing_ends_in_a_local_minimum() {
         let hidden: &[usize] = if case % 2 == 0 { &[2] } else { &[2, 2] };
         let loss = if case % 3 == 0 { Loss::Hinge } else { Loss::ZeroOne };
         let learner = LinearProgram::default();
-        let setup = Setup { data: &data, hidden, loss, learner: &learner, seed: case, threads: 1 };
+        let setup = Setup { data: &data, hidden, loss, learner: &learner, seed: case, threads: 1, known: None };
         let interrupt = AtomicBool::new(false);
         let control = Control::new(Budget::default(), &interrupt, &|_| {});
         let state = climb(&setup, &control, begin(&setup, &control, &Rng::new(case), 1));
@@ -168,14 +169,14 @@ fn beam_search_contains_both_ends() {
     let mut rng = Rng::new(55);
     for case in 0..8 {
         let data = problem(&mut rng, 7, 2, 2);
-        let beam = run(&Beam { width: Some(1) }, &data, &[2], Loss::ZeroOne, 1);
-        let climbing = run(&HillClimbing { starts: Some(1) }, &data, &[2], Loss::ZeroOne, 1);
+        let beam = run(&Beam { width: Some(1), ..Beam::default() }, &data, &[2], Loss::ZeroOne, 1);
+        let climbing = run(&HillClimbing::default(), &data, &[2], Loss::ZeroOne, 1);
         assert_eq!(beam.loss, climbing.loss, "case {case}");
         assert_eq!(beam.network, climbing.network, "case {case}");
     }
     for case in 0..3 {
         let data = problem(&mut rng, 5, 2, 2);
-        let beam = run(&Beam { width: None }, &data, &[2], Loss::ZeroOne, 1);
+        let beam = run(&Beam { width: None, ..Beam::default() }, &data, &[2], Loss::ZeroOne, 1);
         let exhaustive = run(&Exhaustive, &data, &[2], Loss::ZeroOne, 1);
         assert_eq!(beam.loss, exhaustive.loss, "case {case}");
     }
@@ -191,7 +192,14 @@ fn parity(n: usize) -> Labelled {
 fn xor_and_parity_are_solved() {
     let xor = run(&Exhaustive, &parity(2), &[2], Loss::ZeroOne, 1);
     assert!(xor.proved() && xor.loss == 0.0);
-    for search in [&Settled::default() as &dyn Search, &HillClimbing::default(), &Madaline::default()] {
+    let gradient = Ftprop { rule: TargetRule::Gradient { attempts: 10 }, ..Ftprop::default() };
+    for search in [
+        &Settled::default() as &dyn Search,
+        &Ftprop::default(),
+        &gradient,
+        &HillClimbing::default(),
+        &Madaline::default(),
+    ] {
         let found = run(search, &parity(2), &[2], Loss::ZeroOne, 1);
         assert_eq!((found.loss, found.stop), (0.0, Stop::Floor), "{}", search.name());
     }
@@ -206,10 +214,29 @@ fn xor_and_parity_are_solved() {
 fn every_search_is_anytime() {
     let mut rng = Rng::new(56);
     let data = problem(&mut rng, 30, 2, 2);
-    let kinds = ["exhaustive", "hill-climbing", "beam:3", "settled", "madaline", "relaxed"];
+    let kinds = [
+        "anytime",
+        "exhaustive",
+        "hill-climbing",
+        "beam:3",
+        "ftprop",
+        "ftprop:beam:3",
+        "ftprop:r:5",
+        "settled",
+        "madaline",
+        "relaxed",
+    ];
     for kind in kinds.map(|name| name.parse::<SearchKind>().unwrap()) {
         let learner = LinearProgram::default();
-        let setup = Setup { data: &data, hidden: &[3], loss: Loss::ZeroOne, learner: &learner, seed: 2, threads: 1 };
+        let setup = Setup {
+            data: &data,
+            hidden: &[3],
+            loss: Loss::ZeroOne,
+            learner: &learner,
+            seed: 2,
+            threads: 1,
+            known: None,
+        };
         for (nodes, interrupted) in [(Some(1), false), (Some(20), false), (None, true)] {
             let interrupt = AtomicBool::new(interrupted);
             let control = Control::new(Budget { nodes, ..Budget::default() }, &interrupt, &|_| {});

@@ -9,7 +9,7 @@ use crate::error::SearchError;
 use crate::exact::bound::{Bits, holds, kinds};
 use crate::exact::{Witness, exact_outputs};
 use crate::points::Points;
-use crate::separability::{Verdict, separable_distinct};
+use crate::separability::{Verdict, decide};
 
 /// What was found out.
 pub(super) struct Hit {
@@ -24,21 +24,21 @@ pub(super) struct Hit {
 /// Gives up as few instances as possible; `best` errors are possible anyway.
 pub(super) fn give_up(setup: &Setup<'_>, control: &Control<'_>, best: usize) -> Result<Hit, SearchError> {
     let mut search = GiveUp::new(setup, control, best);
-    let mut proved = 0;
     for limit in 1..=best {
         // Is there anything of a weight below the limit?
         match search.descend(&search.nothing.clone(), &search.nothing.clone(), limit - 1) {
             Some(true) => break,
-            Some(false) => proved = limit,
+            Some(false) => search.proved = limit,
             None => break,
         }
-        control.improved(search.best as f64, proved as f64);
-        if search.best <= proved {
+        control.improved(search.best as f64, search.proved as f64);
+        if search.best <= search.proved {
             break;
         }
     }
+    let at_least = search.proved.min(search.best);
     let witnesses = search.sets.into_iter().map(|set| set.witness).collect();
-    Ok(Hit { at_least: proved.min(search.best), witnesses, targets: search.targets })
+    Ok(Hit { at_least, witnesses, targets: search.targets })
 }
 
 /// A witness, and the kinds of instances in it.
@@ -58,7 +58,10 @@ struct GiveUp<'a> {
     instance_targets: Vec<bool>,
     sets: Vec<Set>,
     nothing: Bits,
+    /// The fewest errors known to be possible.
     best: usize,
+    /// Fewer errors than this are excluded.
+    proved: usize,
     targets: Option<Vec<bool>>,
 }
 
@@ -82,9 +85,12 @@ impl<'a> GiveUp<'a> {
             sets: vec![],
             nothing,
             best,
+            proved: 0,
             targets: None,
         };
         search.contradictions();
+        let known = setup.known.map_or(&[][..], |known| &known.witnesses);
+        known.iter().for_each(|witness| search.learn_again(witness, &kind_of));
         search
     }
 
@@ -97,6 +103,11 @@ impl<'a> GiveUp<'a> {
                 self.learn(vec![(other, 1u32.into()), (kind, 1u32.into())]);
             }
         }
+    }
+
+    /// Takes in a witness over instances.
+    fn learn_again(&mut self, witness: &Witness, kind_of: &[usize]) {
+        self.learn(witness.iter().map(|(instance, y)| (kind_of[*instance], y.clone())).collect());
     }
 
     /// Takes in a witness over kinds.
@@ -113,6 +124,7 @@ impl<'a> GiveUp<'a> {
         if self.control.stop().is_some() {
             return None;
         }
+        self.control.tell(self.best as f64, self.proved as f64);
         self.control.count(1);
         let free = match self.open_set(given, kept, room) {
             Open::Hopeless => return Some(false),
@@ -174,7 +186,8 @@ impl<'a> GiveUp<'a> {
         let rest: Vec<usize> = (0..self.weights.len()).filter(|&kind| !holds(given, kind)).collect();
         let points = self.points.select(&rest);
         let targets: Vec<bool> = rest.iter().map(|&kind| self.targets_of[kind]).collect();
-        match separable_distinct(&points, &targets, 0) {
+        let control = self.control;
+        match decide(&points, &targets, 0, &|| control.stop().is_some()) {
             Verdict::Separable(found) => {
                 let sides = exact_outputs(self.instance_points, &found.exact).ok()?;
                 self.offer(&sides);

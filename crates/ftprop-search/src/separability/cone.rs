@@ -4,8 +4,8 @@
 use num_bigint::{BigInt, BigUint};
 use num_traits::{One, ToPrimitive, Zero};
 
-use crate::exact::{Rational, decode};
 use crate::points::Points;
+use crate::rational::{Rational, decode};
 use crate::whole::{Numbers, Whole};
 
 /// The vectors, row after row. Each input n, a whole number, becomes (n − centre) / 2^power. That changes neither

@@ -23,8 +23,9 @@ use num_bigint::{BigInt, BigUint};
 
 use self::cone::Cone;
 use self::program::Outcome;
-use crate::exact::{Rational, Witness, check_separation, check_witness, scale_by_power};
+use crate::exact::{Witness, check_separation, check_witness};
 use crate::points::Points;
+use crate::rational::{Rational, scale_by_power};
 
 /// Weights that separate, confirmed exactly.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +81,8 @@ pub(crate) fn separable_distinct(points: &Points, targets: &[bool], passes: usiz
     decide(points, targets, passes, &|| false)
 }
 
-fn decide(points: &Points, targets: &[bool], passes: usize, stop: &dyn Fn() -> bool) -> Verdict {
+/// Like [`separable_until`], for points of which no two are equal; `passes` of the perceptron come first.
+pub(crate) fn decide(points: &Points, targets: &[bool], passes: usize, stop: &dyn Fn() -> bool) -> Verdict {
     if let Some(verdict) = constant(points, targets) {
         return verdict;
     }

@@ -11,8 +11,9 @@ use num_traits::{One, Signed, Zero};
 use super::cone::{Cone, dot};
 use super::elimination::whole_row;
 use super::{Verdict, confirm_separation, confirm_witness};
-use crate::exact::{Rational, exact_outputs};
+use crate::exact::exact_outputs;
 use crate::points::Points;
+use crate::rational::Rational;
 
 /// How many tableau entries may be computed in all before the answer is 'unknown'.
 const WORK: usize = 20_000_000;

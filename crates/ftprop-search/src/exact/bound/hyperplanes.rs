@@ -66,6 +66,11 @@ impl Flat {
         self.count
     }
 
+    /// Whether [`Flat::tally`] works for these points.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.dimension() <= 3 && matches!(self.arithmetic, Arithmetic::Floats(_))
+    }
+
     /// Some of the points, in the dimensions that these span.
     pub(crate) fn part(&self, points: &[usize]) -> Flat {
         let pick = |column: &Vec<BigInt>| points.iter().map(|&at| column[at].clone()).collect();

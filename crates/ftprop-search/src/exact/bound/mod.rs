@@ -59,8 +59,10 @@ impl Watch<'_> {
     }
 }
 
-/// Hyperplanes times instances that are listed without being asked twice: some seconds.
-const MOST_WORK: u64 = 60_000_000_000;
+/// Sides of instances that are computed for a listing, in units of the quick arithmetic: within a minute or so.
+const MOST_WORK: u64 = 20_000_000_000;
+/// What a side costs where the quick arithmetic is not enough.
+const SLOW: u64 = 30;
 /// Bytes that the checker takes for lists.
 const MEMORY: usize = 4 << 30;
 
@@ -70,20 +72,19 @@ fn hyperplanes(instances: usize, dimensions: usize) -> Option<u64> {
         .try_fold(1u64, |count, at| (count.checked_mul((instances as u64).saturating_sub(at))?).checked_div(at + 1))
 }
 
-/// Whether [`by_enumeration`] can tell about this data and shape in seconds.
-pub(crate) fn can_enumerate(data: &Labelled, hidden: &[usize]) -> bool {
+/// What [`by_enumeration`] costs for this data and shape: sides of instances to be computed, in units of the quick
+/// arithmetic. None if it is for other networks, or takes too long.
+pub(crate) fn enumeration_work(data: &Labelled, hidden: &[usize]) -> Option<u64> {
     if data.classes.len() != 2 || !matches!(hidden, [1 | 2]) {
-        return false;
+        return None;
     }
     let groups = Groups::new(data);
-    let flat = Flat::new(data.points.whole(), &groups.firsts);
-    countable(&flat, hidden[0]).is_some()
+    work(&Flat::new(data.points.whole(), &groups.firsts), hidden[0])
 }
 
-fn countable(flat: &Flat, units: usize) -> Option<u64> {
-    let count = hyperplanes(flat.len(), flat.dimension())?;
-    let work = count.checked_mul((flat.len() + 20 * flat.dimension()) as u64 * units as u64)?;
-    (work <= MOST_WORK).then_some(count)
+fn work(flat: &Flat, units: usize) -> Option<u64> {
+    let each = flat.len() as u64 * units as u64 * if flat.is_quick() { 1 } else { SLOW };
+    hyperplanes(flat.len(), flat.dimension())?.checked_mul(each).filter(|&work| work <= MOST_WORK)
 }
 
 /// Confirms that no network with these hidden units makes fewer errors, by looking at all of them; returns how many
@@ -95,7 +96,8 @@ pub(crate) fn by_enumeration(data: &Labelled, hidden: &[usize], at_least: usize)
     let groups = Groups::new(data);
     let flat = Flat::new(data.points.whole(), &groups.firsts);
     let too_many = Refusal::TooMany { instances: flat.len(), dimensions: flat.dimension() };
-    let count = countable(&flat, hidden[0]).ok_or_else(|| too_many.clone())?;
+    let count = hyperplanes(flat.len(), flat.dimension()).ok_or_else(|| too_many.clone())?;
+    work(&flat, hidden[0]).ok_or_else(|| too_many.clone())?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let watch = Watch { threads, stop: &|| false, memory: MEMORY };
     let better = if hidden[0] == 1 {

@@ -129,7 +129,8 @@ impl List<'_> {
         }
         if self.through.len() + 1 == self.flat.dimension() {
             watch.ask()?;
-            watch.room(self.found.len() * self.flat.len().div_ceil(64) * 16)?;
+            // Each set as it is listed, and once more in the tree.
+            watch.room(self.found.len() * (self.flat.len().div_ceil(64) * 8 + 24) * 2 * watch.threads)?;
         }
         let from = self.through.last().map_or(0, |last| last + 1);
         for next in from..self.flat.len() {

@@ -17,9 +17,10 @@ use super::anytime::enumerate;
 use super::output::Cells;
 use super::{Bound, Control, Dichotomy, Found, Loss, Proof, Search, Setup, Stop, dichotomies};
 use crate::error::SearchError;
-use crate::exact::{Rational, bound};
+use crate::exact::bound;
 use crate::feasibility::feasibility;
 use crate::network::{ExactNetwork, LayerTargets, Network, as_points};
+use crate::rational::Rational;
 use crate::separability::{Verdict, separable};
 
 /// Exhaustive search.
@@ -54,7 +55,7 @@ impl Search for Exhaustive {
     }
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
-        if setup.loss == Loss::ZeroOne && bound::can_enumerate(setup.data, setup.hidden) {
+        if setup.loss == Loss::ZeroOne && bound::enumeration_work(setup.data, setup.hidden).is_some() {
             let constant = constant(setup)?;
             return enumerate(setup, control, constant);
         }
