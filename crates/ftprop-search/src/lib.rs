@@ -62,8 +62,8 @@ pub use regions::Regions;
 pub use report::{Answer, SeparableReport};
 pub use rng::Rng;
 pub use search::{
-    Anytime, Beam, Bound, Budget, Control, Dichotomy, Exhaustive, Found, Ftprop, HillClimbing, Known, Loss, Madaline,
-    Progress, Proof, Relaxed, Search, SearchKind, Settled, Setup, Stop, TargetRule, dichotomies, loss_of,
+    Anytime, Beam, Bound, Budget, Control, Exhaustive, Found, Ftprop, HillClimbing, Known, Loss, Madaline, Progress,
+    Proof, Relaxed, Search, SearchKind, Settled, Setup, Stop, TargetRule, dichotomies, loss_of,
 };
 pub use separability::{Separation, Verdict, separable, separable_until};
 pub use solve::{Score, Solution, SolveConfig, Status, parse_hidden, solve};

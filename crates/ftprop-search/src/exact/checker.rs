@@ -76,8 +76,12 @@ impl<'a> Scaled<'a> {
             let row = &numbers[instance * inputs..][..inputs];
             return (row.iter().zip(weights).map(|(&n, w)| i128::from(n) * w).sum::<i128>() + weights[inputs]).into();
         }
-        let terms = (0..inputs).map(|input| self.whole.number(instance, input) * &self.weights[input]);
-        terms.sum::<BigInt>() + &self.weights[inputs]
+        let at = instance * inputs;
+        let sum: BigInt = match self.whole.numbers() {
+            Numbers::Small(numbers) => numbers[at..at + inputs].iter().zip(&self.weights).map(|(n, w)| w * n).sum(),
+            Numbers::Large(numbers) => numbers[at..at + inputs].iter().zip(&self.weights).map(|(n, w)| w * n).sum(),
+        };
+        sum + &self.weights[inputs]
     }
 
     fn sums(&self) -> impl Iterator<Item = BigInt> + '_ {

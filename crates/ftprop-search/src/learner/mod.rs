@@ -19,7 +19,7 @@ pub use linear_program::LinearProgram;
 pub use perceptron::Perceptron;
 
 /// What a unit has to learn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Task<'a> {
     /// The unit's inputs.
     pub points: &'a Points,
@@ -27,12 +27,25 @@ pub struct Task<'a> {
     pub targets: &'a [bool],
     /// How often each instance counts; all once if none.
     pub importance: Option<&'a [f64]>,
+    /// Asked now and then whether to end with what there is.
+    pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl fmt::Debug for Task<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = (self.points.len(), self.points.inputs());
+        f.debug_struct("Task").field("size", &size).field("targets", &self.targets).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Task<'a> {
     /// A task in which all instances count once.
     pub fn new(points: &'a Points, targets: &'a [bool]) -> Self {
-        Task { points, targets, importance: None }
+        Task { points, targets, importance: None, stop: None }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop())
     }
 
     fn importance(&self, instance: usize) -> f64 {

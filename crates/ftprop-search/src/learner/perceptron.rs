@@ -28,6 +28,9 @@ impl Learner for Perceptron {
         let mut pocket = Learned::new(task, weights.clone(), LearnerStop::Limit, 0);
         let mut updates = 0;
         for _ in 0..self.passes {
+            if task.stopped() {
+                break;
+            }
             let before = updates;
             for (instance, row) in task.points.rows().enumerate() {
                 let sign = task.sign(instance);

@@ -10,7 +10,7 @@ use crate::exact::bound::{self, Bits, Flat, Groups, Watch, holds};
 use crate::network::{ExactNetwork, Network};
 use crate::points::Labelled;
 use crate::rational::Rational;
-use crate::separability::{Verdict, separable};
+use crate::separability::{Verdict, separable, separable_until};
 
 /// Heuristics, then the proof that suits the problem.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +22,7 @@ impl Search for Anytime {
     }
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
-        let first = match setup.known {
-            Some(known) => again(setup, known)?,
-            None => heuristics(setup, control)?,
-        };
+        let first = first(setup, control)?;
         control.improved(first.loss, first.bound.at_least);
         if first.proved() || control.stop().is_some() {
             return Ok(first);
@@ -50,15 +47,19 @@ impl Search for Anytime {
 /// Listings up to this size, about a second, are made at once; larger ones only where witnesses do not decide.
 const LITTLE_WORK: u64 = 2_000_000_000;
 
+/// Inputs for which it is listings that are made at once.
+const FEW_INPUTS: usize = 3;
+/// Sides of instances that a listing computes in the time that witnesses take for a node.
+const WORK_OF_A_NODE: u64 = 50_000;
+
 /// One unit: what can be listed soon is, else witnesses come first.
 fn one_unit(setup: &Setup<'_>, control: &Control<'_>, first: Found, work: Option<u64>) -> Result<Found, SearchError> {
-    if work.is_some_and(|work| work <= LITTLE_WORK) {
+    let Some(work) = work else { return by_witnesses(setup, control, first) };
+    if work <= LITTLE_WORK && setup.data.points.inputs() <= FEW_INPUTS {
         return enumerate(setup, control, first);
     }
-    if work.is_none() {
-        return by_witnesses(setup, control, first);
-    }
-    let half = control.part(control.left().map(|left| left / 2));
+    // As long as the listing would take, by nodes, so that the same problem is always proved in the same way.
+    let half = control.part(2, 1000 + work / WORK_OF_A_NODE);
     let found = by_witnesses(setup, &half, first)?;
     control.count(half.nodes());
     if found.proved() || control.stop().is_some() {
@@ -75,6 +76,36 @@ const STARTS: u64 = 3;
 /// The part of the time that the first heuristics may take.
 const SHARE: u32 = 4;
 
+/// What there is before any proof: what was known before, else a network of the first heuristics.
+pub(super) fn first(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
+    if let Some(known) = setup.known {
+        return again(setup, known);
+    }
+    if let Some(found) = separated(setup, control)? {
+        return Ok(found);
+    }
+    heuristics(setup, control)
+}
+
+/// Two classes that a hyperplane separates need no search.
+fn separated(setup: &Setup<'_>, control: &Control<'_>) -> Result<Option<Found>, SearchError> {
+    if setup.loss != Loss::ZeroOne || setup.data.classes.len() != 2 || setup.hidden.len() != 1 {
+        return Ok(None);
+    }
+    let quick = control.part(SHARE, u64::MAX);
+    let Verdict::Separable(unit) =
+        separable_until(&setup.data.points, &setup.data.targets(0), &|| quick.stop().is_some())
+    else {
+        return Ok(None);
+    };
+    let mut output = vec![0.0; setup.hidden[0] + 1];
+    output[0] = 1.0;
+    let output = Rational::from_floats(&output).ok_or(SearchError::Overflow)?;
+    let exact = ExactNetwork { layers: vec![vec![unit.exact; setup.hidden[0]], vec![output]] };
+    let found = Found::unproved(setup, exact.approximate(), 0.0, Stop::Floor);
+    Ok(Some(Found { exact: Some(exact), ..found }))
+}
+
 /// What was known before, as something found.
 fn again(setup: &Setup<'_>, known: &Known) -> Result<Found, SearchError> {
     let loss = match setup.loss {
@@ -87,7 +118,7 @@ fn again(setup: &Setup<'_>, known: &Known) -> Result<Found, SearchError> {
 
 /// A good network soon: a few starts of Algorithm 1, which end by themselves.
 fn heuristics(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
-    let quick = control.part(control.left().map(|left| left / SHARE));
+    let quick = control.part(SHARE, u64::MAX);
     let found = Settled { starts: Some(STARTS), ..Settled::default() }.run(setup, &quick);
     control.count(quick.nodes());
     let found = found?;

@@ -41,7 +41,7 @@ impl Search for Beam {
         let starts = if self.width.is_none() { Some(1) } else { self.starts };
         let mut best: Option<State> = None;
         for number in 0..starts.unwrap_or(u64::MAX) {
-            let state = self.from_start(setup, control, begin(setup, control, &rng, number));
+            let state = self.search(setup, control, begin(setup, control, &rng, number));
             if best.as_ref().is_none_or(|best| state.loss < best.loss) {
                 control.improved(state.loss, setup.floor());
                 best = Some(state);
@@ -59,7 +59,7 @@ impl Search for Beam {
 
 impl Beam {
     /// The best setting of a beam that began with this one.
-    fn from_start(&self, setup: &Setup<'_>, control: &Control<'_>, first: State) -> State {
+    fn search(&self, setup: &Setup<'_>, control: &Control<'_>, first: State) -> State {
         let mut seen: HashSet<Vec<LayerTargets>> = HashSet::from([first.targets.clone()]);
         let mut beam = vec![Kept { state: first, expanded: false }];
         let mut stopped = false;

@@ -5,8 +5,10 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Stop;
+use super::{Setup, Stop};
 use crate::error::SearchError;
+use crate::learner::{Learned, Task};
+use crate::points::Points;
 
 /// How long a search may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -114,19 +116,15 @@ impl<'a> Control<'a> {
         self.start.elapsed()
     }
 
-    /// The time that is left.
-    pub(super) fn left(&self) -> Option<Duration> {
-        self.budget.time.map(|time| time.saturating_sub(self.elapsed()))
-    }
-
     /// Most bytes.
     pub(super) fn memory(&self) -> usize {
         self.budget.memory()
     }
 
-    /// A control for a part of the search with a time of its own, from now on, and the nodes that are left.
-    pub(super) fn part(&self, time: Option<Duration>) -> Control<'a> {
-        let nodes = self.budget.nodes.map(|most| most.saturating_sub(self.nodes()));
+    /// A control for a part of the search: with a share of the time that is left, and no more nodes than this.
+    pub(super) fn part(&self, share: u32, nodes: u64) -> Control<'a> {
+        let time = self.budget.time.map(|time| time.saturating_sub(self.elapsed()) / share);
+        let nodes = Some(self.budget.nodes.map_or(nodes, |most| most.saturating_sub(self.nodes()).min(nodes)));
         Control::new(Budget { time, nodes, ..self.budget }, self.interrupt, self.progress)
     }
 
@@ -143,6 +141,11 @@ impl<'a> Control<'a> {
             return Some(Stop::Nodes);
         }
         self.budget.time.is_some_and(|most| self.start.elapsed() >= most).then_some(Stop::Time)
+    }
+
+    /// Trains a unit on its targets with a learner that ends when the search must.
+    pub(super) fn learn(&self, setup: &Setup<'_>, inputs: &Points, targets: &[bool]) -> Learned {
+        setup.learner.learn(&Task { stop: Some(&|| self.stop().is_some()), ..Task::new(inputs, targets) })
     }
 
     /// Tells where the search stands if nothing was told for a while.

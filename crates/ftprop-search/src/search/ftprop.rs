@@ -9,7 +9,6 @@ use std::fmt;
 
 use super::{Control, Found, Search, Setup, Stop, loss_of, start};
 use crate::error::SearchError;
-use crate::learner::Task;
 use crate::network::{LayerTargets, Network, as_points, pre_activation, unit_outputs};
 use crate::points::Points;
 use crate::rng::Rng;
@@ -139,7 +138,7 @@ impl<'a> Run<'a> {
     fn optimize(&mut self, d: usize) -> bool {
         let below = self.inputs(d);
         let inputs = below.as_ref().unwrap_or(&self.setup.data.points);
-        let learn = |targets: &Vec<bool>| self.setup.learner.learn(&Task::new(inputs, targets)).weights;
+        let learn = |targets: &Vec<bool>| self.control.learn(self.setup, inputs, targets).weights;
         let units: Vec<Vec<f64>> = self.targets[d].iter().map(learn).collect();
         let equal = units.iter().zip(&self.targets[d]).all(|(unit, targets)| unit_outputs(unit, inputs) == *targets);
         self.weights[d] = units;

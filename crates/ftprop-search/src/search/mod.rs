@@ -32,7 +32,7 @@ use crate::points::Labelled;
 pub use anytime::Anytime;
 pub use beam::Beam;
 pub use control::{Budget, Control, Progress};
-pub use dichotomies::{Dichotomy, dichotomies};
+pub use dichotomies::dichotomies;
 pub use exhaustive::Exhaustive;
 pub use ftprop::{Ftprop, TargetRule};
 pub use hill_climbing::HillClimbing;

@@ -4,7 +4,6 @@
 use super::output::Cells;
 use super::{Control, Found, Loss, Search, Setup, Stop, loss_of, start};
 use crate::error::SearchError;
-use crate::learner::Task;
 use crate::network::{LayerTargets, Network, as_points, pre_activation, unit_outputs};
 use crate::points::Points;
 use crate::rng::Rng;
@@ -90,7 +89,7 @@ impl<'a> Run<'a> {
     fn train(&mut self, depth: usize) -> LayerTargets {
         let below = self.inputs(depth);
         let inputs = below.as_ref().unwrap_or(&self.setup.data.points);
-        let learn = |targets: &Vec<bool>| self.setup.learner.learn(&Task::new(inputs, targets)).weights;
+        let learn = |targets: &Vec<bool>| self.control.learn(self.setup, inputs, targets).weights;
         let units: Vec<Vec<f64>> = self.targets[depth].iter().map(learn).collect();
         let activations = units.iter().map(|unit| unit_outputs(unit, inputs)).collect();
         self.weights[depth] = units;

@@ -90,7 +90,7 @@ fn exhaustive_by_one_cut(data: &Labelled) -> usize {
         signs.iter().zip(&data.labels).filter(|(s, _)| **s == side).for_each(|(_, &label)| counts[label] += 1);
         counts.iter().sum::<usize>() - counts.iter().max().unwrap()
     };
-    listed.iter().map(|d| lost(true, &d.signs) + lost(false, &d.signs)).min().unwrap()
+    listed.iter().map(|d| lost(true, d) + lost(false, d)).min().unwrap()
 }
 
 /// The pruned scan equals the plain scan over all pairs and triples of dichotomies, on more points than brute force
@@ -107,7 +107,7 @@ fn pruning_and_threads_change_nothing() {
         let mut least = usize::MAX;
         let mut chosen: Vec<usize> = vec![0; h];
         loop {
-            let code = |i: usize| (0..h).fold(0, |code, u| code | usize::from(listed[chosen[u]].signs[i]) << u);
+            let code = |i: usize| (0..h).fold(0, |code, u| code | usize::from(listed[chosen[u]][i]) << u);
             let wrong = |f: &u16| (0..m).filter(|&i| usize::from(f >> code(i) & 1) != data.labels[i]).count();
             least = least.min(output::threshold_functions(h).iter().map(wrong).min().unwrap());
             let Some(at) = (0..h).rev().find(|&at| chosen[at] + 1 < listed.len()) else { break };

@@ -1,6 +1,6 @@
 //! What it costs to give points one class or the other.
 
-use super::hyperplanes::{Bits, put};
+use super::hyperplanes::{Bits, holds, put};
 use crate::points::Labelled;
 
 /// Whole numbers of at least zero, one a point, by binary digit: so sums over sets are counts of bits.
@@ -49,5 +49,43 @@ impl Groups {
         let mut counts = vec![[0; 2]; firsts.len()];
         group_of.iter().zip(&data.labels).for_each(|(&group, &label)| counts[group][label] += 1);
         Groups { firsts, group_of, counts }
+    }
+}
+
+/// Which points should be inside, and what it costs more if they are not where they should be.
+pub(super) struct Wish {
+    pub(super) inside: Bits,
+    /// Regret of points outside that should be inside.
+    pub(super) missing: Weights,
+    /// The same, point by point.
+    pub(super) weights: Vec<i64>,
+    /// Regret of points inside that should be outside.
+    pub(super) extra: Weights,
+    /// What contradicting labels cost in any case.
+    pub(super) floor: usize,
+}
+
+impl Wish {
+    pub(super) fn new(counts: &[[usize; 2]], inner: usize) -> Self {
+        let (mut inside, mut missing, mut extra) = (vec![0; counts.len().div_ceil(64)], vec![], vec![]);
+        for (at, count) in counts.iter().enumerate() {
+            let (gain, loss) = (count[inner], count[1 - inner]);
+            missing.push(gain.saturating_sub(loss));
+            extra.push(loss.saturating_sub(gain));
+            if gain > loss {
+                put(&mut inside, at);
+            }
+        }
+        let floor = counts.iter().map(|count| count[0].min(count[1])).sum();
+        let weights = missing.iter().map(|&weight| weight as i64).collect();
+        Wish { inside, missing: Weights::new(&missing), weights, extra: Weights::new(&extra), floor }
+    }
+
+    /// The wish for some of the points.
+    pub(super) fn part(&self, points: &[usize]) -> Wish {
+        let mut inside = vec![0; points.len().div_ceil(64)];
+        (0..points.len()).filter(|&at| holds(&self.inside, points[at])).for_each(|at| put(&mut inside, at));
+        let weights = vec![0; points.len()];
+        Wish { inside, missing: Weights::new(&[]), weights, extra: Weights::new(&[]), floor: 0 }
     }
 }

@@ -21,6 +21,28 @@ pub(crate) fn put(bits: &mut [u64], at: usize) {
     bits[at / 64] |= 1 << (at % 64);
 }
 
+/// The points of a set.
+pub(super) fn points_of(bits: &[u64]) -> Vec<usize> {
+    let mut points = vec![];
+    for (word, &bits) in bits.iter().enumerate() {
+        let mut left = bits;
+        while left != 0 {
+            points.push(word * 64 + left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+    }
+    points
+}
+
+/// Clears the bits behind the last point.
+pub(super) fn trim(bits: &mut [u64], count: usize) {
+    if let Some(last) = bits.last_mut()
+        && !count.is_multiple_of(64)
+    {
+        *last &= (1 << (count % 64)) - 1;
+    }
+}
+
 /// Points by coordinate, in as many coordinates as they span and with the first of them at the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Flat {
@@ -204,14 +226,15 @@ fn sides<T: Number>(columns: &[Vec<T>], count: usize, through: &[usize], above: 
     let level = (0..k).map(|c| normal[c].times(&columns[c][base])).fold(T::zero(), |sum, term| sum + term);
     for (word, (above, on)) in above.iter_mut().zip(on.iter_mut()).enumerate() {
         let (mut plus, mut zero) = (0u64, 0u64);
-        for at in word * 64..(word * 64 + 64).min(count) {
+        for bit in 0..(count - word * 64).min(64) {
+            let at = word * 64 + bit;
             let mut sum = normal[0].times(&columns[0][at]);
             for c in 1..k {
                 sum = sum + normal[c].times(&columns[c][at]);
             }
             let sign = sum.minus(&level).sign();
-            plus |= u64::from(sign > 0) << (at % 64);
-            zero |= u64::from(sign == 0) << (at % 64);
+            plus |= u64::from(sign > 0) << bit;
+            zero |= u64::from(sign == 0) << bit;
         }
         (*above, *on) = (plus, zero);
     }

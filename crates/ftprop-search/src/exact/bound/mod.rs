@@ -2,6 +2,7 @@
 
 mod costs;
 mod hyperplanes;
+pub(crate) mod list;
 pub(crate) mod one;
 pub(crate) mod two;
 pub(crate) mod witnesses;
@@ -67,7 +68,7 @@ const SLOW: u64 = 30;
 const MEMORY: usize = 4 << 30;
 
 /// How many hyperplanes instances span at most; none if that is beyond counting.
-fn hyperplanes(instances: usize, dimensions: usize) -> Option<u64> {
+pub(crate) fn hyperplanes(instances: usize, dimensions: usize) -> Option<u64> {
     (0..dimensions as u64)
         .try_fold(1u64, |count, at| (count.checked_mul((instances as u64).saturating_sub(at))?).checked_div(at + 1))
 }

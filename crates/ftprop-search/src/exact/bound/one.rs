@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::costs::Weights;
-use super::hyperplanes::{Bits, Flat, holds, put};
+use super::hyperplanes::{Bits, Flat, holds, points_of, put, trim};
 use super::{Stopped, Watch};
 
 /// The points of the second class by a dichotomy, and its errors.
@@ -171,27 +171,5 @@ impl<'a> Scan<'a> {
         (0..touching.len()).filter(|&at| holds(inside, at)).for_each(|at| put(&mut second, touching[at]));
         self.best = Some((self.through.clone(), (errors, second)));
         self.shared.fetch_min(errors, Ordering::Relaxed);
-    }
-}
-
-/// The points of a set.
-pub(super) fn points_of(bits: &[u64]) -> Vec<usize> {
-    let mut points = vec![];
-    for (word, &bits) in bits.iter().enumerate() {
-        let mut left = bits;
-        while left != 0 {
-            points.push(word * 64 + left.trailing_zeros() as usize);
-            left &= left - 1;
-        }
-    }
-    points
-}
-
-/// Clears the bits behind the last point.
-pub(super) fn trim(bits: &mut [u64], count: usize) {
-    if let Some(last) = bits.last_mut()
-        && !count.is_multiple_of(64)
-    {
-        *last &= (1 << (count % 64)) - 1;
     }
 }

@@ -9,9 +9,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::costs::Weights;
-use super::hyperplanes::{Bits, Flat, holds, put};
-use super::one::{points_of, trim};
+use super::costs::Wish;
+use super::hyperplanes::{Bits, Flat, holds, points_of};
+use super::list::half_spaces;
 use super::{Stopped, Watch};
 
 /// Two half-spaces whose intersection has the inner class.
@@ -34,154 +34,12 @@ pub(crate) fn least(
         let below = best.as_ref().map_or(below, |best| best.errors);
         let wish = Wish::new(counts, inner);
         let Some(limit) = below.checked_sub(wish.floor).filter(|&limit| limit > 0) else { continue };
-        let mut list = half_spaces(flat, &wish, limit, watch)?;
-        list.sort_unstable();
-        list.dedup();
-        if let Some((regret, sides)) = Tree::new(list, wish, limit).best(watch)? {
-            best = Some(Wedge { errors: regret.0 + regret.1, inner, sides });
+        let list = half_spaces(flat, &wish, limit, watch)?;
+        if let Some((errors, sides)) = Tree::new(list, wish, limit).best(watch)? {
+            best = Some(Wedge { errors, inner, sides });
         }
     }
     Ok(best)
-}
-
-/// Which points should be inside, and what it costs more if they are not where they should be.
-struct Wish {
-    inside: Bits,
-    /// Regret of points outside that should be inside.
-    missing: Weights,
-    /// The same, point by point.
-    weights: Vec<i64>,
-    /// Regret of points inside that should be outside.
-    extra: Weights,
-    /// What contradicting labels cost in any case.
-    floor: usize,
-}
-
-impl Wish {
-    fn new(counts: &[[usize; 2]], inner: usize) -> Self {
-        let (mut inside, mut missing, mut extra) = (vec![0; counts.len().div_ceil(64)], vec![], vec![]);
-        for (at, count) in counts.iter().enumerate() {
-            let (gain, loss) = (count[inner], count[1 - inner]);
-            missing.push(gain.saturating_sub(loss));
-            extra.push(loss.saturating_sub(gain));
-            if gain > loss {
-                put(&mut inside, at);
-            }
-        }
-        let floor = counts.iter().map(|count| count[0].min(count[1])).sum();
-        let weights = missing.iter().map(|&weight| weight as i64).collect();
-        Wish { inside, missing: Weights::new(&missing), weights, extra: Weights::new(&extra), floor }
-    }
-
-    /// The wish for some of the points.
-    fn part(&self, points: &[usize]) -> Wish {
-        let mut inside = vec![0; points.len().div_ceil(64)];
-        (0..points.len()).filter(|&at| holds(&self.inside, points[at])).for_each(|at| put(&mut inside, at));
-        let weights = vec![0; points.len()];
-        Wish { inside, missing: Weights::new(&[]), weights, extra: Weights::new(&[]), floor: 0 }
-    }
-}
-
-/// Half-spaces, as sets of points, of which the best intersections are made: to have a point inside that should be, or
-/// outside that should be, never makes an intersection worse, so of several ways to divide the points on a hyperplane
-/// only the best are listed. Only those with a regret below the limit for what they leave out.
-fn half_spaces(flat: &Flat, wish: &Wish, limit: usize, watch: &Watch<'_>) -> Result<Vec<Bits>, Stopped> {
-    let next = AtomicUsize::new(0);
-    let stopped = AtomicBool::new(false);
-    let listed: Mutex<Vec<Bits>> = Mutex::new(vec![]);
-    if flat.dimension() == 0 {
-        return Ok(vec![wish.inside.clone()]);
-    }
-    let work = || {
-        let mut list = List { flat, wish, limit, through: vec![], found: vec![] };
-        while let first = next.fetch_add(1, Ordering::Relaxed)
-            && first + flat.dimension() <= flat.len()
-        {
-            list.through.clear();
-            list.through.push(first);
-            if list.descend(watch).is_err() {
-                stopped.store(true, Ordering::Relaxed);
-                return;
-            }
-        }
-        listed.lock().expect("not poisoned").extend(list.found);
-    };
-    if watch.threads > 1 && flat.len() > 40 {
-        std::thread::scope(|scope| (0..watch.threads).for_each(|_| drop(scope.spawn(work))));
-    } else {
-        work();
-    }
-    if stopped.into_inner() { Err(Stopped) } else { Ok(listed.into_inner().expect("not poisoned")) }
-}
-
-struct List<'a> {
-    flat: &'a Flat,
-    wish: &'a Wish,
-    limit: usize,
-    through: Vec<usize>,
-    found: Vec<Bits>,
-}
-
-impl List<'_> {
-    fn descend(&mut self, watch: &Watch<'_>) -> Result<(), Stopped> {
-        if self.through.len() == self.flat.dimension() {
-            return self.look(watch);
-        }
-        if self.through.len() + 1 == self.flat.dimension() {
-            watch.ask()?;
-            // Each set as it is listed, and once more in the tree.
-            watch.room(self.found.len() * (self.flat.len().div_ceil(64) * 8 + 24) * 2 * watch.threads)?;
-        }
-        let from = self.through.last().map_or(0, |last| last + 1);
-        for next in from..self.flat.len() {
-            self.through.push(next);
-            self.descend(watch)?;
-            self.through.pop();
-        }
-        Ok(())
-    }
-
-    fn look(&mut self, watch: &Watch<'_>) -> Result<(), Stopped> {
-        if let Some(tally) = self.flat.tally(&self.through, [&self.wish.weights, &self.wish.weights]) {
-            let (up, down) = (self.wish.missing.total - tally.above[0] - tally.on[0], tally.above[0]);
-            if up.min(down) >= self.limit {
-                return Ok(());
-            }
-        }
-        let words = self.flat.len().div_ceil(64);
-        let (mut above, mut on) = (vec![0; words], vec![0; words]);
-        if !self.flat.sides(&self.through, &mut above, &mut on) {
-            return Ok(());
-        }
-        let touching = points_of(&on);
-        if touching.iter().zip(&self.through).take(2).any(|(a, b)| a != b) {
-            return Ok(());
-        }
-        let mut below: Bits = above.iter().zip(&on).map(|(above, on)| !above & !on).collect();
-        trim(&mut below, self.flat.len());
-        let mut ways: Option<Vec<Bits>> = None;
-        for beside in [above, below] {
-            if self.wish.missing.sum(|at| !(beside[at] | on[at])) >= self.limit {
-                continue;
-            }
-            if touching.len() == self.through.len() {
-                self.found.push((0..words).map(|at| beside[at] | (on[at] & self.wish.inside[at])).collect());
-                continue;
-            }
-            if ways.is_none() {
-                let wish = self.wish.part(&touching);
-                ways = Some(half_spaces(&self.flat.part(&touching), &wish, usize::MAX, &watch.alone())?);
-            }
-            for way in ways.iter().flatten() {
-                let mut half = beside.clone();
-                (0..touching.len()).filter(|&at| holds(way, at)).for_each(|at| put(&mut half, touching[at]));
-                if self.wish.missing.sum(|at| !half[at]) < self.limit {
-                    self.found.push(half);
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Members of a group that need no further division.
@@ -258,8 +116,8 @@ impl Tree {
         self.wish.missing.sum(|at| !(a[at] & b[at])) + self.wish.extra.sum(|at| a[at] & b[at])
     }
 
-    /// The best pair below the limit: its regret and the floor, and the two sets.
-    fn best(&self, watch: &Watch<'_>) -> Result<Option<((usize, usize), [Bits; 2])>, Stopped> {
+    /// The best pair below the limit: its errors, and the two sets.
+    fn best(&self, watch: &Watch<'_>) -> Result<Option<(usize, [Bits; 2])>, Stopped> {
         if self.groups.is_empty() {
             return Ok(None);
         }
@@ -294,7 +152,7 @@ impl Tree {
             return Err(Stopped);
         }
         let best = found.into_inner().expect("not poisoned").into_iter().min();
-        Ok(best.map(|(regret, _, pair)| ((regret, self.wish.floor), pair.map(|at| self.members[at].clone()))))
+        Ok(best.map(|(regret, _, pair)| (regret + self.wish.floor, pair.map(|at| self.members[at].clone()))))
     }
 
     fn open(&self, a: usize, b: usize) -> bool {

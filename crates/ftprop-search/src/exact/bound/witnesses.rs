@@ -3,7 +3,7 @@
 //! The instances of a Gordan witness cannot all be right for one unit: one at least is given up. So whatever a unit
 //! gets wrong hits every witness, and the lightest set that does bounds the errors from below.
 
-use super::hyperplanes::{Bits, put};
+use super::hyperplanes::{Bits, points_of, put};
 
 /// Sets of things to give up, of which one at least must be, and the weight of each thing.
 pub(crate) struct Sets {
@@ -58,7 +58,7 @@ impl Sets {
         }
         let Some((_, free)) = chosen else { return Some(true) };
         let mut kept = kept.clone();
-        for at in super::one::points_of(&free) {
+        for at in points_of(&free) {
             if let Some(left) = room.checked_sub(self.weights[at]) {
                 let mut given = given.clone();
                 put(&mut given, at);
@@ -72,6 +72,6 @@ impl Sets {
     }
 
     fn lightest(&self, set: &Bits) -> usize {
-        super::one::points_of(set).iter().map(|&at| self.weights[at]).min().unwrap_or(usize::MAX / 2)
+        points_of(set).iter().map(|&at| self.weights[at]).min().unwrap_or(usize::MAX / 2)
     }
 }

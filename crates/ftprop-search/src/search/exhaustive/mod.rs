@@ -13,13 +13,13 @@ mod upper;
 
 use self::scan::Space;
 use self::upper::Upper;
-use super::anytime::enumerate;
+use super::anytime::{enumerate, first};
 use super::output::Cells;
-use super::{Bound, Control, Dichotomy, Found, Loss, Proof, Search, Setup, Stop, dichotomies};
+use super::{Bound, Control, Found, Loss, Proof, Search, Setup, Stop, dichotomies};
 use crate::error::SearchError;
 use crate::exact::bound;
 use crate::feasibility::feasibility;
-use crate::network::{ExactNetwork, LayerTargets, Network, as_points};
+use crate::network::{ExactNetwork, LayerTargets, as_points};
 use crate::rational::Rational;
 use crate::separability::{Verdict, separable};
 
@@ -35,6 +35,9 @@ struct Best {
     units: Vec<usize>,
     above: Vec<Vec<u32>>,
 }
+
+/// Instances that the bits of the scan hold.
+const MOST_INSTANCES: usize = 1024;
 
 impl Exhaustive {
     /// Whether it is likely to end within a minute.
@@ -55,62 +58,45 @@ impl Search for Exhaustive {
     }
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
-        if setup.loss == Loss::ZeroOne && bound::enumeration_work(setup.data, setup.hidden).is_some() {
-            let constant = constant(setup)?;
-            return enumerate(setup, control, constant);
-        }
         if let Some(width) = setup.hidden.iter().find(|&&width| width > 16) {
             let why = format!("a layer of {width} units has too many settings; at most 16 units a layer");
             return Err(SearchError::Unsupported { search: "exhaustive", why });
         }
+        let listed = setup.loss == Loss::ZeroOne && bound::enumeration_work(setup.data, setup.hidden).is_some();
+        if !listed && setup.data.labels.len() > MOST_INSTANCES {
+            let why = format!("{} instances are too many; at most {MOST_INSTANCES}", setup.data.labels.len());
+            return Err(SearchError::Unsupported { search: "exhaustive", why });
+        }
+        let first = first(setup, control)?;
+        if first.proved() || control.stop().is_some() {
+            return Ok(first);
+        }
+        if listed {
+            return enumerate(setup, control, first);
+        }
         let (group_of, firsts) = setup.data.points.distinct();
         let listed = dichotomies(&setup.data.points.select(&firsts), setup.threads, control)?;
         let Some(listed) = listed else {
-            // Stopped before the first setting: what remains is a network that always says the most frequent class.
-            let constant = vec![Dichotomy { signs: vec![true; firsts.len()], weights: bias_only(setup) }];
-            let upper = Upper::new(setup, control);
-            let best = Best { loss: f64::INFINITY, units: vec![0], above: vec![] };
-            let (exact, loss, _) = assemble(setup, control, &constant, &group_of, &upper, &best)?;
             let stop = control.stop().unwrap_or(Stop::Interrupted);
-            return Ok(Found { exact: Some(exact.clone()), ..Found::unproved(setup, exact.approximate(), loss, stop) });
+            return Ok(Found { stop, ..first });
         };
-        let expand = |dichotomy: &Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
+        let expand = |sides: &Vec<bool>| -> Vec<bool> { group_of.iter().map(|&group| sides[group]).collect() };
         let expanded: Vec<Vec<bool>> = listed.iter().map(expand).collect();
         let upper = Upper::new(setup, control);
         let (best, stop) = match setup.data.labels.len() {
             0..=64 => Space::<1>::new(setup, &expanded, &upper).search(control),
             65..=128 => Space::<2>::new(setup, &expanded, &upper).search(control),
             129..=256 => Space::<4>::new(setup, &expanded, &upper).search(control),
-            257..=1024 => Space::<16>::new(setup, &expanded, &upper).search(control),
-            more => {
-                let why = format!("{more} instances are too many; at most 1024");
-                return Err(SearchError::Unsupported { search: "exhaustive", why });
-            }
+            _ => Space::<16>::new(setup, &expanded, &upper).search(control),
         }?;
-        let (exact, loss, as_found) = assemble(setup, control, &listed, &group_of, &upper, &best)?;
+        let (exact, loss, as_found) = assemble(setup, control, &expanded, &upper, &best)?;
         let found = Found::unproved(setup, exact.approximate(), loss, stop.unwrap_or(Stop::Exhausted));
         let found = Found { exact: Some(exact), ..found };
         if stop.is_some() || !as_found || found.proved() {
-            return Ok(found);
+            return Ok(if found.loss > first.loss { Found { stop: found.stop, ..first } } else { found });
         }
         Ok(Found { bound: Bound { at_least: loss, proof: Proof::Search }, ..found })
     }
-}
-
-/// A network that always says the most frequent class.
-fn constant(setup: &Setup<'_>) -> Result<Found, SearchError> {
-    let second = setup.data.labels.iter().filter(|&&label| label == 1).count();
-    let first = setup.data.labels.len() - second;
-    let mut output = vec![0.0; setup.hidden[0]];
-    output.push(if second > first { 1.0 } else { -1.0 });
-    let network = Network { layers: vec![vec![bias_only(setup); setup.hidden[0]], vec![output]] };
-    Ok(Found::unproved(setup, network, first.min(second) as f64, Stop::Ended))
-}
-
-fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
-    let mut weights = vec![0.0; setup.data.points.inputs()];
-    weights.push(1.0);
-    weights
 }
 
 /// Turns the best setting into a network: proved weights for every hidden unit, then the best output layer. Also its
@@ -118,23 +104,20 @@ fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
 fn assemble(
     setup: &Setup<'_>,
     control: &Control<'_>,
-    listed: &[Dichotomy],
-    group_of: &[usize],
+    expanded: &[Vec<bool>],
     upper: &Upper<'_>,
     best: &Best,
 ) -> Result<(ExactNetwork, f64, bool), SearchError> {
     // Where there are fewer dichotomies than units, the last one is repeated.
     let unit_at = |at: usize| best.units[at.min(best.units.len() - 1)];
-    let chosen: Vec<&Dichotomy> = (0..setup.hidden[0]).map(|at| &listed[unit_at(at)]).collect();
-    let signs = |dichotomy: &&Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
-    let mut targets: Vec<LayerTargets> = vec![chosen.iter().map(signs).collect()];
+    let mut targets: Vec<LayerTargets> = vec![(0..setup.hidden[0]).map(|at| expanded[unit_at(at)].clone()).collect()];
     let first = targets[0].iter().map(|unit| confirmed(separable(&setup.data.points, unit)));
     let mut layers = vec![first.collect::<Result<Vec<_>, _>>()?];
     for (depth, &width) in setup.hidden.iter().enumerate().skip(1) {
         let below = &targets[depth - 1];
         let codes = match best.above.get(depth - 1) {
             Some(codes) => upper.spread(&targets[0], &best.above[..depth - 1], codes),
-            None => vec![0; group_of.len()],
+            None => vec![0; setup.data.labels.len()],
         };
         let layer: LayerTargets =
             (0..width).map(|unit| codes.iter().map(|code| code >> unit & 1 == 1).collect()).collect();
