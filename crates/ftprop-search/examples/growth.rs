@@ -13,7 +13,7 @@ use ftprop_search::{
     Budget, Control, Exhaustive, Labelled, LinearProgram, Loss, Points, Rng, Search, SearchError, Setup, dichotomies,
 };
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(20);
 
 fn problem(instances: usize, inputs: usize, seed: u64) -> Result<Labelled, SearchError> {
     let mut rng = Rng::new(seed);

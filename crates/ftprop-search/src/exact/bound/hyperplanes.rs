@@ -8,6 +8,7 @@
 use num_bigint::BigInt;
 use num_traits::{One, ToPrimitive, Zero};
 
+use super::rough::{Rough, Tally};
 use crate::whole::Whole;
 
 /// A set of points, one bit each.
@@ -50,6 +51,8 @@ pub(crate) struct Flat {
     columns: Vec<Vec<BigInt>>,
     count: usize,
     arithmetic: Arithmetic,
+    /// The same in floats, in the plane and in space.
+    rough: Option<Rough>,
 }
 
 /// What holds every number that can come up.
@@ -76,7 +79,11 @@ impl Flat {
         let kept = independent(&columns, count);
         let columns: Vec<Vec<BigInt>> = kept.into_iter().map(|at| std::mem::take(&mut columns[at])).collect();
         let arithmetic = Arithmetic::of(&columns);
-        Flat { columns, count, arithmetic }
+        let rough = match &arithmetic {
+            Arithmetic::Floats(columns) => Rough::exact(columns),
+            _ => Rough::rounded(&columns),
+        };
+        Flat { columns, count, arithmetic, rough }
     }
 
     /// How many dimensions the points span.
@@ -90,7 +97,7 @@ impl Flat {
 
     /// Whether [`Flat::tally`] works for these points.
     pub(crate) fn is_quick(&self) -> bool {
-        self.dimension() <= 3 && matches!(self.arithmetic, Arithmetic::Floats(_))
+        self.rough.is_some()
     }
 
     /// Some of the points, in the dimensions that these span.
@@ -99,57 +106,45 @@ impl Flat {
         Flat::of_columns(self.columns.iter().map(pick).collect(), points.len())
     }
 
-    /// The weights of the points above and of those on the hyperplane through these points, where plain floats hold
-    /// everything: quicker than [`Flat::sides`], which says which points they are.
+    /// The weights of the points that certainly are above the hyperplane through these points, and of those on it or
+    /// near it; none where there is no quick way to tell.
     pub(crate) fn tally(&self, through: &[usize], weights: [&[i64]; 2]) -> Option<Tally> {
-        let Arithmetic::Floats(columns) = &self.arithmetic else { return None };
-        let at = |point: usize, column: usize| columns[column][point];
-        let difference = |to: usize, column: usize| at(through[to], column) - at(through[0], column);
-        match columns.as_slice() {
-            [x, y] => {
-                let (a, b) = (-difference(1, 1), difference(1, 0));
-                let level = a * at(through[0], 0) + b * at(through[0], 1);
-                Some(tally(x.iter().zip(y).map(|(x, y)| a * x + b * y - level), weights))
-            }
-            [x, y, z] => {
-                let minor =
-                    |i: usize, j: usize| difference(1, i) * difference(2, j) - difference(1, j) * difference(2, i);
-                let (a, b, c) = (minor(1, 2), minor(2, 0), minor(0, 1));
-                let level = a * at(through[0], 0) + b * at(through[0], 1) + c * at(through[0], 2);
-                Some(tally(x.iter().zip(y).zip(z).map(|((x, y), z)| a * x + b * y + c * z - level), weights))
-            }
-            _ => None,
-        }
+        self.rough.as_ref().map(|rough| rough.tally(through, weights))
     }
 
     /// The points above and those on the hyperplane through as many points as there are dimensions; none if these do
     /// not span one.
     pub(crate) fn sides(&self, through: &[usize], above: &mut [u64], on: &mut [u64]) -> bool {
-        match &self.arithmetic {
-            Arithmetic::Floats(columns) => sides(columns, self.count, through, above, on),
-            Arithmetic::Words(columns) => sides(columns, self.count, through, above, on),
-            Arithmetic::Any => sides(&self.columns, self.count, through, above, on),
+        let mut open: Vec<usize> = (0..self.count).collect();
+        if let Some(rough) = &self.rough {
+            rough.sides(through, above, on);
+            // A point that certainly is beside it shows that there is a hyperplane.
+            let certain = on.iter().map(|word| word.count_ones() as usize).sum::<usize>() < self.count;
+            if rough.is_exact() && certain {
+                return true;
+            }
+            if certain {
+                open = points_of(on);
+                open.retain(|at| !through.contains(at));
+                if open.is_empty() {
+                    return true;
+                }
+            }
         }
+        let signs = match &self.arithmetic {
+            Arithmetic::Floats(columns) => signs(columns, through, &open),
+            Arithmetic::Words(columns) => signs(columns, through, &open),
+            Arithmetic::Any => signs(&self.columns, through, &open),
+        };
+        let Some(signs) = signs else { return false };
+        for (at, sign) in open.into_iter().zip(signs) {
+            let bit = 1u64 << (at % 64);
+            let place = |bits: &mut u64, set: bool| if set { *bits |= bit } else { *bits &= !bit };
+            place(&mut above[at / 64], sign > 0);
+            place(&mut on[at / 64], sign == 0);
+        }
+        true
     }
-}
-
-/// Sums of two weights over the points above a hyperplane and over those on it.
-pub(crate) struct Tally {
-    pub(crate) above: [usize; 2],
-    pub(crate) on: [usize; 2],
-}
-
-/// Sums of whole numbers may be taken in any order, so the compiler may use vector instructions.
-fn tally(signed: impl Iterator<Item = f64>, [first, second]: [&[i64]; 2]) -> Tally {
-    let (mut above, mut on) = ([0; 2], [0; 2]);
-    for ((value, first), second) in signed.zip(first).zip(second) {
-        let (is_above, is_on) = (-i64::from(value > 0.0), -i64::from(value == 0.0));
-        above[0] += is_above & first;
-        above[1] += is_above & second;
-        on[0] += is_on & first;
-        on[1] += is_on & second;
-    }
-    Tally { above: above.map(|sum| sum as usize), on: on.map(|sum| sum as usize) }
 }
 
 impl Arithmetic {
@@ -215,30 +210,18 @@ number!(f64, 0.0, 1.0);
 number!(i128, 0, 1);
 number!(BigInt, BigInt::zero(), BigInt::from(1));
 
-/// See [`Flat::sides`].
-fn sides<T: Number>(columns: &[Vec<T>], count: usize, through: &[usize], above: &mut [u64], on: &mut [u64]) -> bool {
+/// On which side of the hyperplane through these points some points lie; none if there is no such hyperplane. The
+/// normal is computed by the formula of [`Rough`], so that above is the same side.
+fn signs<T: Number>(columns: &[Vec<T>], through: &[usize], points: &[usize]) -> Option<Vec<i8>> {
     let k = columns.len();
     let base = through[0];
     let difference = |at: usize, column: usize| columns[column][at].minus(&columns[column][base]);
     let rows: Vec<Vec<T>> =
         through[1..].iter().map(|&at| (0..k).map(|column| difference(at, column)).collect()).collect();
-    let Some(normal) = normal(rows, k) else { return false };
-    let level = (0..k).map(|c| normal[c].times(&columns[c][base])).fold(T::zero(), |sum, term| sum + term);
-    for (word, (above, on)) in above.iter_mut().zip(on.iter_mut()).enumerate() {
-        let (mut plus, mut zero) = (0u64, 0u64);
-        for bit in 0..(count - word * 64).min(64) {
-            let at = word * 64 + bit;
-            let mut sum = normal[0].times(&columns[0][at]);
-            for c in 1..k {
-                sum = sum + normal[c].times(&columns[c][at]);
-            }
-            let sign = sum.minus(&level).sign();
-            plus |= u64::from(sign > 0) << bit;
-            zero |= u64::from(sign == 0) << bit;
-        }
-        (*above, *on) = (plus, zero);
-    }
-    true
+    let normal = normal(rows, k)?;
+    let product = |at: usize| (0..k).map(|c| normal[c].times(&columns[c][at])).fold(T::zero(), |sum, term| sum + term);
+    let level = product(base);
+    Some(points.iter().map(|&at| product(at).minus(&level).sign()).collect())
 }
 
 /// A vector that is perpendicular to k − 1 rows of length k, if they are independent: elimination without fractions

@@ -97,7 +97,7 @@ impl List<'_> {
         if let Ways::Best { wish, limit } = self.ways
             && let Some(tally) = self.flat.tally(&self.through, [&wish.weights, &wish.weights])
         {
-            let (up, down) = (wish.missing.total - tally.above[0] - tally.on[0], tally.above[0]);
+            let (up, down) = (wish.missing.total - tally.above[0] - tally.near[0], tally.above[0]);
             if up.min(down) >= limit {
                 return Ok(());
             }

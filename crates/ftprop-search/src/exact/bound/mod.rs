@@ -4,6 +4,7 @@ mod costs;
 mod hyperplanes;
 pub(crate) mod list;
 pub(crate) mod one;
+mod rough;
 pub(crate) mod two;
 pub(crate) mod witnesses;
 

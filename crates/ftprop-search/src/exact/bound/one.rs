@@ -118,8 +118,8 @@ impl<'a> Scan<'a> {
     fn look(&mut self, watch: &Watch<'_>) -> Result<(), Stopped> {
         if let Some(tally) = self.flat.tally(&self.through, [&self.costs.each[0], &self.costs.each[1]]) {
             let [negative, positive] = &self.costs.classes;
-            let up = tally.above[0] + positive.total - tally.above[1] - tally.on[1];
-            let down = tally.above[1] + negative.total - tally.above[0] - tally.on[0];
+            let up = tally.above[0] + positive.total - tally.above[1] - tally.near[1];
+            let down = tally.above[1] + negative.total - tally.above[0] - tally.near[0];
             if up.min(down) >= self.below() {
                 return Ok(());
             }
