@@ -6,7 +6,7 @@
 
 use super::{Control, Setup};
 use crate::error::SearchError;
-use crate::exact::bound::{Bits, holds, kinds};
+use crate::exact::bound::{Bits, holds, kinds, points_of};
 use crate::exact::{Witness, exact_outputs};
 use crate::points::Points;
 use crate::separability::{Verdict, decide};
@@ -26,7 +26,8 @@ pub(super) fn give_up(setup: &Setup<'_>, control: &Control<'_>, best: usize) -> 
     let mut search = GiveUp::new(setup, control, best);
     for limit in 1..=best {
         // Is there anything of a weight below the limit?
-        match search.descend(&search.nothing.clone(), &search.nothing.clone(), limit - 1) {
+        let nothing = search.nothing.clone();
+        match search.descend(&[], 0, &nothing, nothing.clone(), limit - 1) {
             Some(true) => break,
             Some(false) => search.proved = limit,
             None => break,
@@ -119,65 +120,71 @@ impl<'a> GiveUp<'a> {
     }
 
     /// Whether what is given up, and more within the room but nothing of what is kept, leaves a separable rest; none
-    /// if there was no time to tell.
-    fn descend(&mut self, given: &Bits, kept: &Bits, room: usize) -> Option<bool> {
+    /// if there was no time to tell. `missed` are the witnesses among the first `known` that are not hit.
+    fn descend(&mut self, missed: &[usize], known: usize, given: &Bits, mut kept: Bits, room: usize) -> Option<bool> {
         if self.control.stop().is_some() {
             return None;
         }
         self.control.tell(self.best as f64, self.proved as f64);
         self.control.count(1);
-        let free = match self.open_set(given, kept, room) {
-            Open::Hopeless => return Some(false),
-            Open::Set(free) => free,
-            Open::None => {
-                if self.ask(given)? {
-                    return Some(true);
-                }
-                let last = self.sets.last()?;
-                last.members.iter().zip(kept).map(|(set, kept)| set & !kept).collect()
+        let mut missed = missed.to_vec();
+        self.catch_up(&mut missed, known, given);
+        if missed.is_empty() {
+            if self.ask(given)? {
+                return Some(true);
             }
-        };
-        let mut kept = kept.clone();
-        for kind in (0..self.weights.len()).filter(|&kind| holds(&free, kind)) {
+            missed.push(self.sets.len() - 1);
+        }
+        let mut known = self.sets.len();
+        let Some(chosen) = self.choose(&missed, &kept, room) else { return Some(false) };
+        for kind in points_of(&self.sets[chosen].members) {
+            if holds(&kept, kind) {
+                continue;
+            }
             if let Some(left) = room.checked_sub(self.weights[kind]) {
-                let mut given = given.clone();
-                given[kind / 64] |= 1 << (kind % 64);
-                if self.descend(&given, &kept, left)? {
+                let mut more = given.clone();
+                more[kind / 64] |= 1 << (kind % 64);
+                let rest: Vec<usize> =
+                    missed.iter().copied().filter(|&set| !holds(&self.sets[set].members, kind)).collect();
+                if self.descend(&rest, known, &more, kept.clone(), left)? {
                     return Some(true);
                 }
+                // What was learned meanwhile may exclude what comes next.
+                self.catch_up(&mut missed, known, given);
+                known = self.sets.len();
             }
             kept[kind / 64] |= 1 << (kind % 64);
         }
         Some(false)
     }
 
-    /// Among the witnesses that are not hit, what can still be given up of the one that leaves the least choice.
-    fn open_set(&self, given: &Bits, kept: &Bits, room: usize) -> Open {
-        let mut packed = kept.clone();
-        let mut needed = 0;
-        let mut chosen: Option<(u32, Bits)> = None;
-        for set in &self.sets {
-            if set.members.iter().zip(given).any(|(set, given)| set & given != 0) {
-                continue;
-            }
-            let free: Bits = set.members.iter().zip(kept).map(|(set, kept)| set & !kept).collect();
-            let size: u32 = free.iter().map(|word| word.count_ones()).sum();
-            if size == 0 {
-                return Open::Hopeless;
-            }
-            if free.iter().zip(&packed).all(|(free, packed)| free & packed == 0) {
-                let light = (0..self.weights.len()).filter(|&kind| holds(&free, kind)).map(|kind| self.weights[kind]);
-                needed += light.min().unwrap_or(0);
+    /// Takes in the witnesses that were learned since `known` and are not hit.
+    fn catch_up(&self, missed: &mut Vec<usize>, known: usize, given: &[u64]) {
+        let hit = |set: &Set| set.members.iter().zip(given).any(|(set, given)| set & given != 0);
+        missed.extend((known..self.sets.len()).filter(|&at| !hit(&self.sets[at])));
+    }
+
+    /// Among witnesses that are not hit the one that leaves the least choice; none if more must be given up than there
+    /// is room for.
+    fn choose(&self, missed: &[usize], kept: &Bits, room: usize) -> Option<usize> {
+        let size = |set: usize, without: &Bits| -> u32 {
+            self.sets[set].members.iter().zip(without).map(|(set, without)| (set & !without).count_ones()).sum()
+        };
+        let mut open: Vec<(u32, usize)> = missed.iter().map(|&set| (size(set, kept), set)).collect();
+        open.sort_unstable();
+        // Small sets first: more of them share nothing, and each of those needs something given up.
+        let (mut packed, mut needed) = (kept.clone(), 0);
+        for &(size_now, set) in &open {
+            if size(set, &packed) == size_now {
+                let free = points_of(&self.sets[set].members).into_iter().filter(|&kind| !holds(kept, kind));
+                needed += free.map(|kind| self.weights[kind]).min()?;
                 if needed > room {
-                    return Open::Hopeless;
+                    return None;
                 }
-                packed.iter_mut().zip(&free).for_each(|(packed, free)| *packed |= free);
-            }
-            if chosen.as_ref().is_none_or(|(least, _)| size < *least) {
-                chosen = Some((size, free));
+                packed.iter_mut().zip(&self.sets[set].members).for_each(|(packed, set)| *packed |= set);
             }
         }
-        chosen.map_or(Open::None, |(_, free)| Open::Set(free))
+        open.first().map(|&(_, set)| set)
     }
 
     /// Asks whether the rest is separable: if so its weights are a solution, else there is one more witness. None if
@@ -209,13 +216,4 @@ impl<'a> GiveUp<'a> {
             self.targets = Some(sides.to_vec());
         }
     }
-}
-
-enum Open {
-    /// More must be given up than there is room for.
-    Hopeless,
-    /// Of these kinds one at least must be given up.
-    Set(Bits),
-    /// Every witness is hit.
-    None,
 }

@@ -23,7 +23,7 @@ pub(crate) fn put(bits: &mut [u64], at: usize) {
 }
 
 /// The points of a set.
-pub(super) fn points_of(bits: &[u64]) -> Vec<usize> {
+pub(crate) fn points_of(bits: &[u64]) -> Vec<usize> {
     let mut points = vec![];
     for (word, &bits) in bits.iter().enumerate() {
         let mut left = bits;

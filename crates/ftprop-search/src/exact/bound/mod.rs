@@ -15,7 +15,7 @@ use super::{Witness, check_witness};
 use crate::points::Labelled;
 
 pub(crate) use costs::Groups;
-pub(crate) use hyperplanes::{Bits, Flat, holds};
+pub(crate) use hyperplanes::{Bits, Flat, holds, points_of};
 
 /// Why a bound is not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! The instances of a Gordan witness cannot all be right for one unit: one at least is given up. So whatever a unit
 //! gets wrong hits every witness, and the lightest set that does bounds the errors from below.
 
-use super::hyperplanes::{Bits, points_of, put};
+use super::hyperplanes::{Bits, holds, points_of, put};
 
 /// Sets of things to give up, of which one at least must be, and the weight of each thing.
 pub(crate) struct Sets {
@@ -11,8 +11,8 @@ pub(crate) struct Sets {
     pub(crate) weights: Vec<usize>,
 }
 
-/// Steps after which the checker gives up.
-const MOST_STEPS: u64 = 200_000_000;
+/// Sets looked at after which the checker gives up: a minute or so.
+const MOST_STEPS: u64 = 5_000_000_000;
 
 impl Sets {
     /// Sets given by their members.
@@ -27,42 +27,34 @@ impl Sets {
 
     /// Whether something lighter than `limit` hits every set; none if that takes too long to tell.
     pub(crate) fn hit_below(&self, limit: usize) -> Option<bool> {
+        let Some(room) = limit.checked_sub(1) else { return Some(false) };
+        let all: Vec<usize> = (0..self.sets.len()).collect();
         let nothing = vec![0; self.weights.len().div_ceil(64)];
         let mut steps = MOST_STEPS;
-        limit.checked_sub(1).map_or(Some(false), |room| self.descend(&nothing, &nothing, room, &mut steps))
+        self.descend(&all, nothing, room, &mut steps)
     }
 
-    /// Whether giving up more, but nothing of what is kept, and within the room, hits all sets.
-    fn descend(&self, given: &Bits, kept: &Bits, room: usize, steps: &mut u64) -> Option<bool> {
-        *steps = steps.checked_sub(self.sets.len() as u64 + 1)?;
-        let mut chosen: Option<(u32, Bits)> = None;
-        let mut packed = kept.clone();
-        let mut needed = 0;
-        for set in &self.sets {
-            if set.iter().zip(given).any(|(set, given)| set & given != 0) {
-                continue;
-            }
-            let free: Bits = set.iter().zip(kept).map(|(set, kept)| set & !kept).collect();
-            let size = free.iter().map(|word| word.count_ones()).sum();
-            // Sets that share nothing need something each.
-            if free.iter().zip(&packed).all(|(free, packed)| free & packed == 0) {
-                needed += self.lightest(&free);
+    /// Whether giving up nothing of what is kept, and within the room, hits all of these sets.
+    fn descend(&self, missed: &[usize], mut kept: Bits, room: usize, steps: &mut u64) -> Option<bool> {
+        *steps = steps.checked_sub(missed.len() as u64 + 1)?;
+        let mut open: Vec<(u32, usize)> = missed.iter().map(|&set| (size(&self.sets[set], &kept), set)).collect();
+        open.sort_unstable();
+        let Some(&(_, chosen)) = open.first() else { return Some(true) };
+        // Sets that share nothing need something each; what is kept is of no use to any.
+        let (mut packed, mut needed) = (kept.clone(), 0);
+        for &(size_now, set) in &open {
+            if size(&self.sets[set], &packed) == size_now {
+                needed += self.lightest(&self.sets[set], &kept);
                 if needed > room {
                     return Some(false);
                 }
-                packed.iter_mut().zip(&free).for_each(|(packed, free)| *packed |= free);
-            }
-            if chosen.as_ref().is_none_or(|(least, _)| size < *least) {
-                chosen = Some((size, free));
+                packed.iter_mut().zip(&self.sets[set]).for_each(|(packed, set)| *packed |= set);
             }
         }
-        let Some((_, free)) = chosen else { return Some(true) };
-        let mut kept = kept.clone();
-        for at in points_of(&free) {
+        for at in points_of(&self.sets[chosen]).into_iter().filter(|&at| !holds(&kept, at)).collect::<Vec<_>>() {
             if let Some(left) = room.checked_sub(self.weights[at]) {
-                let mut given = given.clone();
-                put(&mut given, at);
-                if self.descend(&given, &kept, left, steps)? {
+                let rest: Vec<usize> = missed.iter().copied().filter(|&set| !holds(&self.sets[set], at)).collect();
+                if self.descend(&rest, kept.clone(), left, steps)? {
                     return Some(true);
                 }
             }
@@ -71,7 +63,14 @@ impl Sets {
         Some(false)
     }
 
-    fn lightest(&self, set: &Bits) -> usize {
-        points_of(set).iter().map(|&at| self.weights[at]).min().unwrap_or(usize::MAX / 2)
+    /// The weight of the lightest member that is not kept; more than any room if all are.
+    fn lightest(&self, set: &Bits, kept: &Bits) -> usize {
+        let free = points_of(set).into_iter().filter(|&at| !holds(kept, at));
+        free.map(|at| self.weights[at]).min().unwrap_or(usize::MAX / 2)
     }
+}
+
+/// How many members of a set are not in another.
+fn size(set: &Bits, without: &Bits) -> u32 {
+    set.iter().zip(without).map(|(set, without)| (set & !without).count_ones()).sum()
 }
