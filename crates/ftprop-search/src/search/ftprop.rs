@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::{Control, Found, Search, Setup, Stop, loss_of, start};
+use super::{Control, Found, Search, Setup, loss_of, restart, start};
 use crate::error::SearchError;
 use crate::network::{LayerTargets, Network, as_points, pre_activation, unit_outputs};
 use crate::points::Points;
@@ -59,18 +59,11 @@ impl Search for Ftprop {
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let rng = Rng::new(setup.seed);
-        let mut best: Option<(f64, Network)> = None;
-        for number in 0..self.starts.unwrap_or(u64::MAX) {
-            let mut run = Run::new(self.rule, setup, control, &mut rng.fork(number), best.take());
+        restart(setup, control, 0..self.starts.unwrap_or(u64::MAX), |number, best| {
+            let mut run = Run::new(self.rule, setup, control, &mut rng.fork(number), best);
             run.ftprop(setup.hidden.len());
-            best = run.best;
-            let loss = best.as_ref().map_or(f64::INFINITY, |(loss, _)| *loss);
-            if setup.at_floor(loss) || control.stop().is_some() {
-                break;
-            }
-        }
-        let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
-        Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
+            run.best
+        })
     }
 }
 

@@ -212,6 +212,26 @@ impl Found {
     }
 }
 
+/// Starts again and again, from the best network so far and what is then the best, until the loss is as low as the
+/// labels allow or the search must stop.
+fn restart(
+    setup: &Setup<'_>,
+    control: &Control<'_>,
+    starts: std::ops::Range<u64>,
+    mut run: impl FnMut(u64, Option<(f64, Network)>) -> Option<(f64, Network)>,
+) -> Result<Found, SearchError> {
+    let mut best: Option<(f64, Network)> = None;
+    for number in starts {
+        best = run(number, best.take());
+        let loss = best.as_ref().map_or(f64::INFINITY, |(loss, _)| *loss);
+        if setup.at_floor(loss) || control.stop().is_some() {
+            break;
+        }
+    }
+    let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
+    Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
+}
+
 /// A way to look for targets.
 pub trait Search: fmt::Debug {
     /// Its name on the command line.

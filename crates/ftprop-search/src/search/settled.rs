@@ -1,14 +1,15 @@
-//! Feasible target propagation, the paper's Algorithm 1: set the targets of the layer below so that a layer's loss
-//! falls, ask the layers below to realise them, and go on from what they realised.
+//! Feasible target propagation that settles for what can be had: a variant of the paper's Algorithm 1
+//! ([`super::Ftprop`]). A layer sets targets below it so that its loss falls, a group of single flips at a time; where the
+//! layers below cannot realise them, what they do instead takes their place, and the search goes on from there.
 
 use super::output::Cells;
-use super::{Control, Found, Loss, Search, Setup, Stop, loss_of, start};
+use super::{Control, Found, Loss, Search, Setup, loss_of, restart, start};
 use crate::error::SearchError;
 use crate::network::{LayerTargets, Network, as_points, pre_activation, unit_outputs};
 use crate::points::Points;
 use crate::rng::Rng;
 
-/// Recursive FTPROP with restarts.
+/// Recursive FTPROP that goes on from what the layers below could do, with restarts.
 #[derive(Clone, Debug)]
 pub struct Settled {
     /// How many times a layer may set new targets for the layer below before it gives up.
@@ -32,18 +33,11 @@ impl Search for Settled {
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let rng = Rng::new(setup.seed);
-        let mut best: Option<(f64, Network)> = None;
-        for number in self.skip..self.starts.unwrap_or(u64::MAX) {
-            let mut run = Run::new(self, setup, control, rng.fork(number), number, best.take());
+        restart(setup, control, self.skip..self.starts.unwrap_or(u64::MAX), |number, best| {
+            let mut run = Run::new(self, setup, control, rng.fork(number), number, best);
             run.feasible(setup.hidden.len());
-            best = run.best;
-            let loss = best.as_ref().map_or(f64::INFINITY, |(loss, _)| *loss);
-            if setup.at_floor(loss) || control.stop().is_some() {
-                break;
-            }
-        }
-        let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
-        Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
+            run.best
+        })
     }
 }
 
@@ -120,7 +114,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The function FTPROP of Algorithm 1: true if the layer and all below it realise its targets.
+    /// True if the layer and all below it realise its targets.
     fn feasible(&mut self, depth: usize) -> bool {
         let activations = self.train(depth);
         if activations == self.targets[depth] {

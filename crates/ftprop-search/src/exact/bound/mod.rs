@@ -6,6 +6,7 @@ pub(crate) mod list;
 pub(crate) mod one;
 mod rough;
 pub(crate) mod two;
+mod visit;
 pub(crate) mod witnesses;
 
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
 //! One unit: the least errors of any linear dichotomy.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::costs::Weights;
 use super::hyperplanes::{Bits, Flat, holds, points_of, put, trim};
+use super::visit::visit;
 use super::{Stopped, Watch};
 
 /// The points of the second class by a dichotomy, and its errors.
@@ -25,34 +25,11 @@ pub(crate) fn least(
     if flat.dimension() == 0 {
         return Ok(Some((costs.floor, vec![u64::from(counts[0][1] > counts[0][0])])));
     }
-    let next = AtomicUsize::new(0);
     let shared = AtomicUsize::new(below - 1);
-    let stopped = AtomicBool::new(false);
-    let found: Mutex<Vec<(Vec<usize>, Divided)>> = Mutex::new(vec![]);
-    let work = || {
-        let mut scan = Scan::new(flat, counts, &costs, &shared);
-        while let first = next.fetch_add(1, Ordering::Relaxed)
-            && first + flat.dimension() <= flat.len()
-        {
-            scan.through.clear();
-            scan.through.push(first);
-            if scan.descend(watch).is_err() {
-                stopped.store(true, Ordering::Relaxed);
-                return;
-            }
-        }
-        found.lock().expect("not poisoned").extend(scan.best);
-    };
-    if watch.threads > 1 && flat.len() > 40 {
-        std::thread::scope(|scope| (0..watch.threads).for_each(|_| drop(scope.spawn(work))));
-    } else {
-        work();
-    }
-    if stopped.into_inner() {
-        return Err(Stopped);
-    }
-    let found = found.into_inner().expect("not poisoned");
-    Ok(found.into_iter().min_by(|a, b| (a.1.0, &a.0).cmp(&(b.1.0, &b.0))).map(|(_, best)| best))
+    let scan = || Scan::new(flat, counts, &costs, &shared);
+    let scans = visit(flat, watch, scan, |scan, through| scan.look(through, watch))?;
+    let found = scans.into_iter().filter_map(|scan| scan.best);
+    Ok(found.min_by(|a, b| (a.1.0, &a.0).cmp(&(b.1.0, &b.0))).map(|(_, best)| best))
 }
 
 struct Costs {
@@ -72,14 +49,13 @@ impl Costs {
     }
 }
 
-/// All hyperplanes that begin with one point.
+/// What one worker looks at, and the best it has seen.
 struct Scan<'a> {
     flat: &'a Flat,
     counts: &'a [[usize; 2]],
     costs: &'a Costs,
     /// The least errors that anyone found so far.
     shared: &'a AtomicUsize,
-    through: Vec<usize>,
     above: Bits,
     on: Bits,
     /// The points through which the best one goes, for the order, and the best one.
@@ -90,23 +66,7 @@ impl<'a> Scan<'a> {
     fn new(flat: &'a Flat, counts: &'a [[usize; 2]], costs: &'a Costs, shared: &'a AtomicUsize) -> Self {
         let words = flat.len().div_ceil(64);
         let (above, on) = (vec![0; words], vec![0; words]);
-        Scan { flat, counts, costs, shared, through: vec![], above, on, best: None }
-    }
-
-    fn descend(&mut self, watch: &Watch<'_>) -> Result<(), Stopped> {
-        if self.through.len() == self.flat.dimension() {
-            return self.look(watch);
-        }
-        if self.through.len() + 1 == self.flat.dimension() {
-            watch.ask()?;
-        }
-        let from = self.through.last().map_or(0, |last| last + 1);
-        for next in from..self.flat.len() {
-            self.through.push(next);
-            self.descend(watch)?;
-            self.through.pop();
-        }
-        Ok(())
+        Scan { flat, counts, costs, shared, above, on, best: None }
     }
 
     /// Fewer errors than this are of interest: fewer than the best here, no more than the best anywhere.
@@ -115,8 +75,8 @@ impl<'a> Scan<'a> {
         here.min(self.shared.load(Ordering::Relaxed) + 1)
     }
 
-    fn look(&mut self, watch: &Watch<'_>) -> Result<(), Stopped> {
-        if let Some(tally) = self.flat.tally(&self.through, [&self.costs.each[0], &self.costs.each[1]]) {
+    fn look(&mut self, through: &[usize], watch: &Watch<'_>) -> Result<(), Stopped> {
+        if let Some(tally) = self.flat.tally(through, [&self.costs.each[0], &self.costs.each[1]]) {
             let [negative, positive] = &self.costs.classes;
             let up = tally.above[0] + positive.total - tally.above[1] - tally.near[1];
             let down = tally.above[1] + negative.total - tally.above[0] - tally.near[0];
@@ -124,12 +84,12 @@ impl<'a> Scan<'a> {
                 return Ok(());
             }
         }
-        if !self.flat.sides(&self.through, &mut self.above, &mut self.on) {
+        if !self.flat.sides(through, &mut self.above, &mut self.on) {
             return Ok(());
         }
         let touching = points_of(&self.on);
         // A hyperplane through more points than it needs comes up once with its first two, and that is enough.
-        if touching.iter().zip(&self.through).take(2).any(|(a, b)| a != b) {
+        if touching.iter().zip(through).take(2).any(|(a, b)| a != b) {
             return Ok(());
         }
         let [negative, positive] = &self.costs.classes;
@@ -144,7 +104,7 @@ impl<'a> Scan<'a> {
             if beside + floor >= below {
                 continue;
             }
-            let inside = if touching.len() == self.through.len() {
+            let inside = if touching.len() == through.len() {
                 // Independent points can be divided in every way.
                 let mut wanted = vec![0; touching.len().div_ceil(64)];
                 let second = |at: &usize| self.counts[touching[*at]][1] > self.counts[touching[*at]][0];
@@ -155,13 +115,13 @@ impl<'a> Scan<'a> {
                 least(&self.flat.part(&touching), &counts, below - beside, &watch.alone())?
             };
             if let Some((errors, inside)) = inside {
-                self.keep(beside + errors, flipped, &touching, &inside);
+                self.keep(through, (beside + errors, flipped), &touching, &inside);
             }
         }
         Ok(())
     }
 
-    fn keep(&mut self, errors: usize, flipped: bool, touching: &[usize], inside: &Bits) {
+    fn keep(&mut self, through: &[usize], (errors, flipped): (usize, bool), touching: &[usize], inside: &Bits) {
         let mut second: Bits = if flipped {
             self.above.iter().zip(&self.on).map(|(above, on)| !above & !on).collect()
         } else {
@@ -169,7 +129,7 @@ impl<'a> Scan<'a> {
         };
         trim(&mut second, self.flat.len());
         (0..touching.len()).filter(|&at| holds(inside, at)).for_each(|at| put(&mut second, touching[at]));
-        self.best = Some((self.through.clone(), (errors, second)));
+        self.best = Some((through.to_vec(), (errors, second)));
         self.shared.fetch_min(errors, Ordering::Relaxed);
     }
 }
