@@ -13,7 +13,7 @@ use ftprop_search::{
     Budget, Control, Exhaustive, Labelled, LinearProgram, Loss, Points, Rng, Search, SearchError, Setup, dichotomies,
 };
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(20);
 
 fn problem(instances: usize, inputs: usize, seed: u64) -> Result<Labelled, SearchError> {
     let mut rng = Rng::new(seed);
@@ -42,15 +42,23 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<Option<[f64; 4]>, SearchError> {
     let data = problem(instances, inputs, seed)?;
     let interrupt = AtomicBool::new(false);
-    let budget = Budget { time: Some(LIMIT), nodes: None };
+    let budget = Budget { time: Some(LIMIT), ..Budget::default() };
     let learner = LinearProgram::default();
-    let setup = Setup { data: &data, hidden: &[hidden], loss: Loss::ZeroOne, learner: &learner, seed: 1, threads: 1 };
+    let setup = Setup {
+        data: &data,
+        hidden: &[hidden],
+        loss: Loss::ZeroOne,
+        learner: &learner,
+        seed: 1,
+        threads: 1,
+        known: None,
+    };
     let control = Control::new(budget, &interrupt, &|_| {});
     let (found, seconds) = timed(|| Exhaustive.run(&setup, &control));
     let found = found?;
     let again = Control::new(budget, &interrupt, &|_| {});
     let listed = dichotomies(&data.points, 1, &again)?.map_or(0, |listed| listed.len());
-    Ok(found.proved.then_some([listed as f64, control.nodes() as f64, found.loss, seconds]))
+    Ok(found.proved().then_some([listed as f64, control.nodes() as f64, found.loss, seconds]))
 }
 
 fn main() -> Result<(), SearchError> {

@@ -13,6 +13,10 @@ pub enum SearchError {
     Ragged { row: usize, found: usize, expected: usize },
     #[error("row {row}, column {column}: '{text}' is not a finite number; remove or repair that row")]
     NotFinite { row: usize, column: usize, text: String },
+    #[error("row {row} has no label in its last column; remove or repair that row")]
+    NoLabel { row: usize },
+    #[error("row {row} has the label '{label}', which the training data does not have; it has {known}")]
+    UnknownLabel { row: usize, label: String, known: String },
     #[error("every instance has the label '{label}'; there must be at least two classes to tell apart")]
     OneClass { label: String },
     #[error("{instances} instances but {labels} labels; each instance needs one")]
@@ -25,7 +29,7 @@ pub enum SearchError {
     UnknownProblem { name: String },
     #[error("problem '{name}': {why}")]
     BadProblem { name: String, why: String },
-    #[error("the budget is zero; give the search some time or nodes, for example --budget 10s")]
+    #[error("the budget is zero; give the search some time or nodes, for example 10s")]
     ZeroBudget,
     #[error("budget '{text}' is not understood; write a time such as 500ms, 60s or 5m")]
     BadBudget { text: String },
@@ -35,6 +39,12 @@ pub enum SearchError {
     UnknownName { what: &'static str, name: String, known: &'static str },
     #[error("search '{search}' cannot do this: {why}")]
     Unsupported { search: &'static str, why: String },
+    #[error(
+        "targets that a unit can realise were not confirmed exactly; this is a mistake in the program, please report it"
+    )]
+    Unconfirmed,
+    #[error("this needs about {needed} MiB of memory and may take {most}; use fewer units, or allow more")]
+    Memory { needed: usize, most: usize },
     #[error("a weight became infinite; scale the inputs to a moderate range")]
     Overflow,
     #[error("the certificate cannot be read: {why}")]

@@ -12,7 +12,7 @@
 //! | Definition 2 and Proposition 1, feasibility | [`feasibility()`] and [`Feasibility::network`] |
 //! | Proposition 2, exhaustive search | [`Exhaustive`] over [`dichotomies`] |
 //! | Proposition 3, hill climbing; beam search | [`HillClimbing`], [`Beam`] |
-//! | Algorithm 1, recursive FTPROP | [`Ftprop`] |
+//! | Algorithm 1, recursive FTPROP | [`Ftprop`]; [`Settled`] goes on from what the layers could do |
 //! | Algorithm 2, without the checks for feasibility | [`Relaxed`] |
 //! | MADALINE Rule II | [`Madaline`] |
 //!
@@ -39,27 +39,31 @@ mod learner;
 mod network;
 mod points;
 mod problem;
+mod rational;
 mod regions;
 mod report;
 mod rng;
 mod search;
 mod separability;
 mod solve;
+mod table;
+mod whole;
 
 pub use certificate::{Certificate, Verification};
 pub use error::SearchError;
-pub use exact::{Dyadic, Refusal, Witness, check_separation, check_witness};
+pub use exact::{Refusal, Witness, check_separation, check_witness};
 pub use feasibility::{Feasibility, feasibility};
 pub use learner::{Hinge, Learned, Learner, LearnerKind, LearnerStop, LinearProgram, Perceptron, Task};
-pub use network::{LayerTargets, Network};
+pub use network::{ExactNetwork, LayerTargets, Network};
 pub use points::{Labelled, Points};
 pub use problem::{Problem, ProblemName};
+pub use rational::Rational;
 pub use regions::Regions;
 pub use report::{Answer, SeparableReport};
 pub use rng::Rng;
 pub use search::{
-    Beam, Budget, Control, Dichotomy, Exhaustive, Found, Ftprop, HillClimbing, Loss, Madaline, Progress, Relaxed,
-    Search, SearchKind, Setup, Stop, dichotomies, loss_of,
+    Anytime, Beam, Bound, Budget, Control, Exhaustive, Found, Ftprop, HillClimbing, Known, Loss, Madaline, Progress,
+    Proof, Relaxed, Search, SearchKind, Settled, Setup, Stop, TargetRule, dichotomies, loss_of,
 };
-pub use separability::{Separation, Verdict, separable};
+pub use separability::{Separation, Verdict, separable, separable_until};
 pub use solve::{Score, Solution, SolveConfig, Status, parse_hidden, solve};

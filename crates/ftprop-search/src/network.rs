@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::SearchError;
-use crate::exact::{exact_argmax, exact_outputs};
+use crate::exact::{exact_argmax, exact_hinge, exact_outputs};
 use crate::points::{Labelled, Points};
+use crate::rational::Rational;
 
 /// The targets (or outputs) of one layer: for each unit, +1 (true) or −1 for each instance.
 pub type LayerTargets = Vec<Vec<bool>>;
@@ -86,10 +87,40 @@ impl Network {
         1.0 - self.errors(data) as f64 / data.labels.len() as f64
     }
 
-    /// Outputs of the hidden layers and predicted classes in exact arithmetic.
-    pub(crate) fn exact_run(&self, points: &Points) -> Result<(Vec<LayerTargets>, Vec<usize>), SearchError> {
-        let refused = |why: crate::exact::Refusal| SearchError::Refused { why: why.to_string() };
-        let (last, hidden) = self.layers.split_last().ok_or(SearchError::Overflow)?;
+    /// The network with every weight rounded to f32, as a saved model holds it.
+    pub(crate) fn rounded(&self) -> Self {
+        let round = |unit: &Vec<f64>| unit.iter().map(|&w| f64::from(w as f32)).collect();
+        Network { layers: self.layers.iter().map(|layer| layer.iter().map(round).collect()).collect() }
+    }
+}
+
+/// A network whose weights are exact: what is proved is proved about this one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExactNetwork {
+    /// The layers, the output layer last: layer, unit, weight; the bias is a unit's last weight.
+    pub layers: Vec<Vec<Vec<Rational>>>,
+}
+
+fn refused(why: crate::exact::Refusal) -> SearchError {
+    SearchError::Refused { why: why.to_string() }
+}
+
+impl ExactNetwork {
+    /// Exactly the network that the floats say; none if one of them is not finite.
+    pub fn of(network: &Network) -> Option<Self> {
+        let layer = |layer: &Vec<Vec<f64>>| layer.iter().map(|unit| Rational::from_floats(unit)).collect();
+        Some(ExactNetwork { layers: network.layers.iter().map(layer).collect::<Option<_>>()? })
+    }
+
+    /// The floats nearest to the weights.
+    pub fn approximate(&self) -> Network {
+        let unit = |unit: &Vec<Rational>| unit.iter().map(Rational::approximate).collect();
+        Network { layers: self.layers.iter().map(|layer| layer.iter().map(unit).collect()).collect() }
+    }
+
+    /// The outputs of the hidden layers.
+    pub(crate) fn hidden(&self, points: &Points) -> Result<Vec<LayerTargets>, SearchError> {
+        let (_, hidden) = self.layers.split_last().ok_or(SearchError::Overflow)?;
         let mut outputs: Vec<LayerTargets> = Vec::with_capacity(hidden.len());
         for layer in hidden {
             let below = outputs.last().map(as_points);
@@ -97,8 +128,15 @@ impl Network {
             let units = layer.iter().map(|unit| exact_outputs(inputs, unit));
             outputs.push(units.collect::<Result<_, _>>().map_err(refused)?);
         }
+        Ok(outputs)
+    }
+
+    /// Outputs of the hidden layers and predicted classes.
+    pub(crate) fn run(&self, points: &Points) -> Result<(Vec<LayerTargets>, Vec<usize>), SearchError> {
+        let outputs = self.hidden(points)?;
         let below = outputs.last().map(as_points);
         let inputs = below.as_ref().unwrap_or(points);
+        let last = self.layers.last().ok_or(SearchError::Overflow)?;
         let classes = if let [unit] = last.as_slice() {
             exact_outputs(inputs, unit).map_err(refused)?.into_iter().map(usize::from).collect()
         } else {
@@ -107,10 +145,23 @@ impl Network {
         Ok((outputs, classes))
     }
 
-    /// The network with every weight rounded to f32, as a saved model holds it.
-    pub(crate) fn rounded(&self) -> Self {
-        let round = |unit: &Vec<f64>| unit.iter().map(|&w| f64::from(w as f32)).collect();
-        Network { layers: self.layers.iter().map(|layer| layer.iter().map(round).collect()).collect() }
+    /// How many instances get the wrong class, exactly.
+    pub fn errors(&self, data: &Labelled) -> Result<usize, SearchError> {
+        let (_, classes) = self.run(&data.points)?;
+        Ok(classes.iter().zip(&data.labels).filter(|(found, wanted)| found != wanted).count())
+    }
+
+    /// The hinge loss of the output units, exactly.
+    pub(crate) fn hinge(&self, data: &Labelled) -> Result<Rational, SearchError> {
+        let outputs = self.hidden(&data.points)?;
+        let below = outputs.last().map(as_points);
+        let inputs = below.as_ref().unwrap_or(&data.points);
+        let units = self.layers.last().ok_or(SearchError::Overflow)?;
+        let losses = units.iter().enumerate().map(|(output, unit)| exact_hinge(inputs, &data.targets(output), unit));
+        losses
+            .map(|loss| loss.map_err(refused))
+            .reduce(|all, one| Ok(all? + one?))
+            .unwrap_or(Err(SearchError::Overflow))
     }
 }
 
@@ -134,7 +185,7 @@ mod tests {
         assert_eq!(network.predict(&points), [0, 1]);
         assert_eq!(class_of(&[1.0, 2.0, 2.0]), 1);
         assert_eq!(class_of(&[0.0]), 0);
-        let (hidden, classes) = network.exact_run(&points).unwrap();
+        let (hidden, classes) = ExactNetwork::of(&network).unwrap().run(&points).unwrap();
         assert_eq!((hidden, classes), (network.hidden(&points), network.predict(&points)));
         assert_eq!((network.inputs(), network.widths()), (1, vec![1, 1]));
     }

@@ -1,15 +1,29 @@
 //! Instances with real inputs, and their labels.
 
-use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::SearchError;
+use crate::whole::{Decimal, Whole};
 
 /// Instances as rows of finite numbers. The bias input, a constant 1, is not stored: a unit over `inputs`
 /// features has `inputs + 1` weights, the bias last.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// What is proved is proved about the numbers as they were given, decimals and long whole numbers included; the floats
+/// that [`Points::row`] shows are the nearest ones.
+#[derive(Clone, Debug)]
 pub struct Points {
     inputs: usize,
     values: Vec<f64>,
+    /// The numbers exactly: made from the floats when they are first needed, unless those are not exact.
+    whole: OnceLock<Arc<Whole>>,
+    exact: bool,
+}
+
+impl PartialEq for Points {
+    fn eq(&self, other: &Self) -> bool {
+        let floats = self.inputs == other.inputs && self.values == other.values;
+        floats && ((self.exact && other.exact) || self.whole() == other.whole())
+    }
 }
 
 impl Points {
@@ -29,7 +43,27 @@ impl Points {
             let (row, column) = (at / inputs + 1, at % inputs + 1);
             return Err(SearchError::NotFinite { row, column, text: values[at].to_string() });
         }
-        Ok(Points { inputs, values })
+        Ok(Points { inputs, values, whole: OnceLock::new(), exact: true })
+    }
+
+    /// Instances that are whole numbers divided by one number for all, such as pixels, row after row.
+    pub fn from_ratios(inputs: usize, numbers: Vec<i64>, scale: u32) -> Result<Self, SearchError> {
+        let values = numbers.iter().map(|&number| number as f64 / f64::from(scale)).collect();
+        let points = Points::new(inputs, values)?;
+        let whole = OnceLock::from(Arc::new(Whole::from_ratios(inputs, numbers, scale)));
+        Ok(Points { whole, exact: false, ..points })
+    }
+
+    /// Instances from decimals and the floats nearest to them.
+    pub(crate) fn from_decimals(inputs: usize, decimals: &[Decimal], values: Vec<f64>) -> Result<Self, SearchError> {
+        let points = Points::new(inputs, values)?;
+        let whole = OnceLock::from(Arc::new(Whole::from_decimals(inputs, decimals)));
+        Ok(Points { whole, exact: false, ..points })
+    }
+
+    /// The instances as whole numbers, without any rounding.
+    pub(crate) fn whole(&self) -> &Whole {
+        self.whole.get_or_init(|| Arc::new(Whole::from_floats(self.inputs, &self.values)))
     }
 
     /// Instances from rows.
@@ -45,7 +79,7 @@ impl Points {
     pub(crate) fn from_signs(rows: &[Vec<bool>]) -> Self {
         let inputs = rows.first().map_or(0, Vec::len);
         let values = rows.iter().flatten().map(|&sign| if sign { 1.0 } else { -1.0 }).collect();
-        Points { inputs, values }
+        Points { inputs, values, whole: OnceLock::new(), exact: true }
     }
 
     /// How many instances there are.
@@ -76,39 +110,28 @@ impl Points {
     /// The instances with these numbers, in this order.
     pub fn select(&self, instances: &[usize]) -> Self {
         let values = instances.iter().flat_map(|&i| self.row(i).iter().copied()).collect();
-        Points { inputs: self.inputs, values }
+        let whole = OnceLock::new();
+        if !self.exact {
+            whole.get_or_init(|| Arc::new(self.whole().select(instances)));
+        }
+        Points { inputs: self.inputs, values, whole, exact: self.exact }
     }
 
     /// Groups equal instances: for each instance the number of its group, and each group's first instance.
     pub fn distinct(&self) -> (Vec<usize>, Vec<usize>) {
-        let mut firsts = Vec::new();
-        let mut groups: HashMap<Vec<u64>, usize> = HashMap::new();
-        let group_of = self
-            .rows()
-            .enumerate()
-            .map(|(instance, row)| {
-                // Adding zero makes −0 and +0, which are the same number, the same bits.
-                let key = row.iter().map(|v| (v + 0.0).to_bits()).collect();
-                *groups.entry(key).or_insert_with(|| {
-                    firsts.push(instance);
-                    firsts.len() - 1
-                })
-            })
-            .collect();
-        (group_of, firsts)
+        self.whole().distinct()
     }
 
-    /// A number that tells these points (and labels) from others, for certificates (FNV-1a).
+    /// A number that tells these points and labels from others, for certificates.
     pub(crate) fn fingerprint(&self, labels: &[usize]) -> u64 {
         let mut hash = Fnv::default();
-        hash.add(self.inputs as u64);
-        self.values.iter().for_each(|v| hash.add((v + 0.0).to_bits()));
-        labels.iter().for_each(|&label| hash.add(label as u64));
+        self.whole().canonical(|text| hash.add(text));
+        labels.iter().for_each(|label| hash.add(format!("{label};").as_bytes()));
         hash.0
     }
 }
 
-/// FNV-1a over 64-bit words: a checksum against accidents, not against an adversary.
+/// FNV-1a over bytes: a checksum against accidents, not against an adversary.
 pub(crate) struct Fnv(pub(crate) u64);
 
 impl Default for Fnv {
@@ -118,8 +141,8 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    pub(crate) fn add(&mut self, word: u64) {
-        for byte in word.to_le_bytes() {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
         }
     }

@@ -1,4 +1,4 @@
-//! Problems: read from CSV, made up, or drawn from larger data.
+//! Problems: made up, or drawn from larger data.
 //!
 //! ```
 //! use ftprop_search::{Problem, ProblemName};
@@ -8,10 +8,8 @@
 //! # Ok::<(), ftprop_search::SearchError>(())
 //! ```
 
-use std::collections::BTreeMap;
 use std::f64::consts::PI;
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
 use crate::error::SearchError;
@@ -200,66 +198,6 @@ fn spiral(rng: &mut Rng, class: usize) -> [f64; 2] {
     [radius * angle.cos() + 0.01 * rng.normal(), radius * angle.sin() + 0.01 * rng.normal()]
 }
 
-impl Labelled {
-    /// Reads rows of numbers with a label in the last column, separated by commas. A first row without a single
-    /// number before its label is a heading. Classes are in the order of their names, numbers by value.
-    pub fn from_csv(text: &str) -> Result<Self, SearchError> {
-        let mut rows = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
-        let cells = |line: &'_ str| -> Vec<String> { line.split(',').map(|cell| cell.trim().to_string()).collect() };
-        let (_, first) = rows.peek().ok_or(SearchError::Empty)?;
-        let expected = cells(first).len();
-        let heading = cells(first);
-        if heading.len() > 1 && heading[..heading.len() - 1].iter().all(|cell| cell.parse::<f64>().is_err()) {
-            rows.next();
-        }
-        let (mut values, mut texts) = (vec![], vec![]);
-        for (number, line) in rows {
-            let found = line.split(',').count();
-            if found != expected {
-                return Err(SearchError::Ragged { row: number + 1, found, expected });
-            }
-            for (column, cell) in line.split(',').map(str::trim).enumerate() {
-                if column + 1 == expected {
-                    texts.push(cell.to_string());
-                    continue;
-                }
-                match cell.parse::<f64>() {
-                    Ok(value) if value.is_finite() => values.push(value),
-                    _ => {
-                        let text = cell.to_string();
-                        return Err(SearchError::NotFinite { row: number + 1, column: column + 1, text });
-                    }
-                }
-            }
-        }
-        if texts.is_empty() {
-            return Err(SearchError::Empty);
-        }
-        let (classes, labels) = classes_of(&texts);
-        Labelled::new(Points::new(expected - 1, values)?, labels, classes)
-    }
-
-    /// Reads a CSV file.
-    pub fn read_csv(path: &Path) -> Result<Self, SearchError> {
-        let name = || path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| SearchError::File { path: name(), source })?;
-        Labelled::from_csv(&text).map_err(|source| SearchError::InFile { path: name(), source: Box::new(source) })
-    }
-}
-
-/// The classes in order, and each label as a number.
-fn classes_of(texts: &[String]) -> (Vec<String>, Vec<usize>) {
-    let mut known: Vec<&String> = texts.iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-    let values: Option<Vec<f64>> = known.iter().map(|text| text.parse().ok().filter(|v: &f64| !v.is_nan())).collect();
-    if values.is_some() {
-        let value = |text: &String| text.parse().unwrap_or(0.0);
-        known.sort_by(|a, b| f64::total_cmp(&value(a), &value(b)));
-    }
-    let number: BTreeMap<&String, usize> = known.iter().enumerate().map(|(number, text)| (*text, number)).collect();
-    let labels = texts.iter().map(|text| number[text]).collect();
-    (known.into_iter().cloned().collect(), labels)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,28 +230,6 @@ mod tests {
             assert!(one.train.contradiction().is_none());
             assert_ne!(one.test.as_ref().unwrap().points.row(0), one.train.points.row(0));
         }
-    }
-
-    #[test]
-    fn csv_is_read_with_or_without_heading() {
-        let data = Labelled::from_csv("x,y,label\n1,2,b\n\n3, 4 ,a\n-5,1e3,b\n").unwrap();
-        assert_eq!(data.classes, ["a", "b"]);
-        assert_eq!(data.labels, [1, 0, 1]);
-        assert_eq!(data.points.row(2), [-5.0, 1000.0]);
-        let data = Labelled::from_csv("1,10\n2,-1\n3,9\n").unwrap();
-        assert_eq!(data.classes, ["-1", "9", "10"], "numbers by value");
-    }
-
-    #[test]
-    fn bad_csv_is_explained() {
-        let error = |text: &str| Labelled::from_csv(text).unwrap_err().to_string();
-        assert!(error("").contains("empty"));
-        assert!(error("x,label\n").contains("empty"));
-        assert!(error("1,a\n1,2,b\n").contains("row 2 has 3 columns"));
-        assert!(error("1,a\nNaN,b\n").contains("row 2, column 1: 'NaN'"));
-        assert!(error("1,2,a\n1,x,b\n").contains("row 2, column 2: 'x'"));
-        assert!(error("1,a\n2,a\n").contains("'a'"));
-        assert!(error("a\nb\n").contains("no inputs"));
     }
 
     #[test]

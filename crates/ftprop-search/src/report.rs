@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::error::SearchError;
 use crate::points::Labelled;
-use crate::separability::{Verdict, separable};
+use crate::search::Budget;
+use crate::separability::{Verdict, separable_until};
 
 /// The answer in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -48,13 +49,14 @@ pub struct SeparableReport {
 }
 
 impl SeparableReport {
-    /// Decides for data of two classes, the second of which has the target +1.
-    pub fn new(data: &Labelled) -> Result<Self, SearchError> {
+    /// Decides for data of two classes, the second of which has the target +1, within the time of the budget.
+    pub fn new(data: &Labelled, budget: Budget) -> Result<Self, SearchError> {
         if data.classes.len() != 2 {
             return Err(SearchError::NotBinary { classes: data.classes.len() });
         }
         let start = Instant::now();
-        let verdict = separable(&data.points, &data.targets(0));
+        let over = || budget.time.is_some_and(|time| start.elapsed() >= time);
+        let verdict = separable_until(&data.points, &data.targets(0), &over);
         let mut report = SeparableReport {
             status: Answer::Unknown,
             instances: data.points.len(),
@@ -77,7 +79,8 @@ impl SeparableReport {
                 report.status = Answer::NotSeparable;
                 report.witness = Some(witness.iter().map(|(instance, _)| instance + 1).collect());
                 report.contradiction = match witness.as_slice() {
-                    [(a, _), (b, _)] if data.points.row(*a) == data.points.row(*b) => Some((a + 1, b + 1)),
+                    // Two vectors cancel only if they are opposite, which with a bias of 1 means equal points.
+                    [(a, _), (b, _)] => Some((a + 1, b + 1)),
                     _ => None,
                 };
             }
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     fn report(csv: &str) -> SeparableReport {
-        SeparableReport::new(&Labelled::from_csv(csv).unwrap()).unwrap()
+        SeparableReport::new(&Labelled::from_csv(csv).unwrap(), Budget::default()).unwrap()
     }
 
     #[test]
@@ -141,6 +144,6 @@ mod tests {
         assert_eq!(twice.contradiction, Some((1, 3)));
         assert!(twice.to_string().contains("instances 1 and 3 are equal"));
         let three = Labelled::from_csv("0,a\n1,b\n2,c\n").unwrap();
-        assert!(SeparableReport::new(&three).unwrap_err().to_string().contains("3 classes"));
+        assert!(SeparableReport::new(&three, Budget::default()).unwrap_err().to_string().contains("3 classes"));
     }
 }

@@ -9,10 +9,11 @@ use serde::Serialize;
 use crate::error::SearchError;
 use crate::exact::check_separation;
 use crate::learner::LearnerKind;
-use crate::network::{Network, as_points};
+use crate::network::{ExactNetwork, Network, as_points};
 use crate::points::Labelled;
 use crate::problem::Problem;
-use crate::search::{Budget, Control, Loss, Progress, SearchKind, Setup, Stop, loss_of};
+use crate::rational::Rational;
+use crate::search::{Bound, Budget, Control, Found, Known, Loss, Progress, Proof, SearchKind, Setup, Stop};
 use crate::separability::{Verdict, separable};
 
 /// What `solve` needs to know beside the problem.
@@ -32,6 +33,8 @@ pub struct SolveConfig {
     pub seed: u64,
     /// How many threads may work.
     pub threads: usize,
+    /// What an earlier search found: this one goes on from there, and its result is not worse.
+    pub known: Option<Known>,
 }
 
 impl Default for SolveConfig {
@@ -44,6 +47,7 @@ impl Default for SolveConfig {
             budget: Budget::default(),
             seed: 1,
             threads: 1,
+            known: None,
         }
     }
 }
@@ -61,10 +65,10 @@ pub fn parse_hidden(text: &str) -> Result<Vec<usize>, SearchError> {
 pub enum Status {
     /// No network of this shape has a lower loss on the training instances; proved.
     Optimal,
-    /// The search came to its own end without a proof.
+    /// The network makes no errors, so its targets are feasible (Definition 2); its loss is not proved to be least.
     Feasible,
-    /// The budget ended, or somebody interrupted.
-    Budget,
+    /// The search stopped, by itself or because it had to, with errors left that are not proved necessary.
+    Stopped,
 }
 
 /// Right and wrong answers on some instances.
@@ -79,9 +83,10 @@ pub struct Score {
 }
 
 impl Score {
-    fn new(network: &Network, data: &Labelled) -> Self {
-        let (errors, instances) = (network.errors(data), data.labels.len());
-        Score { accuracy: 1.0 - errors as f64 / instances as f64, errors, instances }
+    /// In exact arithmetic.
+    fn new(network: &ExactNetwork, data: &Labelled) -> Result<Self, SearchError> {
+        let (errors, instances) = (network.errors(data)?, data.labels.len());
+        Ok(Score { accuracy: 1.0 - errors as f64 / instances as f64, errors, instances })
     }
 }
 
@@ -104,6 +109,8 @@ pub struct Solution {
     pub status: Status,
     /// Whether it is proved optimal.
     pub proved: bool,
+    /// No network of this shape has a lower loss than this; known from the proof in `bound`.
+    pub at_least: f64,
     /// Why the search stopped.
     pub stop: Stop,
     /// Settings of targets looked at.
@@ -118,8 +125,14 @@ pub struct Solution {
     pub test: Option<Score>,
     /// Two equal instances with different labels, counted from 1: with them no network is free of errors.
     pub contradiction: Option<(usize, usize)>,
-    /// The network.
+    /// The network, in floats.
     pub network: Network,
+    /// The network exactly: what is proved is proved about this one.
+    #[serde(skip)]
+    pub exact: ExactNetwork,
+    /// How low the loss can be, with the proof.
+    #[serde(skip)]
+    pub bound: Bound,
 }
 
 /// Solves a problem. Ends early, with the best network so far, when `stop` becomes true.
@@ -133,6 +146,7 @@ pub fn solve(
     if config.hidden.is_empty() || config.hidden.contains(&0) {
         return Err(SearchError::BadHidden { text: format!("{:?}", config.hidden) });
     }
+    check_memory(&problem.train, config)?;
     let learner = config.learner.unwrap_or_else(|| usual_learner(&problem.train));
     let control = Control::new(config.budget, stop, progress);
     let setup = Setup {
@@ -142,23 +156,29 @@ pub fn solve(
         learner: &*learner.learner(),
         seed: config.seed,
         threads: config.threads.max(1),
+        known: config.known.as_ref(),
     };
-    let search = config.search.unwrap_or_else(|| usual_search(&problem.train, &config.hidden)).search();
+    let search = config.search.unwrap_or_else(|| usual_search(&problem.train)).search();
     let found = search.run(&setup, &control)?;
     let seconds = control.elapsed().as_secs_f64();
-    let network = settle(&found.network, &problem.train)?;
-    let (_, classes) = network.exact_run(&problem.train.points)?;
-    let errors = classes.iter().zip(&problem.train.labels).filter(|(found, wanted)| found != wanted).count();
-    let instances = problem.train.labels.len();
-    let train = Score { accuracy: 1.0 - errors as f64 / instances as f64, errors, instances };
-    let loss_value =
-        if config.loss == Loss::ZeroOne { errors as f64 } else { loss_of(&network, &problem.train, Loss::Hinge) };
+    let mut exact = settle(&found, &problem.train)?;
+    if let Some(known) = &config.known
+        && config.loss == Loss::ZeroOne
+        && known.network.errors(&problem.train)? < exact.errors(&problem.train)?
+    {
+        exact = known.network.clone();
+    }
+    let train = Score::new(&exact, &problem.train)?;
+    let loss_value = match config.loss {
+        Loss::ZeroOne => train.errors as f64,
+        Loss::Hinge => exact.hinge(&problem.train)?.approximate(),
+    };
     // Should rounding ever have made the final network worse than what was proved, nothing is claimed.
-    let proved = found.proved && loss_value <= found.loss + 1e-6;
-    let status = match found.stop {
+    let proved = loss_value <= found.bound.at_least + 1e-6;
+    let status = match train.errors {
         _ if proved => Status::Optimal,
-        Stop::Time | Stop::Nodes | Stop::Interrupted => Status::Budget,
-        Stop::Exhausted | Stop::Floor | Stop::LocalMinimum | Stop::Ended => Status::Feasible,
+        0 => Status::Feasible,
+        _ => Status::Stopped,
     };
     Ok(Solution {
         problem: problem.name.clone(),
@@ -169,32 +189,41 @@ pub fn solve(
         loss_value,
         status,
         proved,
+        at_least: found.bound.at_least,
         stop: found.stop,
         nodes: control.nodes(),
         seconds,
         seed: config.seed,
         train,
-        test: problem.test.as_ref().map(|test| Score::new(&network, test)),
+        test: problem.test.as_ref().map(|test| Score::new(&exact, test)).transpose()?,
         contradiction: problem.train.contradiction().map(|(a, b)| (a + 1, b + 1)),
-        network,
+        network: exact.approximate(),
+        exact,
+        bound: found.bound,
     })
 }
 
-/// What can be proved in seconds is; many inputs are for the search that looks for margins; the rest is for Algorithm 1.
-fn usual_search(data: &Labelled, hidden: &[usize]) -> SearchKind {
-    let (instances, inputs) = (data.points.len(), data.points.inputs());
-    let few = match hidden {
-        [1 | 2] => (instances <= 16 && inputs <= 4) || (instances <= 100 && inputs <= 2),
-        [3] => instances <= 60 && inputs <= 2,
-        _ => false,
-    };
-    if few && data.classes.len() == 2 {
-        SearchKind::Exhaustive
-    } else if inputs > MANY_INPUTS {
-        SearchKind::Relaxed
-    } else {
-        SearchKind::Ftprop
+/// What learning a layer takes: the linear program's inverse has the square of a unit's inputs, and the search keeps
+/// weights and targets a few times.
+fn check_memory(data: &Labelled, config: &SolveConfig) -> Result<(), SearchError> {
+    let mut needed = 0usize;
+    let mut fan_in = data.points.inputs();
+    for &width in config.hidden.iter().chain(&[data.outputs()]) {
+        let inverse = fan_in.saturating_add(1).saturating_mul(fan_in.saturating_add(1)).saturating_mul(8);
+        let held = width.saturating_mul(fan_in.saturating_add(1).saturating_mul(8).saturating_add(data.points.len()));
+        needed = needed.max(inverse).saturating_add(held.saturating_mul(4));
+        fan_in = width;
     }
+    let most = config.budget.memory();
+    if needed > most {
+        return Err(SearchError::Memory { needed: needed >> 20, most: most >> 20 });
+    }
+    Ok(())
+}
+
+/// Many inputs are for the search that looks for margins; else heuristics come first and then what can be proved.
+fn usual_search(data: &Labelled) -> SearchKind {
+    if data.points.inputs() > MANY_INPUTS { SearchKind::Relaxed } else { SearchKind::Anytime }
 }
 
 /// More inputs than this are rather pixels than measurements.
@@ -208,28 +237,37 @@ fn usual_learner(data: &Labelled) -> LearnerKind {
 
 /// The same network, as far as the training instances can tell, with every hidden unit strictly off its boundary
 /// and with weights of f32 where those do, so that a certificate can be given and a saved model is the same network.
-fn settle(network: &Network, data: &Labelled) -> Result<Network, SearchError> {
-    let (hidden, classes) = network.exact_run(&data.points)?;
-    let rounded = network.rounded();
-    let mut settled = network.clone();
+fn settle(found: &Found, data: &Labelled) -> Result<ExactNetwork, SearchError> {
+    let exact = match &found.exact {
+        Some(exact) => exact.clone(),
+        None => ExactNetwork::of(&found.network).ok_or(SearchError::Overflow)?,
+    };
+    let (hidden, classes) = exact.run(&data.points)?;
+    let rounded = ExactNetwork::of(&exact.approximate().rounded());
+    let mut settled = exact.clone();
     for (depth, layer) in hidden.iter().enumerate() {
         let below = depth.checked_sub(1).map(|below| as_points(&hidden[below]));
         let inputs = below.as_ref().unwrap_or(&data.points);
         for (unit, targets) in layer.iter().enumerate() {
-            let candidates = [&rounded.layers[depth][unit], &network.layers[depth][unit]];
-            let good = candidates.into_iter().find(|weights| check_separation(inputs, targets, weights).is_ok());
-            settled.layers[depth][unit] = match (good, separable(inputs, targets)) {
-                (Some(weights), _) => weights.clone(),
-                (None, Verdict::Separable(found)) => found.weights,
-                (None, _) => return Err(SearchError::Overflow),
+            let small = rounded.as_ref().map(|rounded| &rounded.layers[depth][unit]);
+            let candidates = small.into_iter().chain([&exact.layers[depth][unit]]);
+            let good: Option<&Vec<Rational>> =
+                candidates.into_iter().find(|weights| check_separation(inputs, targets, weights).is_ok());
+            settled.layers[depth][unit] = match good {
+                Some(weights) => weights.clone(),
+                None => match separable(inputs, targets) {
+                    Verdict::Separable(found) => found.exact,
+                    _ => return Err(SearchError::Unconfirmed),
+                },
             };
         }
     }
-    let last = network.layers.len() - 1;
-    let before = settled.layers[last].clone();
-    settled.layers[last] = rounded.layers[last].clone();
-    if settled.exact_run(&data.points)?.1 != classes {
-        settled.layers[last] = before;
+    if let Some(rounded) = rounded {
+        let last = exact.layers.len() - 1;
+        let before = std::mem::replace(&mut settled.layers[last], rounded.layers[last].clone());
+        if settled.run(&data.points)?.1 != classes {
+            settled.layers[last] = before;
+        }
     }
     Ok(settled)
 }
@@ -263,10 +301,16 @@ impl fmt::Display for Solution {
                 "note      instances {a} and {b} are equal but have different labels: no network gets both right"
             )?;
         }
-        let status = match self.status {
-            Status::Optimal => "optimal, proved",
-            Status::Feasible => "feasible, not proved optimal",
-            Status::Budget => "budget ended, not proved optimal",
+        let gap = if self.loss == Loss::ZeroOne {
+            format!("between {} and {} errors are possible", self.at_least, self.loss_value)
+        } else {
+            format!("a loss between {:.6} and {:.6} is possible", self.at_least, self.loss_value)
+        };
+        let status = match (self.status, &self.bound.proof) {
+            (Status::Optimal, Proof::Search) => "optimal, by a search that was complete".to_string(),
+            (Status::Optimal, _) => "optimal, proved".to_string(),
+            (Status::Feasible, _) => format!("feasible, not proved optimal; {gap}"),
+            (Status::Stopped, _) => format!("stopped, not proved optimal; {gap}"),
         };
         writeln!(f, "status    {status}: {}", self.stop)?;
         let learner = self.learner.as_ref().map_or(String::new(), |learner| format!(" with {learner}"));
@@ -320,7 +364,7 @@ mod tests {
     #[test]
     fn bad_settings_are_explained() {
         let problem = Problem::generate(ProblemName::Xor, 1).unwrap();
-        let nothing = SolveConfig { budget: Budget { time: None, nodes: Some(0) }, ..SolveConfig::default() };
+        let nothing = SolveConfig { budget: Budget { nodes: Some(0), ..Budget::default() }, ..SolveConfig::default() };
         let error = solve(&problem, &nothing, &AtomicBool::new(false), &|_| {}).unwrap_err();
         assert!(error.to_string().contains("budget is zero"));
         let flat = SolveConfig { hidden: vec![2, 0], ..SolveConfig::default() };

@@ -1,10 +1,11 @@
 //! `ftprop separable`
 
-use super::solve::data;
+use super::solve::{data, outputs};
 use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
-use ftprop_search::{Answer, Certificate, SeparableReport};
+use ftprop_search::{Answer, Budget, Certificate, SeparableReport};
+use ftprop_train::files;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,6 +31,9 @@ pub(super) struct Separable {
     /// The seed of a built-in problem
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Most time, such as 500ms, 60s or 5m; then the answer is 'unknown'
+    #[arg(long, default_value = "10m")]
+    budget: Budget,
     /// Write the proof to this file, for ftprop verify
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -41,11 +45,12 @@ pub(super) struct Separable {
 impl Separable {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let data = data::instances(&self.data, self.data_path.as_deref(), self.seed, &self.classes)?;
-        let report = SeparableReport::new(&data)?;
+        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
+        let report = SeparableReport::new(&data, self.budget)?;
         if let Some(file) = &self.certificate
-            && let Some(certificate) = Certificate::of_verdict(&self.data, &data, &report.verdict)
+            && let Some(certificate) = Certificate::of_verdict(&data, &report.verdict)
         {
-            certificate.write(file)?;
+            files::write(file, certificate.to_json().as_bytes())?;
         }
         if self.json {
             say_json(&report)?;

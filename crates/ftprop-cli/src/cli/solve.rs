@@ -1,6 +1,7 @@
 //! `ftprop solve`
 
 pub(super) mod data;
+pub(super) mod outputs;
 
 use super::{say, say_json};
 use crate::error::Error;
@@ -8,8 +9,10 @@ use crate::progress::{counted, tell};
 use clap::Args;
 use ftprop_lab::plot::{Panel, Picture, Regions};
 use ftprop_search::{
-    Budget, Certificate, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig, solve,
+    Budget, Certificate, Known, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig,
+    solve,
 };
+use ftprop_train::files;
 use ftprop_train::run::RunFolder;
 use ftprop_train::searched;
 use std::io::IsTerminal;
@@ -32,7 +35,8 @@ Examples:
   ftprop solve --data xor --hidden 2 --search exhaustive --certificate xor.json
   ftprop solve --data parity:8 --hidden 8
   ftprop solve --data moons --hidden 3 --plot moons --save runs/moons
-  ftprop solve --data points.csv --test more.csv --hidden 8,4 --search ftprop --budget 30s
+  ftprop solve --data points.csv --test more.csv --hidden 8,4 --search settled --budget 30s
+  ftprop solve --data points.csv --hidden 1 --certificate best.json --resume best.json --budget 10m
   ftprop solve --data mnist:10 --data-path mnist/ --hidden 16 --json")]
 pub(super) struct Solve {
     /// A CSV file with the label in its last column, or a built-in problem
@@ -47,7 +51,8 @@ pub(super) struct Solve {
     /// Units of the hidden layers, such as 2 or 8,4
     #[arg(long, default_value = "2", value_parser = ftprop_search::parse_hidden)]
     hidden: Widths,
-    /// exhaustive, hill-climbing, beam:WIDTH, ftprop, madaline or relaxed; by default what suits the problem's size
+    /// anytime, exhaustive, hill-climbing, beam:WIDTH, settled, madaline or relaxed; by default anytime, or relaxed for
+    /// many inputs
     #[arg(long)]
     search: Option<SearchKind>,
     /// perceptron, hinge, hinge:COST or lp; by default what suits the problem's size
@@ -62,6 +67,12 @@ pub(super) struct Solve {
     /// Most settings of targets to look at
     #[arg(long)]
     nodes: Option<u64>,
+    /// Most memory for what the search remembers, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    memory: usize,
+    /// Go on from the certificate of an earlier search; one that is not there yet begins anew
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// Of random choices and of the built-in problems
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -95,15 +106,17 @@ impl Solve {
             search: self.search,
             learner: self.learner,
             loss: self.loss,
-            budget: Budget { nodes: self.nodes, ..self.budget },
+            budget: Budget { nodes: self.nodes, memory: Some(self.memory.saturating_mul(1 << 20)), ..self.budget },
             seed: self.seed,
             threads,
+            known: self.known(&problem)?,
         };
         let started = Instant::now();
         let shown = !self.json && std::io::stderr().is_terminal();
         let progress = |now: Progress| {
             if shown {
-                eprintln!("{:.1} s: loss {} after {} nodes", started.elapsed().as_secs_f64(), now.loss, now.nodes);
+                let seconds = started.elapsed().as_secs_f64();
+                eprintln!("{seconds:.1} s: loss {}, at least {}, after {} nodes", now.loss, now.at_least, now.nodes);
             }
         };
         let solution = solve(&problem, &config, &stop_on_ctrl_c(), &progress)?;
@@ -119,7 +132,7 @@ impl Solve {
             }
         };
         if let Some(file) = &self.certificate {
-            Certificate::of_solution(&problem.train, &solution)?.write(file)?;
+            files::write(file, Certificate::of_solution(&problem.train, &solution)?.to_json().as_bytes())?;
             written(format!("certificate in {}", file.display()));
         }
         if let Some(path) = &self.plot {
@@ -139,12 +152,22 @@ impl Solve {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// What an earlier search found.
+    fn known(&self, problem: &Problem) -> Result<Option<Known>, Error> {
+        match self.resume.as_deref().filter(|file| file.exists()) {
+            Some(file) => Ok(Some(Certificate::read(file)?.known(&problem.train, &self.hidden)?)),
+            None => Ok(None),
+        }
+    }
+
     /// What would make writing fail is found before the search.
     fn check(&self, problem: &Problem) -> Result<(), Error> {
-        for file in self.certificate.iter().chain(&self.plot) {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-                return Err(Error::Other(format!("{}: there is no folder {}", file.display(), folder.display())));
+        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
+        if let Some(plot) = &self.plot {
+            for ending in [".svg", ".png"] {
+                let mut whole = plot.clone().into_os_string();
+                whole.push(ending);
+                outputs::try_file(Path::new(&whole))?;
             }
         }
         if self.plot.is_some() && problem.train.points.inputs() != 2 {
@@ -157,7 +180,7 @@ impl Solve {
     }
 }
 
-/// The first Ctrl-C ends the search with its best network, the second ends the program at once.
+/// The first Ctrl-C, or a request to terminate, ends the search with its best network, the second the program at once.
 fn stop_on_ctrl_c() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();

@@ -8,9 +8,15 @@ use ftprop_search::Certificate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// The exit code for a certificate of which not everything can be proved.
+const ON_TRUST: u8 = 3;
+
 /// Prove a certificate of `separable` or `solve` again, in exact arithmetic
 #[derive(Args)]
 #[command(after_help = "\
+Exit code 0 if all that the certificate claims was proved, 3 if nothing is wrong but part of it is on trust, 1 if it is
+refused.
+
 Examples:
   ftprop verify proof.json points.csv
   ftprop verify xor.json xor
@@ -44,6 +50,6 @@ impl Verify {
         } else {
             say(&verification.to_string());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if verification.complete { ExitCode::SUCCESS } else { ExitCode::from(ON_TRUST) })
     }
 }

@@ -1,20 +1,40 @@
 use std::sync::atomic::AtomicBool;
 
+use serde_json::Value;
+
 use super::*;
+use crate::points::Points;
 use crate::problem::{Problem, ProblemName};
 use crate::rng::Rng;
 use crate::search::SearchKind;
 use crate::solve::{SolveConfig, solve};
 
-/// The certificate after one number in its JSON was changed, with a checksum that fits again.
-fn tampered(certificate: &Certificate, change: impl Fn(&mut serde_json::Value)) -> Result<Verification, SearchError> {
+fn resealed(value: Value) -> Result<Certificate, SearchError> {
+    let mut changed = Certificate::from_json(&value.to_string())?;
+    changed.checksum = changed.sum();
+    Ok(changed)
+}
+
+fn tampered(
+    certificate: &Certificate,
+    data: &Labelled,
+    change: impl Fn(&mut Value),
+) -> Result<Verification, SearchError> {
     let mut value = serde_json::to_value(certificate).unwrap();
     change(&mut value);
-    let mut changed: Certificate = serde_json::from_value(value).unwrap();
+    let changed = resealed(value)?;
     assert_ne!(changed.claim, certificate.claim, "the change must change something");
-    assert!(matches!(changed.verify(&xor()), Err(SearchError::Refused { .. })), "the checksum alone refuses it");
-    changed.checksum = changed.sum();
-    changed.verify(&xor())
+    let broken = Certificate { checksum: certificate.checksum.clone(), ..changed.clone() };
+    assert!(matches!(broken.verify(data), Err(SearchError::Refused { .. })), "the checksum alone refuses it");
+    changed.verify(data)
+}
+
+fn solved(data: &Labelled, hidden: &[usize], search: SearchKind) -> (Solution, Certificate) {
+    let problem = Problem::new("data", data.clone(), None).unwrap();
+    let config = SolveConfig { search: Some(search), hidden: hidden.to_vec(), ..SolveConfig::default() };
+    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+    let certificate = Certificate::of_solution(data, &solution).unwrap();
+    (solution, certificate)
 }
 
 fn xor() -> Labelled {
@@ -22,10 +42,19 @@ fn xor() -> Labelled {
 }
 
 fn xor_network() -> Certificate {
-    let problem = Problem::generate(ProblemName::Xor, 0).unwrap();
-    let config = SolveConfig { search: Some(SearchKind::Exhaustive), ..SolveConfig::default() };
-    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
-    Certificate::of_solution(&problem.train, &solution).unwrap()
+    solved(&xor(), &[2], SearchKind::Exhaustive).1
+}
+
+/// Random points with whole coordinates, some of them equal.
+fn random(rng: &mut Rng, instances: usize, inputs: usize, values: usize) -> Labelled {
+    loop {
+        let points = (0..instances * inputs).map(|_| rng.below(values) as f64).collect();
+        let labels = (0..instances).map(|_| rng.below(2)).collect();
+        let points = Points::new(inputs, points).unwrap();
+        if let Ok(data) = Labelled::new(points, labels, vec!["a".into(), "b".into()]) {
+            return data;
+        }
+    }
 }
 
 #[test]
@@ -33,7 +62,7 @@ fn a_network_is_proved_again() {
     let certificate = Certificate::from_json(&xor_network().to_json()).unwrap();
     assert_eq!(certificate, xor_network());
     let verification = certificate.verify(&xor()).unwrap();
-    assert!(verification.trusted.is_empty(), "zero errors need no trust");
+    assert!(verification.complete && verification.trusted.is_empty(), "zero errors need no trust");
     assert!(verification.to_string().contains("feasible (Definition 2)"));
 }
 
@@ -44,45 +73,45 @@ fn a_network_with_one_changed_number_is_refused() {
     let certificate = xor_network();
     for unit in 0..2 {
         for weight in 0..3 {
-            let result = tampered(&certificate, |value| {
-                let number = &mut value["claim"]["hidden"][0][unit]["proof"]["weights"][weight];
-                *number = serde_json::json!(-number.as_f64().unwrap() - 1.0);
+            let result = tampered(&certificate, &xor(), |value| {
+                let number = &mut value["claim"]["hidden"][0][unit]["unit"]["weights"][weight];
+                let float = number.as_str().unwrap().parse::<Rational>().unwrap().approximate();
+                *number = Rational::from_float(-float - 1.0).unwrap().to_string().into();
             });
             assert!(result.is_err(), "unit {unit} weight {weight}: {result:?}");
         }
-        let result = tampered(&certificate, |value| {
-            value["claim"]["hidden"][0][unit]["proof"]["functional_margin"] = "3*2^-1000".into();
+        let result = tampered(&certificate, &xor(), |value| {
+            value["claim"]["hidden"][0][unit]["unit"]["functional_margin"] = "3/1024".into();
         });
         assert!(result.is_err());
     }
-    for (key, other) in [("errors", 1.into()), ("loss_value", serde_json::json!(1.0))] {
-        assert!(tampered(&certificate, |value| value["claim"][key] = other.clone()).is_err(), "{key}");
-    }
-    let result = tampered(&certificate, |value| value["claim"]["outputs"][0]["weights"][2] = serde_json::json!(9.0));
+    assert!(tampered(&certificate, &xor(), |value| value["claim"]["errors"] = 1.into()).is_err());
+    let result = tampered(&certificate, &xor(), |value| value["claim"]["outputs"][0]["weights"][2] = "9".into());
     assert!(result.is_err(), "the network no longer makes the errors it claims");
 }
 
 #[test]
 fn witnesses_and_separations_are_proved_again_and_changes_refused() {
-    let certificate = Certificate::of_verdict("xor", &xor(), &separable(&xor().points, &xor().targets(0))).unwrap();
+    let certificate = Certificate::of_verdict(&xor(), &separable(&xor().points, &xor().targets(0))).unwrap();
     assert!(certificate.verify(&xor()).unwrap().to_string().contains("4 instances cancel"));
     for term in 0..4 {
-        assert!(tampered(&certificate, |value| value["claim"]["witness"][term]["y"] = "2".into()).is_err());
-        assert!(tampered(&certificate, |value| value["claim"]["witness"][term]["y"] = "-1".into()).is_err());
-        assert!(tampered(&certificate, |value| value["claim"]["witness"][term]["instance"] = 7.into()).is_err());
+        for (key, other) in [("y", Value::from("2")), ("y", "-1".into()), ("y", "1/2".into()), ("instance", 7.into())] {
+            assert!(tampered(&certificate, &xor(), |v| v["claim"]["witness"][term][key] = other.clone()).is_err());
+        }
     }
     let mut rng = Rng::new(61);
     let rows: Vec<Vec<f64>> = (0..20).map(|_| vec![rng.normal(), rng.normal(), rng.normal()]).collect();
     let labels: Vec<usize> = rows.iter().map(|row| usize::from(row[0] - 0.3 * row[2] > 0.1)).collect();
     let data = Labelled::new(Points::from_rows(&rows).unwrap(), labels, vec!["a".into(), "b".into()]).unwrap();
-    let certificate = Certificate::of_verdict("plane", &data, &separable(&data.points, &data.targets(0))).unwrap();
+    let certificate = Certificate::of_verdict(&data, &separable(&data.points, &data.targets(0))).unwrap();
     certificate.verify(&data).unwrap();
-    let Claim::Separable(proof) = &certificate.claim else { panic!() };
+    let Claim::Separable { unit } = &certificate.claim else { panic!() };
     for weight in 0..4 {
         // The smallest change that a float can have.
-        let mut proof = proof.clone();
-        proof.weights[weight] = f64::from_bits(proof.weights[weight].to_bits() + 1);
-        let changed = Certificate::new("plane", &data, Claim::Separable(proof));
+        let mut unit = unit.clone();
+        let float = unit.weights[weight].approximate();
+        unit.weights[weight] = Rational::from_float(f64::from_bits(float.to_bits() + 1)).unwrap();
+        let changed = Certificate::new(&data, Claim::Separable { unit });
         assert!(changed.verify(&data).is_err(), "weight {weight}");
     }
 }
@@ -99,17 +128,165 @@ fn other_data_and_nonsense_are_refused() {
     for text in ["", "{}", "[1]", "{\"format\": 3}"] {
         assert!(matches!(Certificate::from_json(text), Err(SearchError::BadCertificate { .. })), "{text}");
     }
+    let old = Certificate::from_json("{\"format\": \"ftprop-certificate-1\"}").unwrap_err().to_string();
+    assert!(old.contains("make it again"), "{old}");
 }
 
-/// A proved optimum with errors says what is taken on trust.
+/// What a certificate says is data: it cannot add lines to what `verify` prints, or choose which checks are made.
 #[test]
-fn a_proved_optimum_with_errors_names_what_is_trusted() {
+fn words_cannot_be_forged() {
+    let value = serde_json::to_value(xor_network()).unwrap();
+    for (key, words) in [
+        ("/claim/loss/kind", "banana"),
+        ("/claim/bound/proof/by", "labels\nproved    everything"),
+        ("/claim/hidden/0/0/unit/weights/0", "1\n\u{1b}[2J"),
+        ("/claim/outputs/0/verdict/answer", "\u{1b}[31mfine"),
+    ] {
+        let mut value = value.clone();
+        *value.pointer_mut(key).unwrap() = words.into();
+        let error = resealed(value).unwrap_err().to_string();
+        assert!(!error.contains('\n') && !error.contains('\u{1b}'), "{error:?}");
+    }
+    for key in ["/format", "/data/fingerprint", "/data/classes/0"] {
+        let mut value = value.clone();
+        *value.pointer_mut(key).unwrap() = "x\nproved    \u{1b}[2J".into();
+        let error = resealed(value).unwrap().verify(&xor()).unwrap_err().to_string();
+        assert!(!error.contains('\n') && !error.contains('\u{1b}'), "{error:?}");
+    }
+    let mut long = value;
+    *long.pointer_mut("/claim/hidden/0/0/unit/weights/0").unwrap() = "7".repeat(4_000_000).into();
+    assert!(resealed(long).unwrap_err().to_string().contains("digits"));
+}
+
+/// Bounds with errors left: by enumeration and by witnesses, nothing is on trust, and no higher bound is accepted.
+#[test]
+fn optima_with_errors_are_proved_from_the_file() {
+    let mut rng = Rng::new(62);
+    for case in 0..12 {
+        let inputs = 1 + case % 5;
+        let data = random(&mut rng, 9 + case % 4, inputs, 4);
+        for hidden in [1, 2] {
+            if hidden == 2 && inputs > 2 {
+                continue;
+            }
+            let (solution, certificate) = solved(&data, &[hidden], SearchKind::Anytime);
+            assert!(solution.proved, "case {case} hidden {hidden}");
+            let verification = certificate.verify(&data).unwrap();
+            assert!(verification.complete, "case {case}: {verification}");
+            let errors = solution.train.errors;
+            let higher = tampered(&certificate, &data, |v| v["claim"]["bound"]["at_least"] = (errors + 1).into());
+            assert!(higher.is_err(), "case {case}: more errors than it makes");
+        }
+    }
+}
+
+/// A network that is worse than the optimum, called optimal.
+#[test]
+fn a_worse_network_is_not_called_optimal() {
+    let mut rng = Rng::new(63);
+    let mut tried = 0;
+    for _ in 0..10 {
+        let data = random(&mut rng, 12, 2, 9);
+        let (best, _) = solved(&data, &[1], SearchKind::Anytime);
+        let always: Vec<Rational> = ["0", "0", "1"].map(|w| w.parse().unwrap()).to_vec();
+        let output: Vec<Rational> = ["1", "0"].map(|w| w.parse().unwrap()).to_vec();
+        let network = crate::network::ExactNetwork { layers: vec![vec![always], vec![output]] };
+        let errors = network.errors(&data).unwrap();
+        if errors == best.train.errors || best.bound.proof == Proof::Labels {
+            continue;
+        }
+        tried += 1;
+        for proof in [Proof::Enumeration, Proof::Witnesses(vec![]), best.bound.proof.clone()] {
+            let mut worse = best.clone();
+            worse.exact = network.clone();
+            worse.train.errors = errors;
+            worse.bound = Bound { at_least: errors as f64, proof };
+            let result = Certificate::of_solution(&data, &worse).unwrap().verify(&data);
+            assert!(result.is_err(), "{result:?}");
+        }
+    }
+    assert!(tried > 3, "{tried}");
+}
+
+/// A search that the file cannot show is on trust, and said to be.
+#[test]
+fn what_only_a_search_knows_is_on_trust() {
     let problem = Problem::generate(ProblemName::Parity(3), 0).unwrap();
-    let config = SolveConfig { search: Some(SearchKind::Exhaustive), hidden: vec![1], ..SolveConfig::default() };
-    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+    let (solution, certificate) = solved(&problem.train, &[1, 2], SearchKind::Exhaustive);
     assert!(solution.proved && solution.train.errors > 0);
-    let verification = Certificate::of_solution(&problem.train, &solution).unwrap().verify(&problem.train).unwrap();
-    assert_eq!(verification.trusted.len(), 1);
-    assert!(verification.trusted[0].contains("run it again"));
-    assert!(verification.proved.iter().any(|line| line.contains("cannot separate")));
+    let verification = certificate.verify(&problem.train).unwrap();
+    assert!(!verification.complete && verification.trusted.len() == 1);
+    assert!(verification.to_string().starts_with("the certificate is not proved"));
+}
+
+/// Every leaf of the JSON is changed in many ways and sealed again. Whatever is still accepted says something true.
+#[test]
+fn no_changed_certificate_makes_a_false_claim() {
+    let mut rng = Rng::new(64);
+    let plane = random(&mut rng, 11, 2, 7);
+    let space = random(&mut rng, 12, 5, 3);
+    let (mut changes, mut accepted) = (0, 0);
+    for (data, hidden) in [(&plane, 1), (&plane, 2), (&space, 1)] {
+        let (solution, certificate) = solved(data, &[hidden], SearchKind::Anytime);
+        let value = serde_json::to_value(&certificate).unwrap();
+        let mut leaves = vec![];
+        walk(&value, &mut String::new(), &mut leaves);
+        for path in leaves.iter().cycle().take(leaves.len() * 16) {
+            let mut changed = value.clone();
+            let leaf = changed.pointer_mut(path).unwrap();
+            *leaf = mutated(leaf, &mut rng);
+            if changed == value {
+                continue;
+            }
+            changes += 1;
+            let Ok(changed) = resealed(changed) else { continue };
+            if changed.verify(data).is_ok_and(|verification| verification.complete) {
+                let Claim::Network(claim) = &changed.claim else { panic!("it was a network") };
+                accepted += 1;
+                assert_eq!(claim.errors, claim_errors(claim, data), "{path}");
+                assert!(claim.bound.at_least <= solution.train.errors, "{path}: no bound is above the optimum");
+            }
+        }
+    }
+    assert!(changes > 800 && accepted < changes / 4, "{changes} {accepted}");
+}
+
+fn claim_errors(claim: &NetworkClaim, data: &Labelled) -> usize {
+    let hidden = claim.hidden.iter().map(|layer| layer.iter().map(|unit| unit.unit.weights.clone()).collect());
+    let outputs = claim.outputs.iter().map(|unit| unit.weights.clone()).collect();
+    crate::network::ExactNetwork { layers: hidden.chain([outputs]).collect() }.errors(data).unwrap()
+}
+
+/// The paths of all leaves but the checksum.
+fn walk(value: &Value, path: &mut String, leaves: &mut Vec<String>) {
+    let mut go = |key: String, value: &Value| {
+        let length = path.len();
+        path.push('/');
+        path.push_str(&key);
+        walk(value, path, leaves);
+        path.truncate(length);
+    };
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| go(key.clone(), value)),
+        Value::Array(list) => list.iter().enumerate().for_each(|(at, value)| go(at.to_string(), value)),
+        _ if path == "/checksum" => {}
+        _ => leaves.push(path.clone()),
+    }
+}
+
+fn mutated(leaf: &Value, rng: &mut Rng) -> Value {
+    let words = ["labels", "enumeration", "search", "separable", "unknown", "zero-one", "hinge", "", "0", "-1", "1/3"];
+    match (leaf, rng.below(4)) {
+        (Value::Number(n), _) => (n.as_u64().unwrap_or(0) + rng.below(4) as u64).saturating_sub(1).into(),
+        (Value::String(_), 0) => words[rng.below(words.len())].into(),
+        (Value::String(text), 1) => format!("{text}0").into(),
+        (Value::String(text), _) if !text.is_empty() => {
+            let mut bytes = text.clone().into_bytes();
+            let at = rng.below(bytes.len());
+            bytes[at] = b"0123456789+-/ab"[rng.below(15)];
+            String::from_utf8_lossy(&bytes).into_owned().into()
+        }
+        (Value::Bool(flag), _) => (!flag).into(),
+        _ => Value::Null,
+    }
 }

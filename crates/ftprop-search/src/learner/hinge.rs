@@ -52,6 +52,9 @@ impl Learner for Hinge {
                     updates += 1;
                 }
             }
+            if task.stopped() {
+                break;
+            }
             if largest <= self.tolerance {
                 return Learned::new(task, weights, LearnerStop::Converged, updates);
             }

@@ -29,6 +29,9 @@ impl Learner for LinearProgram {
         let mut program = Program::new(task, &scale);
         let mut stalled = 0;
         for pivots in 0..self.pivots {
+            if pivots % 16 == 15 && task.stopped() {
+                break;
+            }
             let Some(entering) = program.price(stalled > STALLED) else {
                 let learned = Learned::new(task, scale.undo(&program.prices()), LearnerStop::Converged, pivots);
                 let stop = if learned.errors == 0.0 { LearnerStop::Separated } else { LearnerStop::Converged };

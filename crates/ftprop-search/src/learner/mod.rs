@@ -19,7 +19,7 @@ pub use linear_program::LinearProgram;
 pub use perceptron::Perceptron;
 
 /// What a unit has to learn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Task<'a> {
     /// The unit's inputs.
     pub points: &'a Points,
@@ -27,12 +27,25 @@ pub struct Task<'a> {
     pub targets: &'a [bool],
     /// How often each instance counts; all once if none.
     pub importance: Option<&'a [f64]>,
+    /// Asked now and then whether to end with what there is.
+    pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl fmt::Debug for Task<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = (self.points.len(), self.points.inputs());
+        f.debug_struct("Task").field("size", &size).field("targets", &self.targets).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Task<'a> {
     /// A task in which all instances count once.
     pub fn new(points: &'a Points, targets: &'a [bool]) -> Self {
-        Task { points, targets, importance: None }
+        Task { points, targets, importance: None, stop: None }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop())
     }
 
     fn importance(&self, instance: usize) -> f64 {
@@ -94,6 +107,17 @@ impl Learned {
 pub trait Learner: fmt::Debug + Send + Sync {
     /// Finds weights for the task; always gives some.
     fn learn(&self, task: &Task<'_>) -> Learned;
+
+    /// The layer loss L(z, t) that it lowers, for one pre-activation and target; the hinge loss unless it says otherwise.
+    fn loss(&self, z: f64, target: bool) -> f64 {
+        (1.0 - if target { z } else { -z }).max(0.0)
+    }
+
+    /// ∂L/∂z.
+    fn slope(&self, z: f64, target: bool) -> f64 {
+        let sign = if target { 1.0 } else { -1.0 };
+        if self.loss(z, target) > 0.0 { -sign } else { 0.0 }
+    }
 }
 
 /// The learners by name.

@@ -17,12 +17,20 @@ impl Default for Perceptron {
 }
 
 impl Learner for Perceptron {
+    /// The perceptron criterion; on the boundary an instance is as wrong as can be seen.
+    fn loss(&self, z: f64, target: bool) -> f64 {
+        if target == (z > 0.0) { 0.0 } else { z.abs().max(f64::MIN_POSITIVE) }
+    }
+
     fn learn(&self, task: &Task<'_>) -> Learned {
         let inputs = task.points.inputs();
         let mut weights = vec![0.0; inputs + 1];
         let mut pocket = Learned::new(task, weights.clone(), LearnerStop::Limit, 0);
         let mut updates = 0;
         for _ in 0..self.passes {
+            if task.stopped() {
+                break;
+            }
             let before = updates;
             for (instance, row) in task.points.rows().enumerate() {
                 let sign = task.sign(instance);

@@ -37,7 +37,7 @@ fn the_linear_program_has_the_least_hinge_loss() {
     for case in 0..40 {
         let (points, targets) = problem(&mut rng, 10 + case % 13, 2, case % 2 == 0);
         let importance: Vec<f64> = (0..points.len()).map(|_| 1.0 + rng.below(3) as f64).collect();
-        let task = Task { points: &points, targets: &targets, importance: Some(&importance) };
+        let task = Task { importance: Some(&importance), ..Task::new(&points, &targets) };
         let least = LinearProgram::default().learn(&task).hinge;
         let close = Hinge { cost: 100.0, tolerance: 1e-4, passes: 20_000 }.learn(&task).hinge;
         assert!(least <= close + 1e-6, "case {case}: {least} {close}");

@@ -5,29 +5,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Control;
 use crate::error::SearchError;
+use crate::exact::bound::{self, Flat, Watch, holds};
 use crate::network::pre_activation;
 use crate::points::Points;
+use crate::rational::Rational;
 use crate::separability::{Verdict, separable_distinct};
 
-/// One of them, with weights that realise it. Of a dichotomy and its negation only the one that gives the first
-/// point +1 is listed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dichotomy {
-    /// The side of each point.
-    pub signs: Vec<bool>,
-    /// One weight an input, the bias last.
-    pub weights: Vec<f64>,
-}
+/// Hyperplanes times points up to which all hyperplanes through points are looked at; with more inputs there are too
+/// many of them, and the dichotomies are found point after point.
+const LISTED: u64 = 200_000_000;
 
-/// All linear dichotomies of distinct points up to negation; none if `control` says stop first.
-///
-/// Point after point: each dichotomy of the points so far goes on with the side on which its weights put the
-/// next one, and also with the other side if that is separable. Every decision is proved.
+/// All linear dichotomies of distinct points up to negation, each as the side of every point, that of the first +1;
+/// none if `control` says stop first.
 pub fn dichotomies(
     points: &Points,
     threads: usize,
     control: &Control<'_>,
-) -> Result<Option<Vec<Dichotomy>>, SearchError> {
+) -> Result<Option<Vec<Vec<bool>>>, SearchError> {
+    let flat = Flat::new(points.whole(), &(0..points.len()).collect::<Vec<_>>());
+    let hyperplanes = bound::hyperplanes(flat.len(), flat.dimension());
+    if hyperplanes.and_then(|count| count.checked_mul(flat.len() as u64)).is_some_and(|work| work <= LISTED) {
+        let watch = Watch { threads, stop: &|| control.stop().is_some(), memory: control.memory() };
+        let Ok(listed) = bound::list::dichotomies(&flat, &watch) else { return Ok(None) };
+        let half = listed.iter().filter(|sides| holds(sides, 0));
+        return Ok(Some(half.map(|sides| (0..points.len()).map(|at| holds(sides, at)).collect()).collect()));
+    }
+    let found = one_by_one(points, threads, control)?;
+    Ok(found.map(|found| found.into_iter().map(|dichotomy| dichotomy.signs).collect()))
+}
+
+/// A dichotomy with weights that realise it, or zeros where no floats do.
+#[derive(Clone, Debug, PartialEq)]
+struct Dichotomy {
+    signs: Vec<bool>,
+    weights: Vec<f64>,
+}
+
+/// Point after point: each dichotomy of the points so far goes on with the side on which its weights put the
+/// next one, and also with the other side if that is separable. Every decision is proved.
+fn one_by_one(points: &Points, threads: usize, control: &Control<'_>) -> Result<Option<Vec<Dichotomy>>, SearchError> {
     let mut bias = vec![0.0; points.inputs() + 1];
     bias[points.inputs()] = 1.0;
     let mut known = vec![Dichotomy { signs: vec![true], weights: bias }];
@@ -77,7 +93,11 @@ fn extend(points: &Points, dichotomy: &Dichotomy, extended: &mut Vec<Dichotomy>)
             continue;
         }
         match separable_distinct(points, &signs, 0) {
-            Verdict::Separable(found) => extended.push(Dichotomy { signs, weights: found.weights }),
+            Verdict::Separable(found) => {
+                let floats = Rational::from_floats(&found.weights).is_some_and(|floats| floats == found.exact);
+                let weights = if floats { found.weights } else { vec![0.0; found.exact.len()] };
+                extended.push(Dichotomy { signs, weights });
+            }
             Verdict::NotSeparable(_) => {}
             Verdict::Unknown { why } => return Err(SearchError::Unsupported { search: "exhaustive", why }),
         }
@@ -92,29 +112,36 @@ mod tests {
     use crate::search::Budget;
     use crate::separability::separable;
 
-    fn all(points: &Points, threads: usize) -> Vec<Dichotomy> {
+    fn all(points: &Points, threads: usize) -> Vec<Vec<bool>> {
         let interrupt = AtomicBool::new(false);
         let control = Control::new(Budget::default(), &interrupt, &|_| {});
         dichotomies(points, threads, &control).unwrap().unwrap()
     }
 
+    fn stepwise(points: &Points, threads: usize) -> Vec<Dichotomy> {
+        let interrupt = AtomicBool::new(false);
+        let control = Control::new(Budget::default(), &interrupt, &|_| {});
+        one_by_one(points, threads, &control).unwrap().unwrap()
+    }
+
     #[test]
-    fn equals_brute_force_on_points_with_coincidences() {
+    fn both_ways_equal_brute_force_on_points_with_coincidences() {
         let mut rng = Rng::new(31);
-        for case in 0..20 {
-            let (m, n) = (4 + case % 5, 1 + case % 3);
+        for case in 0..40 {
+            let (m, n) = (4 + case % 5, 1 + case % 4);
             let rows: Vec<Vec<f64>> = (0..m).map(|_| (0..n).map(|_| rng.below(4) as f64).collect()).collect();
             let points = Points::from_rows(&rows).unwrap();
             let points = points.select(&points.distinct().1);
             let m = points.len();
-            let mut found: Vec<Vec<bool>> = all(&points, 1).into_iter().map(|d| d.signs).collect();
             let mut wanted: Vec<Vec<bool>> = (0..1u32 << (m - 1))
                 .map(|bits| (0..m).map(|i| i == 0 || bits >> (i - 1) & 1 == 1).collect())
                 .filter(|signs: &Vec<bool>| matches!(separable(&points, signs), Verdict::Separable(_)))
                 .collect();
-            found.sort();
             wanted.sort();
-            assert_eq!(found, wanted, "case {case}");
+            for mut found in [all(&points, 1), stepwise(&points, 1).into_iter().map(|d| d.signs).collect()] {
+                found.sort();
+                assert_eq!(found, wanted, "case {case}");
+            }
         }
     }
 
@@ -125,16 +152,19 @@ mod tests {
         let one = all(&points, 1);
         assert_eq!(one.len(), (20 * 20 - 20 + 2) / 2);
         assert_eq!(one, all(&points, 2), "threads change nothing");
+        assert_eq!(stepwise(&points, 1), stepwise(&points, 2), "threads change nothing");
         let cube: Vec<Vec<bool>> = (0..16).map(|x| (0..4).map(|b| x >> b & 1 == 1).collect()).collect();
         assert_eq!(all(&Points::from_signs(&cube), 2).len(), 1882 / 2);
+        assert_eq!(stepwise(&Points::from_signs(&cube), 2).len(), 1882 / 2);
     }
 
     #[test]
     fn every_dichotomy_comes_with_weights_that_realise_it() {
         let mut rng = Rng::new(33);
         let points = Points::new(3, (0..36).map(|_| rng.normal()).collect()).unwrap();
-        for dichotomy in all(&points, 1) {
-            assert!(crate::exact::check_separation(&points, &dichotomy.signs, &dichotomy.weights).is_ok());
+        for dichotomy in stepwise(&points, 1) {
+            let weights = Rational::from_floats(&dichotomy.weights).unwrap();
+            assert!(crate::exact::check_separation(&points, &dichotomy.signs, &weights).is_ok());
         }
     }
 }

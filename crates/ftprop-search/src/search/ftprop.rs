@@ -1,26 +1,54 @@
-//! Feasible target propagation, the paper's Algorithm 1: set the targets of the layer below so that a layer's loss
-//! falls, ask the layers below to realise them, and go on from what they realised.
+//! Feasible target propagation, the paper's Algorithm 1, line by line.
+//!
+//! Weights start at random and targets as what the hidden units then say. A layer optimises its weights for its
+//! targets; where its activations differ from them it sets targets for the layer below, by a heuristic that lowers its
+//! own loss, and asks that layer whether they are feasible. Only where they are does it optimise its weights again.
 
-use super::output::Cells;
-use super::{Control, Found, Loss, Search, Setup, Stop, loss_of, start};
+use std::collections::HashSet;
+use std::fmt;
+
+use super::{Control, Found, Search, Setup, loss_of, restart, start};
 use crate::error::SearchError;
-use crate::learner::Task;
 use crate::network::{LayerTargets, Network, as_points, pre_activation, unit_outputs};
 use crate::points::Points;
 use crate::rng::Rng;
 
-/// Recursive FTPROP with restarts.
+/// How a layer sets the targets of the layer below (line 10), and how often before it gives up (line 9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetRule {
+    /// The gradient-sign heuristic r: each target is the sign of −∂L/∂h, so often.
+    Gradient {
+        /// The budget of a layer.
+        attempts: usize,
+    },
+    /// Beam search over single targets: the best so many settings by the layer's loss, one after the other.
+    Beam {
+        /// The width of the beam, which is the budget of a layer.
+        width: usize,
+    },
+}
+
+impl fmt::Display for TargetRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetRule::Gradient { attempts } => write!(f, "r:{attempts}"),
+            TargetRule::Beam { width } => write!(f, "beam:{width}"),
+        }
+    }
+}
+
+/// Algorithm 1, from random starts.
 #[derive(Clone, Debug)]
 pub struct Ftprop {
-    /// How many times a layer may set new targets for the layer below before it gives up.
-    pub attempts: usize,
+    /// How targets are set.
+    pub rule: TargetRule,
     /// How many starts; none for as many as the budget allows.
     pub starts: Option<u64>,
 }
 
 impl Default for Ftprop {
     fn default() -> Self {
-        Ftprop { attempts: 60, starts: Some(200) }
+        Ftprop { rule: TargetRule::Beam { width: 10 }, starts: Some(200) }
     }
 }
 
@@ -31,202 +59,175 @@ impl Search for Ftprop {
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let rng = Rng::new(setup.seed);
-        let mut best: Option<(f64, Network)> = None;
-        for number in 0..self.starts.unwrap_or(u64::MAX) {
-            let mut run = Run::new(self, setup, control, rng.fork(number), number, best.take());
-            run.feasible(setup.hidden.len());
-            best = run.best;
-            let loss = best.as_ref().map_or(f64::INFINITY, |(loss, _)| *loss);
-            if setup.at_floor(loss) || control.stop().is_some() {
-                break;
-            }
-        }
-        let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
-        let proved = setup.at_floor(loss);
-        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
-        Ok(Found { network, loss, proved, stop })
+        restart(setup, control, 0..self.starts.unwrap_or(u64::MAX), |number, best| {
+            let mut run = Run::new(self.rule, setup, control, &mut rng.fork(number), best);
+            run.ftprop(setup.hidden.len());
+            run.best
+        })
     }
 }
 
-/// One start: weights W and targets T of all layers, the output layer's last.
+/// Weights W and targets T of all layers; layers are counted from 0, the output layer is the last.
 struct Run<'a> {
-    search: &'a Ftprop,
+    rule: TargetRule,
     setup: &'a Setup<'a>,
     control: &'a Control<'a>,
-    rng: Rng,
     weights: Vec<Vec<Vec<f64>>>,
     targets: Vec<LayerTargets>,
     best: Option<(f64, Network)>,
 }
 
 impl<'a> Run<'a> {
+    /// Lines 1 to 3.
     fn new(
-        search: &'a Ftprop,
+        rule: TargetRule,
         setup: &'a Setup<'a>,
         control: &'a Control<'a>,
-        mut rng: Rng,
-        number: u64,
+        rng: &mut Rng,
         best: Option<(f64, Network)>,
     ) -> Self {
-        let slabs = if number == 0 { start::slabs(setup, control, &mut rng) } else { None };
-        let hidden = slabs.or_else(|| start::codes(setup, &mut rng));
-        let mut targets = hidden.unwrap_or_else(|| start::random(setup, &mut rng));
+        let Network { layers: weights } = start::random_network(setup, rng);
+        let mut targets = Network { layers: weights.clone() }.hidden(&setup.data.points);
         targets.push((0..setup.data.outputs()).map(|output| setup.data.targets(output)).collect());
-        let weights = vec![vec![]; targets.len()];
-        let mut run = Run { search, setup, control, rng, weights, targets, best };
-        // Make the start consistent: what the layers say when each is trained on its targets.
-        for depth in 0..setup.hidden.len() {
-            run.targets[depth] = run.train(depth);
-        }
-        run
+        Run { rule, setup, control, weights, targets, best }
     }
 
-    /// What layer `depth` sees.
-    fn inputs(&self, depth: usize) -> Option<Points> {
-        depth.checked_sub(1).map(|below| as_points(&self.targets[below]))
+    /// T of the layer below: what layer `d` sees.
+    fn inputs(&self, d: usize) -> Option<Points> {
+        d.checked_sub(1).map(|below| as_points(&self.targets[below]))
     }
 
-    /// Optimises the layer's weights for its targets; returns its activations.
-    fn train(&mut self, depth: usize) -> LayerTargets {
-        let below = self.inputs(depth);
-        let inputs = below.as_ref().unwrap_or(&self.setup.data.points);
-        let learn = |targets: &Vec<bool>| self.setup.learner.learn(&Task::new(inputs, targets)).weights;
-        let units: Vec<Vec<f64>> = self.targets[depth].iter().map(learn).collect();
-        let activations = units.iter().map(|unit| unit_outputs(unit, inputs)).collect();
-        self.weights[depth] = units;
-        if depth == self.setup.hidden.len() {
-            self.record(inputs);
-        }
-        activations
-    }
-
-    /// Remembers the network if it is the best so far. For two classes and few cells the output unit is the best
-    /// there is, not only the learner's.
-    fn record(&mut self, inputs: &Points) {
-        self.control.count(1);
-        let mut network = Network { layers: self.weights.clone() };
-        let mut loss = loss_of(&network, self.setup.data, self.setup.loss);
-        if self.setup.data.classes.len() == 2 && self.setup.loss == Loss::ZeroOne {
-            let cells = Cells::new(inputs, &self.setup.data.labels, 2);
-            let nodes = if cells.counts.len() <= 16 { 500 } else { 0 };
-            let fit = cells.fit(Loss::ZeroOne, self.setup.learner, self.control, nodes);
-            if fit.loss < loss {
-                *network.layers.last_mut().expect("an output layer") = fit.units;
-                loss = fit.loss;
-            }
-        }
-        if self.best.as_ref().is_none_or(|(least, _)| loss < *least) {
-            self.control.improved(loss);
-            self.best = Some((loss, network));
-        }
-    }
-
-    /// The function FTPROP of Algorithm 1: true if the layer and all below it realise its targets.
-    fn feasible(&mut self, depth: usize) -> bool {
-        let activations = self.train(depth);
-        if activations == self.targets[depth] {
+    /// The function FTPROP: whether the targets of layer `d` are feasible.
+    fn ftprop(&mut self, d: usize) -> bool {
+        // Lines 6 to 8.
+        if self.optimize(d) {
             return true;
         }
-        if depth == 0 {
+        if d == 0 {
             return false;
         }
-        let mut loss = self.layer_loss(depth);
-        for attempt in 0..self.search.attempts {
+        let proposals = match self.rule {
+            TargetRule::Beam { width } => self.beam(d, width),
+            TargetRule::Gradient { .. } => vec![],
+        };
+        let budget = match self.rule {
+            TargetRule::Beam { .. } => proposals.len(),
+            TargetRule::Gradient { attempts } => attempts,
+        };
+        // Lines 9 to 15.
+        for attempt in 0..budget {
             if self.control.stop().is_some() {
                 return false;
             }
-            let Some(proposal) = self.propose(depth, attempt) else { return false };
-            let before = (self.weights.clone(), self.targets.clone());
-            self.targets[depth - 1] = proposal;
-            if !self.feasible(depth - 1) {
-                // What the layers below can realise takes the place of what was asked for.
-                self.settle(depth);
-            }
-            if self.train(depth) == self.targets[depth] {
+            self.targets[d - 1] = proposals.get(attempt).cloned().unwrap_or_else(|| self.gradient_signs(d));
+            if self.ftprop(d - 1) && self.optimize(d) {
                 return true;
-            }
-            let now = self.layer_loss(depth);
-            // Sideways steps are allowed: the loss has plateaus.
-            if now <= loss {
-                loss = now;
-            } else {
-                (self.weights, self.targets) = before;
             }
         }
         false
     }
 
-    /// Replaces the targets below layer `depth` by the activations of the weights there.
-    fn settle(&mut self, depth: usize) {
-        for below in 0..depth {
-            let points = self.inputs(below);
-            let inputs = points.as_ref().unwrap_or(&self.setup.data.points);
-            self.targets[below] = self.weights[below].iter().map(|unit| unit_outputs(unit, inputs)).collect();
+    /// Optimises W_d for the layer's loss; whether the activations then equal the targets.
+    fn optimize(&mut self, d: usize) -> bool {
+        let below = self.inputs(d);
+        let inputs = below.as_ref().unwrap_or(&self.setup.data.points);
+        let learn = |targets: &Vec<bool>| self.control.learn(self.setup, inputs, targets).weights;
+        let units: Vec<Vec<f64>> = self.targets[d].iter().map(learn).collect();
+        let equal = units.iter().zip(&self.targets[d]).all(|(unit, targets)| unit_outputs(unit, inputs) == *targets);
+        self.weights[d] = units;
+        self.control.count(1);
+        self.record();
+        equal
+    }
+
+    /// Remembers the network as it is now if it is the best so far.
+    fn record(&mut self) {
+        let network = Network { layers: self.weights.clone() };
+        let loss = loss_of(&network, self.setup.data, self.setup.loss);
+        if self.best.as_ref().is_none_or(|(least, _)| loss < *least) {
+            self.control.improved(loss, self.setup.floor());
+            self.best = Some((loss, network));
         }
     }
 
-    /// The hinge loss of a layer on its targets.
-    fn layer_loss(&self, depth: usize) -> f64 {
-        let below = self.inputs(depth);
-        let inputs = below.as_ref().unwrap_or(&self.setup.data.points);
-        let unit_loss = |(unit, targets): (&Vec<f64>, &Vec<bool>)| -> f64 {
-            inputs.rows().zip(targets).map(|(row, &t)| hinge(pre_activation(unit, row), t)).sum()
-        };
-        self.weights[depth].iter().zip(&self.targets[depth]).map(unit_loss).sum()
+    /// Z_d for one instance.
+    fn outputs(&self, d: usize, row: &[f64]) -> Vec<f64> {
+        self.weights[d].iter().map(|unit| pre_activation(unit, row)).collect()
     }
 
-    /// New targets for the layer below `depth`. Each instance that the layer does not have right offers the flip
-    /// that lowers the layer loss most, among those that the gradient-sign rule asks for, and among equals the one
-    /// of the least certain unit; the first attempts take large groups of such flips, the later ones few or one.
-    fn propose(&mut self, depth: usize, attempt: usize) -> Option<LayerTargets> {
-        let current = &self.targets[depth - 1];
-        let seen = as_points(current);
-        let below = self.inputs(depth - 1);
-        let inputs = below.as_ref().unwrap_or(&self.setup.data.points);
-        let (units, targets) = (&self.weights[depth], &self.targets[depth]);
-        let mut offers: Vec<(f64, usize, usize)> = vec![];
-        for (instance, row) in seen.rows().enumerate() {
-            let outputs: Vec<f64> = units.iter().map(|unit| pre_activation(unit, row)).collect();
-            let wanted = |unit: usize| targets[unit][instance];
-            if (0..units.len()).all(|unit| (outputs[unit] > 0.0) == wanted(unit)) {
-                continue;
+    /// The heuristic r for the whole layer below: against the gradient of L_d; without a gradient, as it is.
+    fn gradient_signs(&self, d: usize) -> LayerTargets {
+        let mut proposal = self.targets[d - 1].clone();
+        for (instance, row) in as_points(&self.targets[d - 1]).rows().enumerate() {
+            let outputs = self.outputs(d, row);
+            let slope = |unit: usize| self.setup.learner.slope(outputs[unit], self.targets[d][unit][instance]);
+            for (lower, targets) in proposal.iter_mut().enumerate() {
+                let gradient: f64 = (0..outputs.len()).map(|unit| slope(unit) * self.weights[d][unit][lower]).sum();
+                if gradient != 0.0 {
+                    targets[instance] = gradient < 0.0;
+                }
             }
-            let now: f64 = (0..units.len()).map(|unit| hinge(outputs[unit], wanted(unit))).sum();
-            let mut flips: Vec<(f64, usize)> = vec![];
-            for (lower, &h) in row.iter().enumerate() {
-                // ∂L/∂h; the rule sets the target to the sign of its negative.
-                let active = (0..units.len()).filter(|&unit| hinge(outputs[unit], wanted(unit)) > 0.0);
-                let slope: f64 = active.map(|unit| if wanted(unit) { -1.0 } else { 1.0 } * units[unit][lower]).sum();
-                if slope * h <= 0.0 {
+        }
+        proposal
+    }
+
+    /// The loss of layer `d` on one instance whose inputs are these.
+    fn instance_loss(&self, d: usize, instance: usize, row: &[f64]) -> f64 {
+        let loss = |(unit, z): (usize, f64)| self.setup.learner.loss(z, self.targets[d][unit][instance]);
+        self.outputs(d, row).into_iter().enumerate().map(loss).sum()
+    }
+
+    /// The best settings of the targets below layer `d` by its loss, by beam search: each step flips one more target
+    /// in every setting of the beam, as long as the loss falls.
+    fn beam(&self, d: usize, width: usize) -> Vec<LayerTargets> {
+        let start = &self.targets[d - 1];
+        let seen = as_points(start);
+        // The loss is a sum over instances, so what a flip gains does not depend on the flips of other instances.
+        let mut flips: Vec<(f64, usize, usize)> = vec![];
+        for (instance, row) in seen.rows().enumerate() {
+            let now = self.instance_loss(d, instance, row);
+            for lower in 0..row.len() {
+                let mut flipped = row.to_vec();
+                flipped[lower] = -flipped[lower];
+                let gain = now - self.instance_loss(d, instance, &flipped);
+                if gain > 0.0 {
+                    flips.push((gain, lower, instance));
+                }
+            }
+        }
+        flips.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // One flip an instance in each setting: the second would be judged by weights that the first made wrong.
+        let mut beam: Vec<(f64, Vec<(usize, usize)>)> = vec![(0.0, vec![])];
+        let mut done: Vec<(f64, Vec<(usize, usize)>)> = vec![];
+        while !beam.is_empty() {
+            let mut next = vec![];
+            for (gain, taken) in beam {
+                let free = flips.iter().filter(|(_, _, instance)| taken.iter().all(|(_, other)| other != instance));
+                let longer: Vec<_> = free.take(width).collect();
+                if longer.is_empty() {
+                    done.push((gain, taken));
                     continue;
                 }
-                let flipped = |unit: usize| outputs[unit] - 2.0 * h * units[unit][lower];
-                let then: f64 = (0..units.len()).map(|unit| hinge(flipped(unit), wanted(unit))).sum();
-                let certainty = pre_activation(&self.weights[depth - 1][lower], inputs.row(instance)).abs();
-                flips.push(((then - now) / (0.1 + certainty), lower));
+                next.extend(longer.into_iter().map(|&(more, lower, instance)| {
+                    let mut taken = taken.clone();
+                    let at = taken.partition_point(|pair| *pair < (lower, instance));
+                    taken.insert(at, (lower, instance));
+                    (gain + more, taken)
+                }));
             }
-            flips.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // Mostly the best, sometimes another one: the best may be one that the layer below cannot realise.
-            let mut rank = 0;
-            while attempt > 0 && rank + 1 < flips.len() && self.rng.below(3) == 0 {
-                rank += 1;
-            }
-            offers.extend(flips.get(rank).map(|&(gain, unit)| (gain, unit, instance)));
+            next.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+            let mut known = HashSet::new();
+            next.retain(|(_, taken)| known.insert(taken.clone()));
+            next.truncate(width);
+            beam = next;
         }
-        if offers.is_empty() {
-            return None;
-        }
-        offers.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let group = (offers.len() >> (attempt % 8)).max(1);
-        let skip = if group == 1 { self.rng.below(offers.len()) } else { 0 };
-        let mut proposal = current.clone();
-        for &(_, unit, instance) in offers.iter().skip(skip).take(group) {
-            proposal[unit][instance] = !proposal[unit][instance];
-        }
-        Some(proposal)
+        done.sort_by(|a, b| b.0.total_cmp(&a.0));
+        done.truncate(width);
+        let set = |taken: &Vec<(usize, usize)>| {
+            let mut targets = start.clone();
+            taken.iter().for_each(|&(lower, instance)| targets[lower][instance] = !targets[lower][instance]);
+            targets
+        };
+        done.iter().filter(|(_, taken)| !taken.is_empty()).map(|(_, taken)| set(taken)).collect()
     }
-}
-
-fn hinge(output: f64, target: bool) -> f64 {
-    (1.0 - if target { output } else { -output }).max(0.0)
 }

@@ -30,7 +30,7 @@ impl Search for HillClimbing {
         for number in 0..self.starts.unwrap_or(u64::MAX) {
             let state = climb(setup, control, begin(setup, control, &rng, number));
             if best.as_ref().is_none_or(|best| state.loss < best.loss) {
-                control.improved(state.loss);
+                control.improved(state.loss, setup.floor());
                 best = Some(state);
             }
             let loss = best.as_ref().map_or(f64::INFINITY, |best| best.loss);
@@ -39,9 +39,7 @@ impl Search for HillClimbing {
             }
         }
         let best = best.ok_or(SearchError::ZeroBudget)?;
-        let proved = setup.at_floor(best.loss);
-        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::LocalMinimum) };
-        Ok(Found { network: best.network, loss: best.loss, proved, stop })
+        Ok(Found::unproved(setup, best.network, best.loss, control.stop().unwrap_or(Stop::LocalMinimum)))
     }
 }
 

@@ -44,7 +44,7 @@ impl Search for Madaline {
                 control.count(1);
                 let loss = loss_of(&network, setup.data, setup.loss);
                 if best.as_ref().is_none_or(|(least, _)| loss < *least) {
-                    control.improved(loss);
+                    control.improved(loss, setup.floor());
                     best = Some((loss, network.clone()));
                 }
                 if setup.at_floor(loss) || control.stop().is_some() {
@@ -60,9 +60,7 @@ impl Search for Madaline {
             }
         }
         let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
-        let proved = setup.at_floor(loss);
-        let stop = if proved { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
-        Ok(Found { network, loss, proved, stop })
+        Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
     }
 }
 

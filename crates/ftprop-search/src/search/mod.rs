@@ -3,6 +3,7 @@
 //! Every search is anytime: it keeps the best network so far and hands it over when its budget ends or somebody
 //! asks it to stop, and it says why it stopped and whether its result is proved optimal.
 
+mod anytime;
 mod beam;
 mod control;
 mod dichotomies;
@@ -12,8 +13,10 @@ mod hill_climbing;
 mod madaline;
 mod output;
 mod relaxed;
+mod settled;
 mod start;
 mod state;
+mod witnesses;
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,18 +24,21 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::error::SearchError;
+use crate::exact::Witness;
 use crate::learner::Learner;
-use crate::network::Network;
+use crate::network::{ExactNetwork, Network};
 use crate::points::Labelled;
 
+pub use anytime::Anytime;
 pub use beam::Beam;
 pub use control::{Budget, Control, Progress};
-pub use dichotomies::{Dichotomy, dichotomies};
+pub use dichotomies::dichotomies;
 pub use exhaustive::Exhaustive;
-pub use ftprop::Ftprop;
+pub use ftprop::{Ftprop, TargetRule};
 pub use hill_climbing::HillClimbing;
 pub use madaline::Madaline;
 pub use relaxed::Relaxed;
+pub use settled::Settled;
 
 /// What is minimised, summed over the training instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -90,6 +96,17 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// How many threads may work.
     pub threads: usize,
+    /// What is known from before.
+    pub known: Option<&'a Known>,
+}
+
+/// What an earlier search of the same problem found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Its best network.
+    pub network: ExactNetwork,
+    /// Witnesses of instances of which one at least must be given up by one unit.
+    pub witnesses: Vec<Witness>,
 }
 
 impl Setup<'_> {
@@ -123,6 +140,8 @@ pub enum Stop {
     Time,
     /// The nodes are used up.
     Nodes,
+    /// The memory is used up.
+    Memory,
     /// Somebody asked it to stop.
     Interrupted,
 }
@@ -136,9 +155,32 @@ impl fmt::Display for Stop {
             Stop::Ended => "all starts and steps are done",
             Stop::Time => "the time is over",
             Stop::Nodes => "the nodes are used up",
+            Stop::Memory => "the memory is used up",
             Stop::Interrupted => "interrupted",
         })
     }
+}
+
+/// How low the loss can be at all for a shape of network, and how that is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// No network has a lower loss.
+    pub at_least: f64,
+    /// How that is known.
+    pub proof: Proof,
+}
+
+/// How a bound on the loss is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Proof {
+    /// Equal instances with different labels force it.
+    Labels,
+    /// The checker listed all possibilities, and can do so again.
+    Enumeration,
+    /// One instance at least of each of these witnesses must be given up.
+    Witnesses(Vec<Witness>),
+    /// The search excluded everything better, which nobody can see from outside.
+    Search,
 }
 
 /// What a search found.
@@ -146,12 +188,48 @@ impl fmt::Display for Stop {
 pub struct Found {
     /// The best network.
     pub network: Network,
+    /// The same with exact weights, where floats do not suffice.
+    pub exact: Option<ExactNetwork>,
     /// Its loss on the training instances.
     pub loss: f64,
-    /// Whether no network of this shape has a lower loss.
-    pub proved: bool,
+    /// How low the loss can be.
+    pub bound: Bound,
     /// Why the search stopped.
     pub stop: Stop,
+}
+
+impl Found {
+    /// What a search without a proof of its own found: only the labels bound the loss.
+    fn unproved(setup: &Setup<'_>, network: Network, loss: f64, stop: Stop) -> Self {
+        let bound = Bound { at_least: setup.floor(), proof: Proof::Labels };
+        let stop = if setup.at_floor(loss) { Stop::Floor } else { stop };
+        Found { network, exact: None, loss, bound, stop }
+    }
+
+    /// Whether no network of this shape has a lower loss.
+    pub fn proved(&self) -> bool {
+        self.loss <= self.bound.at_least + 1e-6
+    }
+}
+
+/// Starts again and again, from the best network so far and what is then the best, until the loss is as low as the
+/// labels allow or the search must stop.
+fn restart(
+    setup: &Setup<'_>,
+    control: &Control<'_>,
+    starts: std::ops::Range<u64>,
+    mut run: impl FnMut(u64, Option<(f64, Network)>) -> Option<(f64, Network)>,
+) -> Result<Found, SearchError> {
+    let mut best: Option<(f64, Network)> = None;
+    for number in starts {
+        best = run(number, best.take());
+        let loss = best.as_ref().map_or(f64::INFINITY, |(loss, _)| *loss);
+        if setup.at_floor(loss) || control.stop().is_some() {
+            break;
+        }
+    }
+    let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
+    Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
 }
 
 /// A way to look for targets.
@@ -171,14 +249,18 @@ pub trait Search: fmt::Debug {
 /// The searches by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchKind {
+    /// [`Anytime`]
+    Anytime,
     /// [`Exhaustive`]
     Exhaustive,
     /// [`HillClimbing`]
     HillClimbing,
     /// [`Beam`] of this width, unbounded if none.
     Beam { width: Option<usize> },
-    /// [`Ftprop`]
-    Ftprop,
+    /// [`Ftprop`] with this rule.
+    Ftprop { rule: TargetRule },
+    /// [`Settled`]
+    Settled,
     /// [`Madaline`]
     Madaline,
     /// [`Relaxed`]
@@ -189,10 +271,12 @@ impl SearchKind {
     /// The search with its usual settings.
     pub fn search(self) -> Box<dyn Search> {
         match self {
+            SearchKind::Anytime => Box::new(Anytime),
             SearchKind::Exhaustive => Box::new(Exhaustive),
             SearchKind::HillClimbing => Box::new(HillClimbing::default()),
-            SearchKind::Beam { width } => Box::new(Beam { width }),
-            SearchKind::Ftprop => Box::new(Ftprop::default()),
+            SearchKind::Beam { width } => Box::new(Beam { width, ..Beam::default() }),
+            SearchKind::Ftprop { rule } => Box::new(Ftprop { rule, ..Ftprop::default() }),
+            SearchKind::Settled => Box::new(Settled::default()),
             SearchKind::Madaline => Box::new(Madaline::default()),
             SearchKind::Relaxed => Box::new(Relaxed::default()),
         }
@@ -206,20 +290,29 @@ impl FromStr for SearchKind {
         let unknown = || SearchError::UnknownName {
             what: "search",
             name: text.to_string(),
-            known: "exhaustive, hill-climbing, beam:WIDTH (or beam:all), ftprop, madaline and relaxed",
+            known: "anytime, exhaustive, hill-climbing, beam:WIDTH (or beam:all), ftprop (or ftprop:beam:WIDTH, ftprop:r:ATTEMPTS), \
+                    settled, madaline and relaxed",
         };
         match text {
+            "anytime" => Ok(SearchKind::Anytime),
             "exhaustive" => Ok(SearchKind::Exhaustive),
             "hill-climbing" => Ok(SearchKind::HillClimbing),
-            "ftprop" => Ok(SearchKind::Ftprop),
+            "settled" => Ok(SearchKind::Settled),
             "madaline" => Ok(SearchKind::Madaline),
             "relaxed" => Ok(SearchKind::Relaxed),
             "beam" => Ok(SearchKind::Beam { width: Some(10) }),
             "beam:all" => Ok(SearchKind::Beam { width: None }),
-            _ => match text.strip_prefix("beam:").and_then(|width| width.parse().ok()) {
-                Some(width) if width > 0 => Ok(SearchKind::Beam { width: Some(width) }),
-                _ => Err(unknown()),
-            },
+            "ftprop" => Ok(SearchKind::Ftprop { rule: Ftprop::default().rule }),
+            _ => {
+                let (name, number) = text.rsplit_once(':').ok_or_else(unknown)?;
+                let number = number.parse().ok().filter(|&number| number > 0).ok_or_else(unknown)?;
+                match name {
+                    "beam" => Ok(SearchKind::Beam { width: Some(number) }),
+                    "ftprop:beam" => Ok(SearchKind::Ftprop { rule: TargetRule::Beam { width: number } }),
+                    "ftprop:r" => Ok(SearchKind::Ftprop { rule: TargetRule::Gradient { attempts: number } }),
+                    _ => Err(unknown()),
+                }
+            }
         }
     }
 }

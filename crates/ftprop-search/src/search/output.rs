@@ -68,13 +68,14 @@ impl Cells {
     /// search decides, and at no more once `control` says stop.
     pub(super) fn fit(&self, loss: Loss, learner: &dyn Learner, control: &Control<'_>, nodes: usize) -> OutputFit {
         match loss {
-            Loss::Hinge => self.fit_hinge(&LinearProgram::default()),
+            Loss::Hinge => self.fit_hinge(&LinearProgram::default(), control),
             Loss::ZeroOne => self.fit_zero_one(learner, control, nodes),
         }
     }
 
     /// One learner a unit, each class against the rest, with cells as often as they have instances.
-    fn fit_hinge(&self, learner: &dyn Learner) -> OutputFit {
+    fn fit_hinge(&self, learner: &dyn Learner, control: &Control<'_>) -> OutputFit {
+        let stop = || control.stop().is_some();
         let outputs = if self.classes() == 2 { 1 } else { self.classes() };
         let mut fit = OutputFit { units: vec![], loss: 0.0, exact: true };
         for output in 0..outputs {
@@ -91,7 +92,8 @@ impl Cells {
                 }
             }
             let points = self.points.select(&rows);
-            let learned = learner.learn(&Task { points: &points, targets: &targets, importance: Some(&importance) });
+            let importance = Some(importance.as_slice());
+            let learned = learner.learn(&Task { importance, stop: Some(&stop), ..Task::new(&points, &targets) });
             fit.loss += learned.hinge;
             fit.units.push(learned.weights);
         }
@@ -99,7 +101,7 @@ impl Cells {
     }
 
     fn fit_zero_one(&self, learner: &dyn Learner, control: &Control<'_>, nodes: usize) -> OutputFit {
-        let learned = self.fit_hinge(learner);
+        let learned = self.fit_hinge(learner, control);
         let errors = self.errors(&learned.units);
         let mut best = OutputFit { loss: errors as f64, exact: errors == self.floor(), ..learned };
         if !best.exact && nodes > 0 {
@@ -247,7 +249,7 @@ fn list_threshold_functions(inputs: usize) -> Vec<u16> {
     let half = dichotomies(&Points::from_signs(&cube), 1, &control).ok().flatten().unwrap_or_default();
     let all = ((1u32 << codes) - 1) as u16;
     let masks = half.iter().map(|dichotomy| {
-        dichotomy.signs.iter().enumerate().filter(|(_, s)| **s).fold(0u16, |mask, (code, _)| mask | 1 << code)
+        dichotomy.iter().enumerate().filter(|(_, s)| **s).fold(0u16, |mask, (code, _)| mask | 1 << code)
     });
     masks.flat_map(|mask| [mask, all & !mask]).collect()
 }

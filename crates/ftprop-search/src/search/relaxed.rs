@@ -66,7 +66,7 @@ impl Search for Relaxed {
                 let wide = network.widths().iter().zip(setup.hidden).any(|(now, wanted)| now > wanted);
                 control.count(1);
                 if !wide && best.as_ref().is_none_or(|(least, _)| loss < *least) {
-                    control.improved(loss);
+                    control.improved(loss, setup.floor());
                 }
                 // Among equals the later one: its margins are larger.
                 if !wide && best.as_ref().is_none_or(|(least, _)| loss <= *least) {
@@ -86,9 +86,7 @@ impl Search for Relaxed {
             trainer.step(rate, self.decay, order.len().min(BATCH));
         }
         let (loss, network) = best.ok_or(SearchError::ZeroBudget)?;
-        let proved = setup.at_floor(loss);
-        let stop = control.stop().unwrap_or(if proved { Stop::Floor } else { Stop::Ended });
-        Ok(Found { network, loss, proved, stop })
+        Ok(Found::unproved(setup, network, loss, control.stop().unwrap_or(Stop::Ended)))
     }
 }
 

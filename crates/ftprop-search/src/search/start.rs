@@ -7,11 +7,16 @@ use crate::rng::Rng;
 
 /// The outputs of hidden layers with random weights (Algorithm 1, lines 1 and 2).
 pub(super) fn random(setup: &Setup<'_>, rng: &mut Rng) -> Vec<LayerTargets> {
+    random_network(setup, rng).hidden(&setup.data.points)
+}
+
+/// Random weights for all layers.
+pub(super) fn random_network(setup: &Setup<'_>, rng: &mut Rng) -> Network {
     let inputs = setup.data.points.inputs();
     let mut layers = vec![];
     let mut fan_in = inputs;
     let centre = centre(&setup.data.points);
-    for (depth, &width) in setup.hidden.iter().chain(&[1]).enumerate() {
+    for (depth, &width) in setup.hidden.iter().chain(&[setup.data.outputs()]).enumerate() {
         let unit = |rng: &mut Rng| -> Vec<f64> {
             let mut weights: Vec<f64> = (0..fan_in).map(|_| rng.normal()).collect();
             // The hyperplanes of the first layer go through the middle of the instances, more or less.
@@ -23,7 +28,7 @@ pub(super) fn random(setup: &Setup<'_>, rng: &mut Rng) -> Vec<LayerTargets> {
         layers.push((0..width).map(|_| unit(rng)).collect::<Vec<_>>());
         fan_in = width;
     }
-    Network { layers }.hidden(&setup.data.points)
+    Network { layers }
 }
 
 fn centre(points: &Points) -> Vec<f64> {

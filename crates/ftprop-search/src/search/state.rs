@@ -2,7 +2,6 @@
 
 use super::output::Cells;
 use super::{Control, Setup};
-use crate::learner::Task;
 use crate::network::{LayerTargets, Network, as_points, unit_outputs};
 
 /// Partial assignments that the output layer's search may look at while a setting is evaluated.
@@ -37,7 +36,7 @@ pub(super) fn evaluate_flip(
     *target = !*target;
     let below = layer.checked_sub(1).map(|below| as_points(&next.outputs[below]));
     let inputs = below.as_ref().unwrap_or(&setup.data.points);
-    let learned = setup.learner.learn(&Task::new(inputs, &next.targets[layer][unit]));
+    let learned = control.learn(setup, inputs, &next.targets[layer][unit]);
     let outputs = unit_outputs(&learned.weights, inputs);
     next.network.layers[layer][unit] = learned.weights;
     if outputs == next.outputs[layer][unit] {
@@ -55,7 +54,7 @@ fn finish(setup: &Setup<'_>, control: &Control<'_>, mut state: State, from: usiz
     for layer in from..state.targets.len() {
         let below = layer.checked_sub(1).map(|below| as_points(&state.outputs[below]));
         let inputs = below.as_ref().unwrap_or(&setup.data.points);
-        let learn = |targets: &Vec<bool>| setup.learner.learn(&Task::new(inputs, targets)).weights;
+        let learn = |targets: &Vec<bool>| control.learn(setup, inputs, targets).weights;
         let units: Vec<Vec<f64>> = state.targets[layer].iter().map(learn).collect();
         state.outputs[layer] = units.iter().map(|unit| unit_outputs(unit, inputs)).collect();
         state.network.layers[layer] = units;

@@ -21,7 +21,7 @@ fn problem(rng: &mut Rng, m: usize, n: usize, classes: usize) -> Labelled {
 }
 
 fn run(search: &dyn Search, data: &Labelled, hidden: &[usize], loss: Loss, threads: usize) -> Found {
-    let setup = Setup { data, hidden, loss, learner: &LinearProgram::default(), seed: 1, threads };
+    let setup = Setup { data, hidden, loss, learner: &LinearProgram::default(), seed: 1, threads, known: None };
     let interrupt = AtomicBool::new(false);
     search.run(&setup, &Control::new(Budget::default(), &interrupt, &|_| {})).unwrap()
 }
@@ -29,7 +29,7 @@ fn run(search: &dyn Search, data: &Labelled, hidden: &[usize], loss: Loss, threa
 /// The least loss over every one of the 2^(m·h) settings of the hidden targets, evaluated one by one.
 fn brute_force(data: &Labelled, hidden: &[usize], loss: Loss) -> f64 {
     let learner = LinearProgram::default();
-    let setup = Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 1 };
+    let setup = Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 1, known: None };
     let interrupt = AtomicBool::new(false);
     let control = Control::new(Budget::default(), &interrupt, &|_| {});
     let m = data.labels.len();
@@ -53,7 +53,7 @@ fn exhaustive_search_finds_the_global_minimum() {
         let data = problem(&mut rng, 5, 1 + case % 2, 2);
         let loss = if case % 3 == 2 { Loss::Hinge } else { Loss::ZeroOne };
         let found = run(&Exhaustive, &data, &[2], loss, 1);
-        assert!(found.proved);
+        assert!(found.proved());
         let least = brute_force(&data, &[2], loss);
         assert!((found.loss - least).abs() < 1e-6, "case {case}: {} {least}", found.loss);
         assert!((loss_of(&found.network, &data, loss) - found.loss).abs() < 1e-6, "case {case}");
@@ -73,7 +73,7 @@ fn exhaustive_search_of_two_hidden_layers_and_three_classes_finds_the_global_min
     for case in 0..3 {
         let data = problem(&mut rng, 6, 2, 3);
         let found = run(&Exhaustive, &data, &[1], Loss::ZeroOne, 1);
-        assert!(found.proved);
+        assert!(found.proved());
         assert_eq!(found.network.errors(&data) as f64, found.loss);
         // One unit makes two cells, and a cell has one class.
         let least = exhaustive_by_one_cut(&data);
@@ -90,7 +90,7 @@ fn exhaustive_by_one_cut(data: &Labelled) -> usize {
         signs.iter().zip(&data.labels).filter(|(s, _)| **s == side).for_each(|(_, &label)| counts[label] += 1);
         counts.iter().sum::<usize>() - counts.iter().max().unwrap()
     };
-    listed.iter().map(|d| lost(true, &d.signs) + lost(false, &d.signs)).min().unwrap()
+    listed.iter().map(|d| lost(true, d) + lost(false, d)).min().unwrap()
 }
 
 /// The pruned scan equals the plain scan over all pairs and triples of dichotomies, on more points than brute force
@@ -107,7 +107,7 @@ fn pruning_and_threads_change_nothing() {
         let mut least = usize::MAX;
         let mut chosen: Vec<usize> = vec![0; h];
         loop {
-            let code = |i: usize| (0..h).fold(0, |code, u| code | usize::from(listed[chosen[u]].signs[i]) << u);
+            let code = |i: usize| (0..h).fold(0, |code, u| code | usize::from(listed[chosen[u]][i]) << u);
             let wrong = |f: &u16| (0..m).filter(|&i| usize::from(f >> code(i) & 1) != data.labels[i]).count();
             least = least.min(output::threshold_functions(h).iter().map(wrong).min().unwrap());
             let Some(at) = (0..h).rev().find(|&at| chosen[at] + 1 < listed.len()) else { break };
@@ -129,14 +129,15 @@ fn nothing_is_called_proved_that_was_left_early() {
     let least = run(&Exhaustive, &data, &[2], Loss::ZeroOne, 1).loss;
     assert!(least > 0.0);
     let learner = LinearProgram::default();
-    let setup = Setup { data: &data, hidden: &[2], loss: Loss::ZeroOne, learner: &learner, seed: 3, threads: 1 };
+    let setup =
+        Setup { data: &data, hidden: &[2], loss: Loss::ZeroOne, learner: &learner, seed: 3, threads: 1, known: None };
     let mut proved = 0;
     for nodes in (1..6000).step_by(53) {
         let interrupt = AtomicBool::new(false);
-        let control = Control::new(Budget { time: None, nodes: Some(nodes) }, &interrupt, &|_| {});
+        let control = Control::new(Budget { nodes: Some(nodes), ..Budget::default() }, &interrupt, &|_| {});
         let found = Exhaustive.run(&setup, &control).unwrap();
-        assert!(!found.proved || (found.loss == least && control.nodes() < nodes), "{nodes}");
-        proved += usize::from(found.proved);
+        assert!(!found.proved() || (found.loss == least && control.nodes() < nodes), "{nodes}");
+        proved += usize::from(found.proved());
     }
     assert!(proved > 0, "the largest budgets suffice");
 }
@@ -150,7 +151,7 @@ fn hill_climbing_ends_in_a_local_minimum() {
         let hidden: &[usize] = if case % 2 == 0 { &[2] } else { &[2, 2] };
         let loss = if case % 3 == 0 { Loss::Hinge } else { Loss::ZeroOne };
         let learner = LinearProgram::default();
-        let setup = Setup { data: &data, hidden, loss, learner: &learner, seed: case, threads: 1 };
+        let setup = Setup { data: &data, hidden, loss, learner: &learner, seed: case, threads: 1, known: None };
         let interrupt = AtomicBool::new(false);
         let control = Control::new(Budget::default(), &interrupt, &|_| {});
         let state = climb(&setup, &control, begin(&setup, &control, &Rng::new(case), 1));
@@ -168,14 +169,14 @@ fn beam_search_contains_both_ends() {
     let mut rng = Rng::new(55);
     for case in 0..8 {
         let data = problem(&mut rng, 7, 2, 2);
-        let beam = run(&Beam { width: Some(1) }, &data, &[2], Loss::ZeroOne, 1);
-        let climbing = run(&HillClimbing { starts: Some(1) }, &data, &[2], Loss::ZeroOne, 1);
+        let beam = run(&Beam { width: Some(1), ..Beam::default() }, &data, &[2], Loss::ZeroOne, 1);
+        let climbing = run(&HillClimbing::default(), &data, &[2], Loss::ZeroOne, 1);
         assert_eq!(beam.loss, climbing.loss, "case {case}");
         assert_eq!(beam.network, climbing.network, "case {case}");
     }
     for case in 0..3 {
         let data = problem(&mut rng, 5, 2, 2);
-        let beam = run(&Beam { width: None }, &data, &[2], Loss::ZeroOne, 1);
+        let beam = run(&Beam { width: None, ..Beam::default() }, &data, &[2], Loss::ZeroOne, 1);
         let exhaustive = run(&Exhaustive, &data, &[2], Loss::ZeroOne, 1);
         assert_eq!(beam.loss, exhaustive.loss, "case {case}");
     }
@@ -190,14 +191,21 @@ fn parity(n: usize) -> Labelled {
 #[test]
 fn xor_and_parity_are_solved() {
     let xor = run(&Exhaustive, &parity(2), &[2], Loss::ZeroOne, 1);
-    assert!(xor.proved && xor.loss == 0.0);
-    for search in [&Ftprop::default() as &dyn Search, &HillClimbing::default(), &Madaline::default()] {
+    assert!(xor.proved() && xor.loss == 0.0);
+    let gradient = Ftprop { rule: TargetRule::Gradient { attempts: 10 }, ..Ftprop::default() };
+    for search in [
+        &Settled::default() as &dyn Search,
+        &Ftprop::default(),
+        &gradient,
+        &HillClimbing::default(),
+        &Madaline::default(),
+    ] {
         let found = run(search, &parity(2), &[2], Loss::ZeroOne, 1);
         assert_eq!((found.loss, found.stop), (0.0, Stop::Floor), "{}", search.name());
     }
-    let found = run(&Ftprop::default(), &parity(6), &[6], Loss::ZeroOne, 1);
+    let found = run(&Settled::default(), &parity(6), &[6], Loss::ZeroOne, 1);
     assert_eq!(found.loss, 0.0);
-    let deep = run(&Ftprop::default(), &parity(4), &[4, 3], Loss::ZeroOne, 1);
+    let deep = run(&Settled::default(), &parity(4), &[4, 3], Loss::ZeroOne, 1);
     assert_eq!((deep.loss, deep.network.errors(&parity(4))), (0.0, 0));
 }
 
@@ -206,17 +214,36 @@ fn xor_and_parity_are_solved() {
 fn every_search_is_anytime() {
     let mut rng = Rng::new(56);
     let data = problem(&mut rng, 30, 2, 2);
-    let kinds = ["exhaustive", "hill-climbing", "beam:3", "ftprop", "madaline", "relaxed"];
+    let kinds = [
+        "anytime",
+        "exhaustive",
+        "hill-climbing",
+        "beam:3",
+        "ftprop",
+        "ftprop:beam:3",
+        "ftprop:r:5",
+        "settled",
+        "madaline",
+        "relaxed",
+    ];
     for kind in kinds.map(|name| name.parse::<SearchKind>().unwrap()) {
         let learner = LinearProgram::default();
-        let setup = Setup { data: &data, hidden: &[3], loss: Loss::ZeroOne, learner: &learner, seed: 2, threads: 1 };
+        let setup = Setup {
+            data: &data,
+            hidden: &[3],
+            loss: Loss::ZeroOne,
+            learner: &learner,
+            seed: 2,
+            threads: 1,
+            known: None,
+        };
         for (nodes, interrupted) in [(Some(1), false), (Some(20), false), (None, true)] {
             let interrupt = AtomicBool::new(interrupted);
-            let control = Control::new(Budget { time: None, nodes }, &interrupt, &|_| {});
+            let control = Control::new(Budget { nodes, ..Budget::default() }, &interrupt, &|_| {});
             let found = kind.search().run(&setup, &control).unwrap();
             let wanted = if interrupted { Stop::Interrupted } else { Stop::Nodes };
             assert_eq!(found.stop, wanted, "{kind:?} {nodes:?}");
-            assert!(!found.proved);
+            assert!(!found.proved());
             assert_eq!(found.network.errors(&data) as f64, found.loss, "{kind:?}");
         }
     }

@@ -2,23 +2,30 @@
 //!
 //! Looks for y ≥ 0 with Σ yᵢ aᵢ = 0 and Σ yᵢ |aᵢ| = 1 by the simplex method on a tableau without fractions, with
 //! Bland's rule, which cannot cycle. Where there is none, the dual solution is the direction with |wⱼ| ≤ 1 that
-//! has the largest margin relative to the lengths |aᵢ| (all norms here are sums of absolute values), and so the
-//! one that is most likely to survive rounding. Only a growing part of the instances takes part: either they already carry
+//! has the largest margin relative to the lengths |aᵢ| (all norms here are sums of absolute values). Only a growing part of the instances takes part: either they already carry
 //! a witness, or the weights that separate them show which instance to add next.
 
 use num_bigint::{BigInt, BigUint};
-use num_traits::{One, Signed, ToPrimitive, Zero};
+use num_traits::{One, Signed, Zero};
 
 use super::cone::{Cone, dot};
-use super::whole::whole_row;
+use super::elimination::whole_row;
 use super::{Verdict, confirm_separation, confirm_witness};
+use crate::exact::exact_outputs;
 use crate::points::Points;
+use crate::rational::Rational;
 
 /// How many tableau entries may be computed in all before the answer is 'unknown'.
 const WORK: usize = 20_000_000;
 
 /// Decides over all instances, starting from a part of them.
-pub(super) fn decide(points: &Points, targets: &[bool], cone: &Cone, mut part: Vec<usize>) -> Verdict {
+pub(super) fn decide(
+    points: &Points,
+    targets: &[bool],
+    cone: &Cone<'_>,
+    mut part: Vec<usize>,
+    stop: &dyn Fn() -> bool,
+) -> Verdict {
     let mut work = WORK;
     loop {
         // A tableau that could not be pivoted a few times is not worth making.
@@ -26,25 +33,30 @@ pub(super) fn decide(points: &Points, targets: &[bool], cone: &Cone, mut part: V
         if height * (part.len() + 2 * height) > WORK / 20 {
             return too_large();
         }
-        let rows: Vec<(Vec<BigInt>, i32)> = part.iter().map(|&i| whole_row(points, targets, i)).collect();
-        let columns: Vec<&[BigInt]> = rows.iter().map(|(row, _)| row.as_slice()).collect();
-        let Some(answer) = Tableau::new(&columns).solve(&mut work) else {
+        let rows: Vec<Vec<BigInt>> = part.iter().map(|&i| whole_row(points, targets, i)).collect();
+        let columns: Vec<&[BigInt]> = rows.iter().map(Vec::as_slice).collect();
+        let Some(answer) = Tableau::new(&columns).solve(&mut work, stop) else {
             return too_large();
         };
         match answer {
             Answer::Vanishing(shares) => {
-                let least = rows.iter().map(|(_, power)| *power).min().unwrap_or(0);
-                let named = shares.into_iter().map(|(at, y)| (part[at], y << (rows[at].1 - least) as u64)).collect();
+                let named = shares.into_iter().map(|(at, y)| (part[at], y)).collect();
                 return confirm_witness(points, targets, named)
                     .unwrap_or_else(|| Verdict::Unknown { why: "the checker refused the witness".into() });
             }
             Answer::Separating(weights) => {
-                if let Some(verdict) = confirm_separation(points, targets, &weights) {
+                let exact: Vec<Rational> = weights.into_iter().map(Rational::from).collect();
+                let inputs = points.inputs();
+                let scaled = |(input, weight): (usize, Rational)| match input {
+                    _ if input == inputs => weight,
+                    _ => Rational::from(weight.numerator() * BigInt::from(points.whole().scale(input).clone())),
+                };
+                let exact: Vec<Rational> = exact.into_iter().enumerate().map(scaled).collect();
+                if let Some(verdict) = confirm_separation(points, targets, &exact) {
                     return verdict;
                 }
-                let Some(next) = worst(points, targets, cone, &weights, &part) else {
-                    let why = "weights that separate exist, but none that 64-bit numbers can hold were found";
-                    return Verdict::Unknown { why: why.into() };
+                let Some(next) = worst(points, targets, cone, &exact, &part) else {
+                    return Verdict::Unknown { why: "the checker refused the weights".into() };
                 };
                 part.push(next);
             }
@@ -58,28 +70,33 @@ fn too_large() -> Verdict {
 }
 
 /// The instance outside the part that lies furthest on the wrong side.
-fn worst(points: &Points, targets: &[bool], cone: &Cone, weights: &[f64], part: &[usize]) -> Option<usize> {
-    let mut worst = None;
-    let mut least = f64::INFINITY;
-    for (instance, row) in points.rows().enumerate() {
-        if part.contains(&instance) {
-            continue;
-        }
+fn worst(points: &Points, targets: &[bool], cone: &Cone<'_>, weights: &[Rational], part: &[usize]) -> Option<usize> {
+    let wrong = outputs_differ(points, targets, weights);
+    let weights: Vec<f64> = weights.iter().map(Rational::approximate).collect();
+    let depth = |instance: usize| {
+        let row = points.row(instance);
         let output = dot(row, &weights[..row.len()]) + weights[row.len()];
-        let side = if targets[instance] { output } else { -output };
         let length = dot(cone.row(instance), cone.row(instance)).sqrt();
-        if side / length < least {
-            (worst, least) = (Some(instance), side / length);
-        }
-    }
-    worst
+        if targets[instance] { output / length } else { -output / length }
+    };
+    wrong.into_iter().filter(|i| !part.contains(i)).min_by(|&a, &b| depth(a).total_cmp(&depth(b)))
+}
+
+/// The instances on the wrong side or on the boundary, exactly.
+fn outputs_differ(points: &Points, targets: &[bool], weights: &[Rational]) -> Vec<usize> {
+    let opposite: Vec<Rational> =
+        weights.iter().map(|w| Rational::new(-w.numerator(), w.denominator().clone())).collect();
+    let (Ok(above), Ok(below)) = (exact_outputs(points, weights), exact_outputs(points, &opposite)) else {
+        return vec![];
+    };
+    (0..targets.len()).filter(|&i| !if targets[i] { above[i] } else { below[i] }).collect()
 }
 
 enum Answer {
     /// Shares, by position, with which the columns vanish.
     Vanishing(Vec<(usize, BigUint)>),
     /// A direction with a positive product with each column.
-    Separating(Vec<f64>),
+    Separating(Vec<BigInt>),
 }
 
 /// Rows: the coordinates, then the normalisation, then the objective. Columns: the vectors; a negative artificial
@@ -122,11 +139,14 @@ impl Tableau {
     }
 
     /// None if the work runs out.
-    fn solve(mut self, work: &mut usize) -> Option<Answer> {
+    fn solve(mut self, work: &mut usize, stop: &dyn Fn() -> bool) -> Option<Answer> {
         let artificial = self.vectors + self.height - 1;
         let last = artificial + self.height;
         while let Some(entering) = (0..artificial).find(|&at| self.rows[self.height][at].is_negative()) {
             *work = work.checked_sub(self.rows.len() * (last + 1))?;
+            if stop() {
+                return None;
+            }
             let mut leaving: Option<usize> = None;
             for row in 0..self.height {
                 if !self.rows[row][entering].is_positive() {
@@ -148,7 +168,7 @@ impl Tableau {
             Answer::Vanishing(shares.filter(|(_, y)| !y.is_zero()).collect())
         } else {
             let duals = &self.rows[self.height][artificial..last - 1];
-            Answer::Separating(rounded(duals.iter().map(|dual| dual - &self.denominator).collect()))
+            Answer::Separating(duals.iter().map(|dual| dual - &self.denominator).collect())
         })
     }
 
@@ -167,15 +187,6 @@ impl Tableau {
     }
 }
 
-/// The direction in f64, scaled into its range.
-fn rounded(direction: Vec<BigInt>) -> Vec<f64> {
-    let bits = direction.iter().map(BigInt::bits).max().unwrap_or(0);
-    let excess = bits.saturating_sub(1000);
-    let values = direction.iter().map(|value| (value >> excess).to_f64().unwrap_or(0.0));
-    let scale = 2f64.powi(-(bits.min(1000) as i32));
-    values.map(|value| value * scale).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,9 +203,9 @@ mod tests {
             let rows: Vec<Vec<f64>> = (0..m).map(|_| (0..n).map(|_| rng.below(4) as f64).collect()).collect();
             let points = Points::from_rows(&rows).unwrap();
             let targets: Vec<bool> = (0..m).map(|_| rng.coin()).collect();
-            match decide(&points, &targets, &Cone::new(&points, &targets), vec![0]) {
+            match decide(&points, &targets, &Cone::new(&points, &targets), vec![0], &|| false) {
                 Verdict::Separable(found) => {
-                    assert!(check_separation(&points, &targets, &found.weights).is_ok());
+                    assert!(check_separation(&points, &targets, &found.exact).is_ok());
                     yes += 1;
                 }
                 Verdict::NotSeparable(_) => no += 1,

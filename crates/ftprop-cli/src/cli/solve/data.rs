@@ -15,7 +15,7 @@ pub(in crate::cli) fn problem(
 ) -> Result<(Problem, Origin), Error> {
     if is_table(name) {
         let train = Labelled::read_csv(Path::new(name))?;
-        let test = test.map(Labelled::read_csv).transpose()?;
+        let test = test.map(|test| Labelled::read_test_csv(test, &train)).transpose()?;
         let label = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
         return Ok((Problem::new(label, train, test)?, Origin::Table));
     }
@@ -71,11 +71,14 @@ fn pixels(source: Source, path: Option<&Path>) -> Result<(Labelled, Labelled), E
         let (bytes, shape) =
             split.bytes().ok_or_else(|| Error::Other(format!("{source} is not a data set of pixels in memory")))?;
         let size = shape.size();
-        let full = f64::from(dataset.normalize.full);
         let numbers = (0..split.len()).map(|position| split.number(position));
-        let values = numbers.flat_map(|number| &bytes[number * size..][..size]).map(|&b| f64::from(b) / full);
+        let values = numbers.flat_map(|number| &bytes[number * size..][..size]).map(|&b| i64::from(b)).collect();
         let labels = (0..split.len()).map(|position| split.label(position) as usize).collect();
-        Ok(Labelled::new(Points::new(size, values.collect())?, labels, dataset.classes.clone())?)
+        Ok(Labelled::new(
+            Points::from_ratios(size, values, dataset.normalize.full as u32)?,
+            labels,
+            dataset.classes.clone(),
+        )?)
     };
     Ok((labelled(&dataset.train)?, labelled(&dataset.test)?))
 }

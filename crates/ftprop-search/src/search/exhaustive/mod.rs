@@ -13,12 +13,15 @@ mod upper;
 
 use self::scan::Space;
 use self::upper::Upper;
+use super::anytime::{enumerate, first};
 use super::output::Cells;
-use super::{Control, Dichotomy, Found, Search, Setup, Stop, dichotomies};
+use super::{Bound, Control, Found, Loss, Proof, Search, Setup, Stop, dichotomies};
 use crate::error::SearchError;
+use crate::exact::bound;
 use crate::feasibility::feasibility;
-use crate::network::{LayerTargets, Network, as_points};
-use crate::separability::Verdict;
+use crate::network::{ExactNetwork, LayerTargets, as_points};
+use crate::rational::Rational;
+use crate::separability::{Verdict, separable};
 
 /// Exhaustive search.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,22 @@ struct Best {
     above: Vec<Vec<u32>>,
 }
 
+/// Instances that the bits of the scan hold.
+const MOST_INSTANCES: usize = 1024;
+
+impl Exhaustive {
+    /// Whether it is likely to end within a minute.
+    pub(super) fn suits(setup: &Setup<'_>) -> bool {
+        let (instances, inputs) = (setup.data.points.len(), setup.data.points.inputs());
+        let two = setup.data.classes.len() == 2;
+        match setup.hidden {
+            [1 | 2] => two && ((instances <= 40 && inputs <= 3) || (instances <= 20 && inputs <= 4)),
+            [3] => two && instances <= 60 && inputs <= 2,
+            _ => setup.hidden.iter().all(|&width| width <= 3) && instances <= 12 && inputs <= 2,
+        }
+    }
+}
+
 impl Search for Exhaustive {
     fn name(&self) -> &'static str {
         "exhaustive"
@@ -43,41 +62,41 @@ impl Search for Exhaustive {
             let why = format!("a layer of {width} units has too many settings; at most 16 units a layer");
             return Err(SearchError::Unsupported { search: "exhaustive", why });
         }
+        let listed = setup.loss == Loss::ZeroOne && bound::enumeration_work(setup.data, setup.hidden).is_some();
+        if !listed && setup.data.labels.len() > MOST_INSTANCES {
+            let why = format!("{} instances are too many; at most {MOST_INSTANCES}", setup.data.labels.len());
+            return Err(SearchError::Unsupported { search: "exhaustive", why });
+        }
+        let first = first(setup, control)?;
+        if first.proved() || control.stop().is_some() {
+            return Ok(first);
+        }
+        if listed {
+            return enumerate(setup, control, first);
+        }
         let (group_of, firsts) = setup.data.points.distinct();
         let listed = dichotomies(&setup.data.points.select(&firsts), setup.threads, control)?;
         let Some(listed) = listed else {
-            // Stopped before the first setting: what remains is a network that always says the most frequent class.
-            let constant = vec![Dichotomy { signs: vec![true; firsts.len()], weights: bias_only(setup) }];
-            let upper = Upper::new(setup, control);
-            let best = Best { loss: f64::INFINITY, units: vec![0], above: vec![] };
-            let (network, loss, _) = assemble(setup, control, &constant, &group_of, &upper, &best)?;
             let stop = control.stop().unwrap_or(Stop::Interrupted);
-            return Ok(Found { network, loss, proved: setup.at_floor(loss), stop });
+            return Ok(Found { stop, ..first });
         };
-        let expand = |dichotomy: &Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
+        let expand = |sides: &Vec<bool>| -> Vec<bool> { group_of.iter().map(|&group| sides[group]).collect() };
         let expanded: Vec<Vec<bool>> = listed.iter().map(expand).collect();
         let upper = Upper::new(setup, control);
         let (best, stop) = match setup.data.labels.len() {
             0..=64 => Space::<1>::new(setup, &expanded, &upper).search(control),
             65..=128 => Space::<2>::new(setup, &expanded, &upper).search(control),
             129..=256 => Space::<4>::new(setup, &expanded, &upper).search(control),
-            257..=1024 => Space::<16>::new(setup, &expanded, &upper).search(control),
-            more => {
-                let why = format!("{more} instances are too many; at most 1024");
-                return Err(SearchError::Unsupported { search: "exhaustive", why });
-            }
+            _ => Space::<16>::new(setup, &expanded, &upper).search(control),
         }?;
-        let (network, loss, exact) = assemble(setup, control, &listed, &group_of, &upper, &best)?;
-        let proved = setup.at_floor(loss) || (stop.is_none() && exact);
-        let stop = stop.unwrap_or(if setup.at_floor(loss) { Stop::Floor } else { Stop::Exhausted });
-        Ok(Found { network, loss, proved, stop })
+        let (exact, loss, as_found) = assemble(setup, control, &expanded, &upper, &best)?;
+        let found = Found::unproved(setup, exact.approximate(), loss, stop.unwrap_or(Stop::Exhausted));
+        let found = Found { exact: Some(exact), ..found };
+        if stop.is_some() || !as_found || found.proved() {
+            return Ok(if found.loss > first.loss { Found { stop: found.stop, ..first } } else { found });
+        }
+        Ok(Found { bound: Bound { at_least: loss, proof: Proof::Search }, ..found })
     }
-}
-
-fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
-    let mut weights = vec![0.0; setup.data.points.inputs()];
-    weights.push(1.0);
-    weights
 }
 
 /// Turns the best setting into a network: proved weights for every hidden unit, then the best output layer. Also its
@@ -85,33 +104,25 @@ fn bias_only(setup: &Setup<'_>) -> Vec<f64> {
 fn assemble(
     setup: &Setup<'_>,
     control: &Control<'_>,
-    listed: &[Dichotomy],
-    group_of: &[usize],
+    expanded: &[Vec<bool>],
     upper: &Upper<'_>,
     best: &Best,
-) -> Result<(Network, f64, bool), SearchError> {
+) -> Result<(ExactNetwork, f64, bool), SearchError> {
     // Where there are fewer dichotomies than units, the last one is repeated.
     let unit_at = |at: usize| best.units[at.min(best.units.len() - 1)];
-    let chosen: Vec<&Dichotomy> = (0..setup.hidden[0]).map(|at| &listed[unit_at(at)]).collect();
-    let signs = |dichotomy: &&Dichotomy| -> Vec<bool> { group_of.iter().map(|&g| dichotomy.signs[g]).collect() };
-    let mut targets: Vec<LayerTargets> = vec![chosen.iter().map(signs).collect()];
-    let mut layers = vec![chosen.iter().map(|dichotomy| dichotomy.weights.clone()).collect::<Vec<_>>()];
+    let mut targets: Vec<LayerTargets> = vec![(0..setup.hidden[0]).map(|at| expanded[unit_at(at)].clone()).collect()];
+    let first = targets[0].iter().map(|unit| confirmed(separable(&setup.data.points, unit)));
+    let mut layers = vec![first.collect::<Result<Vec<_>, _>>()?];
     for (depth, &width) in setup.hidden.iter().enumerate().skip(1) {
         let below = &targets[depth - 1];
         let codes = match best.above.get(depth - 1) {
             Some(codes) => upper.spread(&targets[0], &best.above[..depth - 1], codes),
-            None => vec![0; group_of.len()],
+            None => vec![0; setup.data.labels.len()],
         };
         let layer: LayerTargets =
             (0..width).map(|unit| codes.iter().map(|code| code >> unit & 1 == 1).collect()).collect();
         let report = feasibility(&as_points(below), std::slice::from_ref(&layer));
-        let weights = report.units[0].iter().map(|verdict| match verdict {
-            Verdict::Separable(found) => Ok(found.weights.clone()),
-            _ => {
-                let why = "a dichotomy of the cells was not confirmed".to_string();
-                Err(SearchError::Unsupported { search: "exhaustive", why })
-            }
-        });
+        let weights = report.units.into_iter().flatten().map(confirmed);
         layers.push(weights.collect::<Result<_, _>>()?);
         targets.push(layer);
     }
@@ -119,6 +130,15 @@ fn assemble(
     let cells = Cells::new(&inputs, &setup.data.labels, setup.data.classes.len());
     let fit = cells.fit(setup.loss, setup.learner, control, usize::MAX);
     let as_found = fit.loss <= best.loss + 1e-6;
-    layers.push(fit.units);
-    Ok((Network { layers }, fit.loss, as_found))
+    let output = fit.units.iter().map(|unit| Rational::from_floats(unit).ok_or(SearchError::Overflow));
+    layers.push(output.collect::<Result<_, _>>()?);
+    Ok((ExactNetwork { layers }, fit.loss, as_found))
+}
+
+/// The weights of a unit whose targets were listed as separable.
+fn confirmed(verdict: Verdict) -> Result<Vec<Rational>, SearchError> {
+    match verdict {
+        Verdict::Separable(found) => Ok(found.exact),
+        _ => Err(SearchError::Unconfirmed),
+    }
 }

@@ -92,7 +92,7 @@ impl<'a> Upper<'a> {
             return Ok(Some(known.clone()));
         }
         let Some(listed) = dichotomies(points, 1, self.control)? else { return Ok(None) };
-        let signs = Arc::new(listed.into_iter().map(|dichotomy| dichotomy.signs).collect::<Vec<_>>());
+        let signs = Arc::new(listed);
         self.known.lock().expect("not poisoned").insert(key, signs.clone());
         Ok(Some(signs))
     }
