@@ -18,7 +18,7 @@
 use crate::NnError;
 use crate::activation::Activation;
 use crate::parameter::{Parameter, ParameterKind, Statistic};
-use crate::spec::{Defaults, LayerSpec, PoolKind};
+use crate::spec::{Defaults, LayerSpec, PoolKind, pool_words};
 use crate::target::HardUnit;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use ftprop_tensor::{Shape, TensorError};
@@ -259,7 +259,7 @@ impl Node {
             }
             Op::Fc(fc) => format!("fc {}", fc.outputs),
             Op::Pool(kind, g) => {
-                let mut text = format!("{}-pool {}×{}", kind.word(), g.kernel, g.kernel);
+                let mut text = format!("{}-pool {}×{}", pool_words(*kind).0, g.kernel, g.kernel);
                 if g.stride != g.kernel {
                     text += &format!(" stride {}", g.stride);
                 }
@@ -310,7 +310,7 @@ impl Op {
         match self {
             Op::Conv(_) => "conv",
             Op::Fc(_) => "fc",
-            Op::Pool(kind, _) => kind.spec_word(),
+            Op::Pool(kind, _) => pool_words(*kind).1,
             Op::BatchNorm(_) => "batch_norm",
             Op::Hard(..) | Op::Soft(_) => "act",
             Op::Dropout(Dropout { by_channel: false, .. }) => "dropout",

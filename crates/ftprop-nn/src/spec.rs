@@ -145,29 +145,13 @@ impl Kernel {
     }
 }
 
-/// What a pooling takes of its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolKind {
-    /// The largest value.
-    Max,
-    /// The mean, padding counted in.
-    Average,
-}
+pub use ftprop_tensor::cpu::pool::PoolKind;
 
-impl PoolKind {
-    /// As a summary names it.
-    pub fn word(self) -> &'static str {
-        match self {
-            PoolKind::Max => "max",
-            PoolKind::Average => "average",
-        }
-    }
-
-    pub(crate) fn spec_word(self) -> &'static str {
-        match self {
-            PoolKind::Max => "max_pool",
-            PoolKind::Average => "avg_pool",
-        }
+/// The word for a kind of pooling in summaries, and the one that a recipe writes.
+pub(crate) fn pool_words(kind: PoolKind) -> (&'static str, &'static str) {
+    match kind {
+        PoolKind::Max => ("max", "max_pool"),
+        PoolKind::Average => ("average", "avg_pool"),
     }
 }
 
@@ -224,8 +208,8 @@ impl LayerSpec {
         match self {
             LayerSpec::Conv { .. } => "conv",
             LayerSpec::Fc { .. } => "fc",
-            LayerSpec::MaxPool { .. } => PoolKind::Max.spec_word(),
-            LayerSpec::AvgPool { .. } => PoolKind::Average.spec_word(),
+            LayerSpec::MaxPool { .. } => pool_words(PoolKind::Max).1,
+            LayerSpec::AvgPool { .. } => pool_words(PoolKind::Average).1,
             LayerSpec::BatchNorm { .. } => "batch_norm",
             LayerSpec::Act { .. } => "act",
             LayerSpec::Dropout { .. } => "dropout",

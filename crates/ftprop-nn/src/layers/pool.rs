@@ -1,8 +1,7 @@
 //! Pooling layers.
 
 use super::{Layer, Pass, Slopes};
-use crate::spec::PoolKind;
-use ftprop_tensor::cpu::pool;
+use ftprop_tensor::cpu::pool::{self, PoolKind};
 use ftprop_tensor::geometry::PoolGeometry;
 
 /// The largest value, or the mean, of each window.
@@ -17,18 +16,12 @@ impl Layer for Pool {
     }
 
     fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
-        match self.kind {
-            PoolKind::Max => pool::max_forward(pass.cpu, &self.geometry, pass.n, x, y),
-            PoolKind::Average => pool::average_forward(pass.cpu, &self.geometry, pass.n, x, y),
-        }
+        pool::forward(pass.cpu, self.kind, &self.geometry, pass.n, x, y);
     }
 
     fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, _: bool) {
         let (dy, dx) = slopes.both();
-        match self.kind {
-            PoolKind::Max => pool::max_backward(pass.cpu, &self.geometry, pass.n, x, dy, dx),
-            PoolKind::Average => pool::average_backward(pass.cpu, &self.geometry, pass.n, dy, dx),
-        }
+        pool::backward(pass.cpu, self.kind, &self.geometry, pass.n, x, dy, dx);
         slopes.advance();
     }
 

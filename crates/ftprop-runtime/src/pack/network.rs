@@ -26,7 +26,7 @@ pub enum FloatLayer {
     BatchNorm(BatchNorm),
     /// Max-pooling; padding never wins.
     MaxPool(Window),
-    /// Average-pooling; padding counts as zeros, as PyTorch has it by default.
+    /// The mean of each window; padding counts as zeros, as PyTorch has it by default.
     AveragePool(Window),
     /// An activation.
     Activation(Activation),

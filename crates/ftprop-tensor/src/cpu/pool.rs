@@ -7,6 +7,31 @@ use super::simd::vectorised;
 use super::{Cpu, Shared};
 use crate::geometry::{PoolGeometry, size};
 
+/// What a pooling takes of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// The largest value.
+    Max,
+    /// The mean, padding counted in.
+    Average,
+}
+
+/// y = what the kind takes of each window.
+pub fn forward(cpu: &Cpu, kind: PoolKind, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
+    match kind {
+        PoolKind::Max => max_forward(cpu, g, n, x, y),
+        PoolKind::Average => average_forward(cpu, g, n, x, y),
+    }
+}
+
+/// dx, given x and dy.
+pub fn backward(cpu: &Cpu, kind: PoolKind, g: &PoolGeometry, n: usize, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    match kind {
+        PoolKind::Max => max_backward(cpu, g, n, x, dy, dx),
+        PoolKind::Average => average_backward(cpu, g, n, dy, dx),
+    }
+}
+
 /// y = the largest value of each window.
 pub fn max_forward(cpu: &Cpu, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
     g.expect_sound();
