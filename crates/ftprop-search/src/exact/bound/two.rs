@@ -35,7 +35,7 @@ pub(crate) fn least(
         let wish = Wish::new(counts, inner);
         let Some(limit) = below.checked_sub(wish.floor).filter(|&limit| limit > 0) else { continue };
         let list = half_spaces(flat, &wish, limit, watch)?;
-        if let Some((errors, sides)) = Tree::new(list, wish, limit).best(watch)? {
+        if let Some((errors, sides)) = Tree::new(list, wish, limit, watch)?.best(watch)? {
             best = Some(Wedge { errors, inner, sides });
         }
     }
@@ -68,17 +68,18 @@ struct Group {
 }
 
 impl Tree {
-    fn new(members: Vec<Bits>, wish: Wish, limit: usize) -> Self {
+    fn new(members: Vec<Bits>, wish: Wish, limit: usize, watch: &Watch<'_>) -> Result<Self, Stopped> {
         let words = wish.inside.len();
         let mut tree = Tree { wish, limit, words, members, groups: vec![] };
         if !tree.members.is_empty() {
-            tree.divide(0, tree.members.len());
+            tree.divide(0, tree.members.len(), watch)?;
         }
-        tree
+        Ok(tree)
     }
 
     /// Makes the group of a range and all below it; returns its place.
-    fn divide(&mut self, from: usize, to: usize) -> usize {
+    fn divide(&mut self, from: usize, to: usize, watch: &Watch<'_>) -> Result<usize, Stopped> {
+        watch.ask()?;
         let (mut some, mut every) = (vec![0; self.words], vec![u64::MAX; self.words]);
         for member in &self.members[from..to] {
             for at in 0..self.words {
@@ -92,9 +93,9 @@ impl Tree {
         if let Some(point) = split {
             self.members[from..to].sort_by_key(|member| holds(member, point));
             let middle = from + self.members[from..to].partition_point(|member| !holds(member, point));
-            self.groups[place].parts = Some((self.divide(from, middle), self.divide(middle, to)));
+            self.groups[place].parts = Some((self.divide(from, middle, watch)?, self.divide(middle, to, watch)?));
         }
-        place
+        Ok(place)
     }
 
     /// A point that about half of the members hold, judged by some of them.
