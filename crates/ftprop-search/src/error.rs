@@ -3,56 +3,171 @@
 /// Every error of this crate. Rows and columns are counted from 1, as an editor shows them.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
+    /// No instances.
     #[error("there are no instances: the data is empty")]
     Empty,
+    /// Labels only.
     #[error("the instances have no inputs: each row needs at least one number and a label")]
     NoInputs,
+    /// A picture of more than a plane.
     #[error("decision regions can be drawn for two inputs, not for {inputs}")]
-    NotAPlane { inputs: usize },
+    NotAPlane {
+        /// How many inputs there are.
+        inputs: usize,
+    },
+    /// Rows of different lengths.
     #[error("row {row} has {found} columns where the first row has {expected}; every row needs the same number")]
-    Ragged { row: usize, found: usize, expected: usize },
+    Ragged {
+        /// The row.
+        row: usize,
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// A cell that is no number.
     #[error("row {row}, column {column}: '{text}' is not a finite number; remove or repair that row")]
-    NotFinite { row: usize, column: usize, text: String },
+    NotFinite {
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// As it was written.
+        text: String,
+    },
+    /// A row without a label.
     #[error("row {row} has no label in its last column; remove or repair that row")]
-    NoLabel { row: usize },
+    NoLabel {
+        /// The row.
+        row: usize,
+    },
+    /// A test label that training did not have.
     #[error("row {row} has the label '{label}', which the training data does not have; it has {known}")]
-    UnknownLabel { row: usize, label: String, known: String },
+    UnknownLabel {
+        /// The row.
+        row: usize,
+        /// The label.
+        label: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Nothing to tell apart.
     #[error("every instance has the label '{label}'; there must be at least two classes to tell apart")]
-    OneClass { label: String },
+    OneClass {
+        /// The label.
+        label: String,
+    },
+    /// Labels that do not belong to the instances.
     #[error("{instances} instances but {labels} labels; each instance needs one")]
-    LabelCount { instances: usize, labels: usize },
+    LabelCount {
+        /// How many instances.
+        instances: usize,
+        /// How many labels.
+        labels: usize,
+    },
+    /// More than two classes where two are needed.
     #[error("there are {classes} classes; this needs exactly two")]
-    NotBinary { classes: usize },
+    NotBinary {
+        /// How many classes.
+        classes: usize,
+    },
+    /// Test data of another width.
     #[error("the test data has {found} inputs where the training data has {expected}")]
-    TestInputs { found: usize, expected: usize },
+    TestInputs {
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// A made-up problem that is not known.
     #[error("unknown problem '{name}'; known are xor, parity:N, moons, spirals, multiplexer:N, digits:K and mnist:K")]
-    UnknownProblem { name: String },
+    UnknownProblem {
+        /// As it was written.
+        name: String,
+    },
+    /// A made-up problem that cannot be.
     #[error("problem '{name}': {why}")]
-    BadProblem { name: String, why: String },
+    BadProblem {
+        /// As it was written.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// No time at all.
     #[error("the budget is zero; give the search some time or nodes, for example 10s")]
     ZeroBudget,
+    /// A time that is not understood.
     #[error("budget '{text}' is not understood; write a time such as 500ms, 60s or 5m")]
-    BadBudget { text: String },
+    BadBudget {
+        /// As it was written.
+        text: String,
+    },
+    /// Widths that are not understood.
     #[error("hidden widths '{text}' are not understood; write numbers of at least 1 such as 2 or 8,4")]
-    BadHidden { text: String },
+    BadHidden {
+        /// As it was written.
+        text: String,
+    },
+    /// A name that is not known.
     #[error("unknown {what} '{name}'; known are {known}")]
-    UnknownName { what: &'static str, name: String, known: &'static str },
+    UnknownName {
+        /// What it would be the name of.
+        what: &'static str,
+        /// As it was written.
+        name: String,
+        /// Those that there are.
+        known: &'static str,
+    },
+    /// A search that is not made for this.
     #[error("search '{search}' cannot do this: {why}")]
-    Unsupported { search: &'static str, why: String },
+    Unsupported {
+        /// The search.
+        search: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A mistake in the program.
     #[error(
         "targets that a unit can realise were not confirmed exactly; this is a mistake in the program, please report it"
     )]
     Unconfirmed,
+    /// More memory than is allowed.
     #[error("this needs about {needed} MiB of memory and may take {most}; use fewer units, or allow more")]
-    Memory { needed: usize, most: usize },
+    Memory {
+        /// In MiB.
+        needed: usize,
+        /// In MiB.
+        most: usize,
+    },
+    /// Numbers too large for floats.
     #[error("a weight became infinite; scale the inputs to a moderate range")]
     Overflow,
+    /// A file that is no certificate.
     #[error("the certificate cannot be read: {why}")]
-    BadCertificate { why: String },
+    BadCertificate {
+        /// What is wrong.
+        why: String,
+    },
+    /// A certificate that does not hold.
     #[error("the certificate is refused: {why}")]
-    Refused { why: String },
+    Refused {
+        /// What is wrong.
+        why: String,
+    },
+    /// A file that cannot be read.
     #[error("{path}: {source}")]
-    File { path: String, source: std::io::Error },
+    File {
+        /// The file.
+        path: String,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// An error in a file.
     #[error("{path}: {source}")]
-    InFile { path: String, source: Box<SearchError> },
+    InFile {
+        /// The file.
+        path: String,
+        /// What happened.
+        source: Box<SearchError>,
+    },
 }

@@ -30,6 +30,7 @@
 //! # Ok::<(), ftprop_search::SearchError>(())
 //! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod certificate;
 mod error;

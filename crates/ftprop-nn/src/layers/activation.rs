@@ -65,12 +65,16 @@ impl Layer for SoftLayer {
     fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool) {
         let len = pass.n * self.len;
         let slopes = &mut slopes.current()[..len];
-        let passed = |activation: Activation| move |g: f32, z: f32| activation.passed(g, z).unwrap_or(0.0);
         // With the activation known to the compiler, each loop has one formula in it.
-        if self.activation == Activation::SaturatedRelu {
-            elementwise::update(pass.cpu, slopes, &z[..len], passed(Activation::SaturatedRelu));
-        } else {
-            elementwise::update(pass.cpu, slopes, &z[..len], passed(Activation::Relu));
+        let passed = |activation: Activation| move |g: f32, z: f32| activation.passed(g, z).unwrap_or(0.0);
+        match self.activation {
+            Activation::Relu => elementwise::update(pass.cpu, slopes, &z[..len], passed(Activation::Relu)),
+            Activation::SaturatedRelu => {
+                elementwise::update(pass.cpu, slopes, &z[..len], passed(Activation::SaturatedRelu));
+            }
+            Activation::Sign | Activation::Step | Activation::Qrelu { .. } => {
+                unreachable!("the graph gives hard activations a layer loss")
+            }
         }
     }
 }

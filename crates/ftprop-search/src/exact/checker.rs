@@ -16,16 +16,35 @@ pub type Witness = Vec<(usize, BigUint)>;
 /// Why the checker does not confirm something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// A list of another length.
     #[error("there are {found} numbers where {expected} belong")]
-    Size { found: usize, expected: usize },
+    Size {
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// A unit that misses its target.
     #[error("instance {instance} is on the wrong side of its unit, or on the boundary")]
-    WrongSide { instance: usize },
+    WrongSide {
+        /// Which, counted from 0.
+        instance: usize,
+    },
+    /// A witness of something else.
     #[error("the witness names instance {instance}, which does not exist or was named before")]
-    Instance { instance: usize },
+    Instance {
+        /// Which, counted from 0.
+        instance: usize,
+    },
+    /// A witness of nothing.
     #[error("the witness is zero for every instance")]
     Zero,
+    /// A witness that does not add up.
     #[error("the witness does not add up to zero in input {input} (the last one is the bias)")]
-    NotZero { input: usize },
+    NotZero {
+        /// Which, counted from 0.
+        input: usize,
+    },
 }
 
 /// A unit over the instances as whole numbers n: w · x + b = (Σ Wⱼ nⱼ + B) / D.

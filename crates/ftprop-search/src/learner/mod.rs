@@ -126,7 +126,10 @@ pub enum LearnerKind {
     /// [`Perceptron`]
     Perceptron,
     /// [`Hinge`] with this cost of an error against the size of the weights.
-    Hinge { cost: f64 },
+    Hinge {
+        /// The cost.
+        cost: f64,
+    },
     /// [`LinearProgram`]
     LinearProgram,
 }

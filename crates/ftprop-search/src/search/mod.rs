@@ -256,9 +256,15 @@ pub enum SearchKind {
     /// [`HillClimbing`]
     HillClimbing,
     /// [`Beam`] of this width, unbounded if none.
-    Beam { width: Option<usize> },
+    Beam {
+        /// The width.
+        width: Option<usize>,
+    },
     /// [`Ftprop`] with this rule.
-    Ftprop { rule: TargetRule },
+    Ftprop {
+        /// How targets follow.
+        rule: TargetRule,
+    },
     /// [`Settled`]
     Settled,
     /// [`Madaline`]
