@@ -41,6 +41,8 @@ RECIPES = {
     "alexnet": "alexnet-sign-ftpsh",
     "resnet18": "resnet18-sign-ftpsh",
 }
+# Those for pictures of 32 by 32.
+CIFAR = ("convnet4", "convnet8")
 
 
 class Activation(nn.Module):
@@ -146,7 +148,7 @@ def from_torch(preset, activation, data, folder, options):
     torch.manual_seed(1)
     model = network(preset, activation, CLASSES)
     # Statistics of its own for every norm, and slopes of both signs.
-    side = 32 if "cifar" in RECIPES[preset] else 224
+    side = 32 if preset in CIFAR else 224
     for module in model.modules():
         if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
             module.momentum = None
@@ -207,7 +209,7 @@ def main():
         else:
             data = pictures(folder, np.random.default_rng(1))
             cases = [(preset, activation) for preset in RECIPES for activation in ("relu", "sign", "qrelu:3")]
-            good = all([from_torch(preset, activation, data["cifar" if "cifar" in RECIPES[preset] else "imagenet"],
+            good = all([from_torch(preset, activation, data["cifar" if preset in CIFAR else "imagenet"],
                                    folder, options) for preset, activation in cases])
     sys.exit(not good)
 
