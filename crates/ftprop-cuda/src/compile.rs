@@ -69,15 +69,13 @@ impl Source {
     }
 
     fn text(&self) -> String {
-        {
-            let precision = match self.precision {
-                Precision::F32 => "PRECISION_F32",
-                Precision::Tf32 => "PRECISION_TF32",
-                Precision::Bf16 => "PRECISION_BF16",
-            };
-            let sizes: String = abi::SIZES.iter().map(|(name, bytes)| format!("#define {name} {bytes}\n")).collect();
-            format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text)
-        }
+        let precision = match self.precision {
+            Precision::F32 => "PRECISION_F32",
+            Precision::Tf32 => "PRECISION_TF32",
+            Precision::Bf16 => "PRECISION_BF16",
+        };
+        let sizes: String = abi::SIZES.iter().map(|(name, bytes)| format!("#define {name} {bytes}\n")).collect();
+        format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text)
     }
 
     /// The machine code, from the folder of kept kernels or from the compiler.

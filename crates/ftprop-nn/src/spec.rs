@@ -12,6 +12,8 @@
 //! activation = "relu"      # a full-precision first layer; without this key, the recipe's activation
 //! ```
 
+pub use ftprop_tensor::cpu::pool::PoolKind;
+
 use crate::activation::Activation;
 use crate::layer_loss::LayerLoss;
 use crate::target::{QreluForm, TargetRule};
@@ -144,8 +146,6 @@ impl Kernel {
         }
     }
 }
-
-pub use ftprop_tensor::cpu::pool::PoolKind;
 
 /// The word for a kind of pooling in summaries, and the one that a recipe writes.
 pub(crate) fn pool_words(kind: PoolKind) -> (&'static str, &'static str) {

@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// What is in front of every function that is written down: a device without it uses the plain C meaning.
+/// What stands before every function: CUDA's words for one that the GPU calls and the compiler takes apart.
 const QUALIFIERS: &str = "__device__ __forceinline__";
 
 /// The lines of one function.
