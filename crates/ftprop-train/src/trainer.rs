@@ -18,6 +18,7 @@ use crate::observe::{Answer, Ending, Notice, Observer, RunView, StepReport};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::storage::Storage;
+use crate::whitening::whiten;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::{NetworkState, Part, StepSpan};
 use ftprop_nn::{Engine, Tally};
@@ -148,7 +149,11 @@ impl Trainer {
         };
         match trainer.storage.as_ref().map(Storage::checkpoint).transpose()?.flatten() {
             Some(checkpoint) => trainer.take_up(&checkpoint)?,
-            None => trainer.engine.initialise(trainer.recipe.train.seed)?,
+            None => {
+                let seed = trainer.recipe.train.seed;
+                trainer.engine.initialise(seed)?;
+                whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+            }
         }
         if let Some(storage) = &trainer.storage {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
