@@ -3,6 +3,7 @@
 use crate::checkpoint::{self, Checkpoint, Contents, ModelInfo, State};
 use crate::diagnostics::Record;
 use crate::error::Error;
+use crate::files;
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::tensorboard::EventWriter;
@@ -32,6 +33,9 @@ impl Storage {
     pub(crate) fn begin(&mut self, epoch: u32) -> Result<(), Error> {
         if self.lock.is_none() {
             self.lock = self.folder.lock()?;
+        }
+        if self.lock.is_some() {
+            files::clear_leftovers(self.folder.path());
         }
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if epoch > 1 {

@@ -3,7 +3,7 @@
 use super::eval::WhichArg;
 use super::{device, say, say_json};
 use crate::error::Error;
-use crate::progress::Progress;
+use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
@@ -172,10 +172,13 @@ impl Export {
             bytes: bytes.len(),
             check,
         };
-        if self.json {
+        let words = format!("{}: {} bytes, from {}", report.file, report.bytes, report.model);
+        if files::is_standard_output(&self.output) {
+            tell(&words);
+        } else if self.json {
             say_json(&report)?;
         } else {
-            say(&format!("{}: {} bytes, from {}", report.file, report.bytes, report.model));
+            say(&words);
         }
         Ok(ExitCode::SUCCESS)
     }
