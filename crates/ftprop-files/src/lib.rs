@@ -22,7 +22,9 @@
 
 mod write;
 
-pub use write::{clear_leftovers, is_standard_output, try_writing, write, write_new, write_with};
+pub use write::{
+    clear_leftovers, is_standard_output, keep_previous, try_writing, write, write_new, write_private, write_with,
+};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -49,6 +49,18 @@ pub fn write_with(path: &Path, produce: impl FnOnce(&mut dyn Write) -> io::Resul
     written.map_err(|error| FileError::new("write", path, error))
 }
 
+/// As [`write()`], for its owner alone, whatever the mode was.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    #[cfg(unix)]
+    let mode = Some(std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    #[cfg(not(unix))]
+    let mode = None;
+    let written = unfinished(path, mode, |file| file.write_all(bytes))
+        .and_then(|file| file.persist(path).map_err(|e| e.error))
+        .and_then(|_| sync_folder_of(path));
+    written.map_err(|error| FileError::new("write", path, error))
+}
+
 /// As [`write()`], but only where there is nothing of this name yet: of several writers exactly one succeeds, the others
 /// fail with [`ErrorKind::AlreadyExists`].
 pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
@@ -56,6 +68,23 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         .and_then(|file| file.persist_noclobber(path).map_err(|e| e.error))
         .and_then(|_| sync_folder_of(path));
     written.map_err(|error| FileError::new("write", path, error))
+}
+
+/// Gives the file at `path` a second name, `previous`, which whatever had that name loses. The file stays where it is for
+/// the next writer to replace.
+pub fn keep_previous(path: &Path, previous: &Path) -> Result<(), FileError> {
+    let (begin, end) = UNFINISHED;
+    let folder = folder_of(previous);
+    let linked = tempfile::Builder::new().prefix(begin).suffix(end).make_in(folder, |aside| fs::hard_link(path, aside));
+    let kept = match linked {
+        Ok(link) => {
+            // Where both names are of one file already, a rename does nothing; then dropping the link removes it.
+            fs::rename(link.path(), previous)
+        }
+        // Some file systems have no second names. Then there is a moment without the first.
+        Err(_) => fs::rename(path, previous),
+    };
+    kept.map_err(|error| FileError::new("keep", path, error))
 }
 
 /// Finds out whether `path` could be written, before the work that makes its content. Nothing is left behind.
@@ -133,7 +162,6 @@ fn unfinished(
     mode: Option<Permissions>,
     produce: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (begin, end) = UNFINISHED;
     let mut builder = tempfile::Builder::new();
     builder.prefix(begin).suffix(end);
@@ -143,11 +171,15 @@ fn unfinished(
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(Permissions::from_mode(0o666));
     }
-    let mut file = BufWriter::new(builder.tempfile_in(folder)?);
+    let mut file = BufWriter::new(builder.tempfile_in(folder_of(path))?);
     produce(&mut file)?;
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     finish(file.as_file(), mode)?;
     Ok(file)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn finish(file: &File, mode: Option<Permissions>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Files are whole whatever happens around them: other writers, links, pipes, processes that were killed.
 
-use ftprop_files::{clear_leftovers, read, try_writing, write, write_new, write_with};
+use ftprop_files::{clear_leftovers, keep_previous, read, try_writing, write, write_new, write_with};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::sync::Barrier;
@@ -107,6 +107,23 @@ fn only_old_leftovers_are_removed() {
     clear_leftovers(folder.path());
     assert_eq!(names(&folder), [".ftprop-ghijkl.part", "mine.part"]);
     clear_leftovers(&folder.path().join("missing"));
+}
+
+#[test]
+fn the_previous_file_is_kept_and_the_last_one_stays() {
+    let folder = folder();
+    let (last, previous) = (folder.path().join("last"), folder.path().join("previous"));
+    write(&last, b"first").unwrap();
+    // Twice, as after a kill between keeping and writing.
+    for _ in 0..2 {
+        keep_previous(&last, &previous).unwrap();
+        assert_eq!((read(&last).unwrap(), read(&previous).unwrap()), (b"first".to_vec(), b"first".to_vec()));
+    }
+    write(&last, b"second").unwrap();
+    assert_eq!(read(&previous).unwrap(), b"first");
+    keep_previous(&last, &previous).unwrap();
+    assert_eq!((read(&last).unwrap(), read(&previous).unwrap()), (b"second".to_vec(), b"second".to_vec()));
+    assert_eq!(names(&folder), ["last", "previous"]);
 }
 
 #[test]

@@ -24,6 +24,9 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use ftprop_tensor::Cpu;
 use ftprop_train::choice::DeviceChoice;
+use ftprop_train::model::{Model, Which};
+use ftprop_train::words::{plain, plain_lines};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -104,8 +107,9 @@ impl Program {
             Command::Verify(command) => command.run(),
             Command::Bench(command) => command.run(),
         };
+        ftprop_cuda::take_notes().iter().for_each(|note| tell(note));
         outcome.unwrap_or_else(|error| {
-            tell(&format!("ftprop: {error}"));
+            tell(&format!("ftprop: {}", plain(&error.to_string())));
             ExitCode::from(error.exit_code())
         })
     }
@@ -129,6 +133,13 @@ fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
             Err(ftprop_train::Error::Device { device: name.into(), why }.into())
         }
     }
+}
+
+/// A trained network, and a word about its file where there is something to say.
+fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Model, Error> {
+    let model = Model::load(path, which, cpu, batch)?;
+    model.notes.iter().for_each(|note| tell(&note.to_string()));
+    Ok(model)
 }
 
 /// An argument as a shell takes it.
@@ -155,7 +166,7 @@ fn say_json<T: serde::Serialize>(value: &T) -> Result<(), Error> {
 fn print_line(text: &str) -> std::io::Result<()> {
     use std::io::Write;
     let mut out = std::io::stdout();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", plain_lines(text)).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
