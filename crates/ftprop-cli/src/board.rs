@@ -76,7 +76,7 @@ impl<'a> Board<'a> {
                 100.0 * s.test.top1_best,
                 100.0 * s.train.top1_last,
             )),
-            Err(error) => tell(&format!("{place} failed: {}", error::words(error))),
+            Err(error) => tell(&plain(&format!("{place} failed: {}", error::words(error)))),
             Ok(_) => {}
         }
     }

@@ -153,6 +153,6 @@ mod tests {
         assert!(text.starts_with("#define PRECISION PRECISION_TF32\n") && text.contains("#define BM 64\n"));
         assert!(text.contains("#define EPS 1e-8f\n"));
         assert_ne!(hash(&text, 1), hash(&text, 2));
-        assert_ne!(hash(&text, 1), hash(&source.clone().int("BN", 64).text(), 1));
+        assert_ne!(hash(&text, 1), hash(source.clone().int("BN", 64).text(), 1));
     }
 }

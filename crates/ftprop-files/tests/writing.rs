@@ -2,7 +2,7 @@
 
 use ftprop_files::{clear_leftovers, keep_previous, read, try_writing, write, write_new, write_with};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::sync::Barrier;
 use std::time::{Duration, SystemTime};
 

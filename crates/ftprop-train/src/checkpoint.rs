@@ -28,8 +28,8 @@ const KEY: &str = "ftprop";
 const VERSION: u32 = 2;
 /// The version before there were checksums.
 const UNSUMMED: u32 = 1;
-/// No picture has a longer edge.
-const LARGEST_EDGE: usize = 1 << 20;
+/// No picture is resized to more, see [`ftprop_data`].
+const LARGEST_EDGE: usize = 16384;
 /// An optimizer's moments, numbered.
 const MOMENT: &str = "optimizer.moment";
 /// The moving average of the weights, and the statistics that belong to it.

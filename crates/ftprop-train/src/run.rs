@@ -353,8 +353,11 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
+    /// A folder that was claimed, the name in its recipe, and its lock.
+    type Claimed = (PathBuf, String, Option<File>);
+
     /// Several threads claim at once, each with a recipe of its own; what each came to.
-    fn claims(folders: Vec<RunFolder>) -> Vec<Result<(PathBuf, String, Option<File>), Error>> {
+    fn claims(folders: Vec<RunFolder>) -> Vec<Result<Claimed, Error>> {
         let together = Barrier::new(folders.len());
         std::thread::scope(|scope| {
             let claim = |(i, mut folder): (usize, RunFolder)| {

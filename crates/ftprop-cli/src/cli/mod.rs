@@ -21,8 +21,9 @@ mod verify;
 use crate::error::Error;
 use crate::progress::tell;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use ftprop_tensor::Cpu;
+use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::model::{Model, Which};
 use ftprop_train::words::{plain, plain_lines};
@@ -40,6 +41,31 @@ Begin with:
 pub(crate) struct Program {
     #[command(subcommand)]
     command: Command,
+    /// The CPU's instruction set for networks in float; with all but portable the same bytes come out
+    #[arg(long, global = true, value_enum, default_value = "auto", help_heading = "Everywhere")]
+    isa: IsaArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IsaArg {
+    Auto,
+    Avx512,
+    Avx2,
+    Neon,
+    Portable,
+}
+
+impl IsaArg {
+    fn choose(self) -> Result<(), Error> {
+        let isa = match self {
+            IsaArg::Auto => return Ok(()),
+            IsaArg::Avx512 => Isa::Avx512,
+            IsaArg::Avx2 => Isa::Avx2,
+            IsaArg::Neon => Isa::Neon,
+            IsaArg::Portable => Isa::Portable,
+        };
+        Ok(isa.choose()?)
+    }
 }
 
 #[derive(Subcommand)]
@@ -89,7 +115,7 @@ impl Program {
 
     /// Does it: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C.
     pub(crate) fn run(self) -> ExitCode {
-        let outcome = match self.command {
+        let outcome = self.isa.choose().and_then(|()| match self.command {
             Command::Train(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Recipes(command) => command.run(),
@@ -106,7 +132,7 @@ impl Program {
             Command::Solve(command) => command.run(),
             Command::Verify(command) => command.run(),
             Command::Bench(command) => command.run(),
-        };
+        });
         ftprop_cuda::take_notes().iter().for_each(|note| tell(note));
         outcome.unwrap_or_else(|error| {
             tell(&format!("ftprop: {}", plain(&error.to_string())));
