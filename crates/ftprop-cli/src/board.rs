@@ -5,6 +5,7 @@ use crate::progress::{counted, duration, said, tell};
 use ftprop_lab::pictures::Pictures;
 use ftprop_train::fleet::{FleetEvent, FleetObserver, Job};
 use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView};
+use ftprop_train::words::plain;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ impl<'a> Board<'a> {
     }
 
     fn ended(&self, job: &Job, ending: &Result<Ending, ftprop_train::Error>) {
-        let (name, place) = (&job.recipe.name, job.folder.display());
+        let (name, place) = (plain(&job.recipe.name), job.folder.display());
         self.tally().runs_done += 1;
         match ending {
             Ok(Ending::Finished(s)) if !self.quiet => tell(&format!(
@@ -75,7 +76,7 @@ impl<'a> Board<'a> {
                 100.0 * s.test.top1_best,
                 100.0 * s.train.top1_last,
             )),
-            Err(error) => tell(&format!("{place} failed: {}", error::words(error))),
+            Err(error) => tell(&plain(&format!("{place} failed: {}", error::words(error)))),
             Ok(_) => {}
         }
     }
@@ -141,7 +142,7 @@ impl Observer for Member<'_> {
     }
 
     fn notice(&mut self, run: &RunView<'_>, notice: &Notice) {
-        tell(&format!("{} (run {}): {}", run.recipe.name, self.number + 1, said(notice)));
+        tell(&format!("{} (run {}): {}", plain(&run.recipe.name), self.number + 1, said(notice)));
     }
 
     fn end(&mut self, run: &RunView<'_>, ending: &Ending) -> Result<(), ObserverError> {

@@ -111,6 +111,10 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "{} is being trained by another process; wait for it, or end it and go on with --resume",
             path.display()
         ),
+        Train::RecipeChanged { path, keys } => format!(
+            "{}: recipe.toml is not the recipe that the checkpoint was trained by: {keys}; put it back, or begin a new run",
+            path.display()
+        ),
         Train::OtherRecipe { path } => {
             format!("{} holds a run of another recipe; remove it or choose another --out", path.display())
         }

@@ -6,6 +6,7 @@
 
 use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
 use ftprop_train::run::{EpochMetrics, Scores};
+use ftprop_train::words::plain_lines;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -176,9 +177,9 @@ impl Progress {
     pub(crate) fn message(&mut self, text: &str) {
         match &mut self.sink {
             Sink::Quiet => {}
-            Sink::Bar(bar) => bar.println(text),
+            Sink::Bar(bar) => bar.println(plain_lines(text)),
             Sink::Lines(out) => {
-                let _ = writeln!(out, "{text}");
+                let _ = writeln!(out, "{}", plain_lines(text));
             }
         }
     }
@@ -227,7 +228,11 @@ impl Observer for Progress {
     }
 
     fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
-        self.message(&said(notice));
+        match (&self.sink, notice) {
+            // Whoever wants no progress wants to know of damage all the same.
+            (Sink::Quiet, Notice::Checkpoint(_)) => tell(&said(notice)),
+            _ => self.message(&said(notice)),
+        }
     }
 
     fn end(&mut self, _run: &RunView<'_>, _ending: &Ending) -> Result<(), ObserverError> {
@@ -242,6 +247,7 @@ pub(crate) fn said(notice: &Notice) -> String {
         Notice::PicturesSkipped { count, first } => {
             format!("{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
         }
+        Notice::Checkpoint(note) => note.to_string(),
     }
 }
 
@@ -260,7 +266,7 @@ fn bar(steps: usize) -> ProgressBar {
 /// Says something on standard error, for good. A failed write is ignored: a full disk under a log file is no
 /// reason to end what works.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", plain_lines(text));
 }
 
 #[cfg(test)]

@@ -202,9 +202,10 @@ fn checkpoints_that_do_not_belong() {
         assert!(temp.snapshot("run") == before, "something was changed");
         assert_eq!(temp.text("run/recipe.toml"), recipe);
     };
-    let other = "checkpoint.safetensors is of another network";
-    refuse(&temp.read("wide/checkpoint.safetensors"), &[other, "0.weight", "[17, 64]", "[16, 64]"]);
-    refuse(&temp.read("thorough/checkpoint.safetensors"), &[other]);
+    // With one to fall back to it would go on from there.
+    fs::remove_file(temp.path("run/previous.safetensors")).unwrap();
+    refuse(&temp.read("wide/checkpoint.safetensors"), &["network.widths was [17] and is [16]"]);
+    refuse(&temp.read("thorough/checkpoint.safetensors"), &["network.preset", "optimizer.lr"]);
     refuse(&temp.read("run/best.safetensors"), &["without the optimizer"]);
     refuse(SMALL.as_bytes(), &["checkpoint.safetensors", "not a checkpoint"]);
     refuse(b"", &["not a checkpoint"]);
@@ -241,15 +242,15 @@ fn a_loss_that_is_no_number() {
 #[test]
 fn a_full_disk_loses_nothing() {
     let temp = with_run();
-    for file in ["checkpoint.safetensors", "best.safetensors", "recipe.toml", "summary.json", "curves.png"] {
+    for file in ["best.safetensors", "summary.json", "curves.png"] {
         fs::create_dir(temp.path("full")).unwrap();
-        let blocked = temp.path(&format!("full/.{file}.part"));
+        let blocked = temp.path(&format!("full/{file}"));
         symlink("/dev/full", &blocked).unwrap();
         let train = "train --recipe small.toml --quiet --out full";
         temp.run(train).refused(1, &[&format!("full/{file}"), "the disk is full", "free some space"]);
         // Once there is room again it goes on as if nothing had been.
-        let begun = temp.path("full/recipe.toml").exists();
-        temp.run(if begun { "train --resume full --quiet" } else { train }).ok();
+        fs::remove_file(&blocked).unwrap();
+        temp.run("train --resume full --quiet").ok();
         temp.assert_same_result("full", "run");
         fs::remove_dir_all(temp.path("full")).unwrap();
     }
@@ -261,7 +262,7 @@ fn a_limit_on_files_in_the_middle_of_a_run() {
     let limited = |arguments: &str| {
         let program = env!("CARGO_BIN_EXE_ftprop");
         let mut command = Command::new("sh");
-        let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} {arguments}");
+        let script = format!("ulimit -f 8; exec {program} {arguments}");
         command.current_dir(temp.path("")).args(["-c", &script]);
         Outcome::of(arguments, command)
     };

@@ -332,3 +332,18 @@ fn bench_takes_a_packed_model_and_a_run() {
     temp.write("text.ftp", "this is not a model");
     temp.run("bench infer text.ftp").refused(1, &["text.ftp"]);
 }
+
+/// A pipe or a device cannot be replaced; what is written to standard output is the model alone.
+#[cfg(unix)]
+#[test]
+fn a_model_can_go_to_a_stream() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out run").ok();
+    temp.run("export run -o model.ftp").ok();
+    let output = temp.command("export run -o /dev/stdout").output().unwrap();
+    assert!(output.status.success() && output.stdout == temp.read("model.ftp"), "{output:?}");
+    let into_file = fs::File::create(temp.path("redirected.ftp")).unwrap();
+    assert!(temp.command("export run -o /dev/stdout").stdout(into_file).status().unwrap().success());
+    assert!(temp.read("redirected.ftp") == temp.read("model.ftp"));
+    temp.run("export run -o /dev/full").refused(1, &["/dev/full", "disk is full"]);
+}

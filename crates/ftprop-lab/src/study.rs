@@ -21,10 +21,10 @@ use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
 use ftprop_train::observe::Ending;
 use ftprop_train::run::{EpochMetrics, RunFolder, Summary};
-use ftprop_train::words::duration;
+use ftprop_train::words::seconds;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// What a study's runs came to, as far as they are there.
 #[derive(Clone, Debug)]
@@ -250,7 +250,7 @@ pub fn write_history(page: &mut Document, history: &[Stint]) {
         vec![
             stint.started.clone(),
             stint.device.clone(),
-            duration(Duration::from_secs_f64(stint.seconds)),
+            seconds(stint.seconds),
             stint.epochs.to_string(),
             stint.finished.to_string(),
         ]

@@ -92,6 +92,24 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A checkpoint that is not as it was written.
+    #[error("{path}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A run's recipe is not the one that its checkpoint was trained by.
+    #[error(
+        "{path}: the recipe is not the one that the checkpoint was trained by: {keys}; put it back, or begin a new run"
+    )]
+    RecipeChanged {
+        /// The run's folder.
+        path: PathBuf,
+        /// The keys that differ, with both values.
+        keys: String,
+    },
     /// A checkpoint of another network.
     #[error("{path} is of another network: {difference}")]
     OtherNetwork {

@@ -12,7 +12,7 @@
 //! | [`checkpoint`], [`model`], [`evaluate`] | networks on disk, ready for use, and in use |
 //! | [`searched`] | networks that a search found |
 //! | [`golden`] | cases with known results |
-//! | [`files`], [`words`] | files that are whole or absent; numbers in words |
+//! | [`files`], [`words`] | files that are whole or absent; numbers in words, and words from files |
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -25,6 +25,7 @@ pub mod choice;
 pub mod config;
 pub mod device;
 pub mod diagnostics;
+mod differences;
 pub mod engine;
 pub mod error;
 pub mod evaluate;

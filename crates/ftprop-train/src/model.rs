@@ -1,6 +1,6 @@
 //! Trained networks, ready for use: from a run folder or a checkpoint file.
 
-use crate::checkpoint::{Checkpoint, ModelInfo};
+use crate::checkpoint::{Checkpoint, ModelInfo, Note};
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
@@ -20,6 +20,8 @@ pub struct Model {
     pub info: ModelInfo,
     /// The file it was read from, if it was.
     pub path: Option<PathBuf>,
+    /// What a person should hear about that file.
+    pub notes: Vec<Note>,
 }
 
 /// Which of a run's two networks.
@@ -34,23 +36,24 @@ pub enum Which {
 impl Model {
     /// Loads a run folder's network, or a checkpoint file, for batches of at most `batch`.
     pub fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Self, Error> {
-        let (file, recipe) = if path.is_dir() {
-            let folder = RunFolder::open(path)?;
-            let file = if which == Which::Best { folder.best() } else { folder.checkpoint() };
-            if !file.exists() {
+        let folder = if path.is_dir() { Some(RunFolder::open(path)?) } else { None };
+        let checkpoint = match (&folder, which) {
+            (None, _) => Checkpoint::read(path)?,
+            (Some(folder), Which::Best) if !folder.best().exists() => {
                 return Err(Error::NoEpoch { path: path.to_path_buf() });
             }
-            // The folder's recipe knows where the data is; the checkpoint's does not.
-            (file, Some(folder.recipe()?))
-        } else {
-            (path.to_path_buf(), None)
+            (Some(folder), Which::Best) => Checkpoint::read(&folder.best())?,
+            (Some(folder), Which::Last) => folder.last()?.ok_or_else(|| Error::NoEpoch { path: path.to_path_buf() })?,
         };
-        let checkpoint = Checkpoint::read(&file)?;
-        let saved = checkpoint.recipe()?;
+        let mut recipe = checkpoint.recipe()?;
         let info = checkpoint.header.model.clone();
-        let mut network = compiled(&saved, &info, cpu, batch)?;
+        let mut network = compiled(&recipe, &info, cpu, batch)?;
         checkpoint.restore(&mut network)?;
-        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: Some(file) })
+        if let Some(folder) = &folder {
+            // The folder's recipe knows where the data is; the checkpoint's does not.
+            recipe.place_as(&folder.recipe()?);
+        }
+        Ok(Model { network, recipe, info, path: Some(checkpoint.path().to_path_buf()), notes: checkpoint.notes })
     }
 
     /// A network with these parameters and statistics, for batches of at most `batch`.
@@ -64,7 +67,7 @@ impl Model {
         let mut network = compiled(&recipe, &info, cpu, batch)?;
         network.values_mut().copy_from_slice(&state.values);
         network.stats_mut().copy_from_slice(&state.statistics);
-        Ok(Model { network, recipe, info, path: None })
+        Ok(Model { network, recipe, info, path: None, notes: Vec::new() })
     }
 }
 

@@ -263,14 +263,18 @@ impl Recipe {
     /// The recipe without what belongs to one machine: a checkpoint is the same wherever it was trained.
     pub fn portable(&self) -> Recipe {
         let mut recipe = self.clone();
-        recipe.data.path = None;
-        recipe.data.csv.test_file = None;
-        recipe.data.workers = Recipe::default().data.workers;
-        recipe.train.device = Recipe::default().train.device;
-        recipe.train.threads = Recipe::default().train.threads;
-        recipe.train.diagnostics = Recipe::default().train.diagnostics;
-        recipe.train.checkpoint_seconds = Recipe::default().train.checkpoint_seconds;
+        recipe.place_as(&Recipe::default());
         recipe
+    }
+
+    /// Takes over what belongs to one machine, and nothing else.
+    pub(crate) fn place_as(&mut self, other: &Recipe) {
+        let (data, train) = (&other.data, &other.train);
+        self.data.path.clone_from(&data.path);
+        self.data.csv.test_file.clone_from(&data.csv.test_file);
+        self.data.workers = data.workers;
+        (self.train.device, self.train.threads) = (train.device, train.threads);
+        (self.train.diagnostics, self.train.checkpoint_seconds) = (train.diagnostics, train.checkpoint_seconds);
     }
 
     /// The same recipe for another number of epochs, with its schedule scaled to them.

@@ -6,9 +6,10 @@
 //! written again.
 
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, State};
+use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, Note, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
+use crate::differences;
 use crate::engine::{self, Parts};
 use crate::error::Error;
 use crate::evaluate::evaluation_loader;
@@ -59,6 +60,8 @@ pub struct Trainer {
     best: Option<BestNetwork>,
     /// The statistics that belong to the moving average of the weights, as of the last epoch's end.
     averaged: Option<Vec<f32>>,
+    /// What is to be said about the checkpoint that it goes on from.
+    notes: Vec<Note>,
     saved: Instant,
     /// When the epoch began in this process, and how long it had taken before.
     began: Instant,
@@ -138,6 +141,7 @@ impl Trainer {
             diagnostics: None,
             best: None,
             averaged: None,
+            notes: Vec::new(),
             saved: Instant::now(),
             began: Instant::now(),
             before: 0.0,
@@ -147,7 +151,9 @@ impl Trainer {
             storage,
             engine,
         };
-        match trainer.storage.as_ref().map(Storage::checkpoint).transpose()?.flatten() {
+        // What lies where a new run's folder will be is not this run's.
+        let begun = trainer.storage.as_mut().filter(|storage| !storage.folder().is_new());
+        match begun.map(Storage::checkpoint).transpose()?.flatten() {
             Some(checkpoint) => trainer.take_up(&checkpoint)?,
             None => {
                 let seed = trainer.recipe.train.seed;
@@ -155,23 +161,39 @@ impl Trainer {
                 whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
             }
         }
-        if let Some(storage) = &trainer.storage {
+        if let Some(storage) = trainer.storage.as_ref().filter(|storage| !storage.folder().is_new()) {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
         if trainer.recipe.train.diagnostics {
             // Between epochs the next look is due now; within one it was when the epoch began.
             let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
             let records = match &trainer.storage {
-                Some(storage) => Records::before(storage.folder().path(), next)?,
-                None => Records::default(),
+                Some(storage) if !storage.folder().is_new() => Records::before(storage.folder().path(), next)?,
+                _ => Records::default(),
             };
             trainer.diagnostics = Some((Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?, records));
         }
         Ok(trainer)
     }
 
+    /// Makes a new run's folder, unless it is made, and writes the recipe into it: until this is called, or the run
+    /// begins, nothing is written. Gives the folder, where there is one.
+    pub fn claim(&mut self) -> Result<Option<&RunFolder>, Error> {
+        let Some(storage) = &mut self.storage else { return Ok(None) };
+        let new = storage.folder().is_new();
+        storage.claim(&self.recipe)?;
+        if let Some((_, records)) = self.diagnostics.as_mut().filter(|_| new) {
+            *records = Records::before(storage.folder().path(), 0)?;
+        }
+        Ok(Some(storage.folder()))
+    }
+
     /// Goes on where a checkpoint stands.
     fn take_up(&mut self, saved: &Checkpoint) -> Result<(), Error> {
+        if let Some(keys) = differences::between(&saved.recipe()?, &self.recipe)? {
+            let path = self.storage.as_ref().map(|s| s.folder().path().to_path_buf()).unwrap_or_default();
+            return Err(Error::RecipeChanged { path, keys });
+        }
         let graph = self.engine.graph().clone();
         let contents = saved.contents(&graph)?;
         let average = contents.optimizer.as_ref().and_then(|o| o.average.as_ref());
@@ -184,8 +206,13 @@ impl Trainer {
         if saved.header.model.classes != self.model.classes {
             return Err(saved.other("its classes are not those of the data".into()));
         }
+        let state = saved.header.state;
+        if state.batch > self.steps_per_epoch() || Tally::from(state.tally).examples > self.train_examples() as u64 {
+            return Err(saved.other("its epoch has more examples than the data".into()));
+        }
         self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
-        self.state = saved.header.state;
+        self.notes.clone_from(&saved.notes);
+        self.state = state;
         self.before = self.state.seconds;
         Ok(())
     }
@@ -262,8 +289,14 @@ impl Trainer {
 
     /// Trains until the last epoch is done or the observer has had enough.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
+        if self.storage.as_ref().is_some_and(|storage| !storage.is_held()) {
+            self.claim()?;
+        }
         if let Some(storage) = &mut self.storage {
             storage.begin(self.state.epoch)?;
+        }
+        for note in std::mem::take(&mut self.notes) {
+            observer.notice(&self.view(), &Notice::Checkpoint(note));
         }
         let ending = self.run_epochs(observer);
         if let Some(storage) = &mut self.storage {
@@ -540,13 +573,16 @@ impl Trainer {
 
     /// Writes the best network, if it is a new one, and a checkpoint, where there is a place for them.
     fn save(&mut self) -> Result<(), Error> {
-        let Some(storage) = &self.storage else { return Ok(()) };
+        if self.storage.is_none() {
+            return Ok(());
+        }
         let started = Instant::now();
         if self.state.batch > 0 {
             self.state.seconds = self.epoch_seconds();
         }
         let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
         self.ensure_finite(&state.network)?;
+        let Some(storage) = &mut self.storage else { return Ok(()) };
         if let Some(BestNetwork { state, network }) = self.best.take() {
             storage.save_best(&self.recipe, &self.model, &state, &Contents::for_use(&graph, network))?;
         }

@@ -1,6 +1,6 @@
 //! `ftprop eval`
 
-use super::{say, say_json};
+use super::{load, say, say_json};
 use crate::error::Error;
 use crate::progress::Progress;
 use clap::{Args, ValueEnum};
@@ -10,7 +10,7 @@ use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
 use ftprop_train::evaluate::{Predictor, check_data, evaluate, evaluation_loader, predictor};
 use ftprop_train::files::{self, is_packed};
-use ftprop_train::model::{Model, Which};
+use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
 use ftprop_train::run::Scores;
 use safetensors::tensor::{Dtype, TensorView};
@@ -172,7 +172,7 @@ impl Eval {
             return Err(Error::Usage("--source goes with a packed model; a run knows its data".into()));
         }
         let batch = if place.gpu.is_some() { 1 } else { self.batch };
-        let mut model = Model::load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
+        let mut model = load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
         if let Some(data) = &self.data {
             model.recipe.data.path = Some(data.clone());
         }

@@ -1,9 +1,9 @@
 //! `ftprop export`
 
 use super::eval::WhichArg;
-use super::{device, say, say_json};
+use super::{device, load, say, say_json};
 use crate::error::Error;
-use crate::progress::Progress;
+use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
@@ -11,7 +11,6 @@ use ftprop_export::{onnx, torch};
 use ftprop_runtime::pack::WeightFormat;
 use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
-use ftprop_train::model::Model;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -106,7 +105,7 @@ impl Export {
             return self.packed_to_onnx();
         }
         let cpu = device("cpu", self.threads)?;
-        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
+        let mut model = load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
         let bytes = match format {
             FormatArg::Packed => packed::pack(&model, self.weights.map_or(WeightFormat::Int8, Into::into))?,
             FormatArg::Torch => torch::to_bytes(&model.recipe, &model.network)?,
@@ -172,10 +171,13 @@ impl Export {
             bytes: bytes.len(),
             check,
         };
-        if self.json {
+        let words = format!("{}: {} bytes, from {}", report.file, report.bytes, report.model);
+        if files::is_standard_output(&self.output) {
+            tell(&words);
+        } else if self.json {
             say_json(&report)?;
         } else {
-            say(&format!("{}: {} bytes, from {}", report.file, report.bytes, report.model));
+            say(&words);
         }
         Ok(ExitCode::SUCCESS)
     }

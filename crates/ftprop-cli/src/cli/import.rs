@@ -56,7 +56,7 @@ impl Import {
         let imported = engine.state()?;
         let imported = TrainingState { average: imported.average.map(|_| imported.network.values.clone()), ..imported };
         let info = ModelInfo::of(&dataset);
-        folder.write_recipe(&recipe)?;
+        let folder = RunFolder::create(folder.path(), &recipe)?;
         let for_use = Contents::for_use(&graph, imported.network.clone());
         checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &for_use)?;
         let for_training = Contents::for_training(&graph, imported, None);

@@ -21,9 +21,13 @@ mod verify;
 use crate::error::Error;
 use crate::progress::tell;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use ftprop_tensor::Cpu;
+use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
+use ftprop_train::model::{Model, Which};
+use ftprop_train::words::{plain, plain_lines};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -37,6 +41,31 @@ Begin with:
 pub(crate) struct Program {
     #[command(subcommand)]
     command: Command,
+    /// The CPU's instruction set for networks in float; with all but portable the same bytes come out
+    #[arg(long, global = true, value_enum, default_value = "auto", help_heading = "Everywhere")]
+    isa: IsaArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IsaArg {
+    Auto,
+    Avx512,
+    Avx2,
+    Neon,
+    Portable,
+}
+
+impl IsaArg {
+    fn choose(self) -> Result<(), Error> {
+        let isa = match self {
+            IsaArg::Auto => return Ok(()),
+            IsaArg::Avx512 => Isa::Avx512,
+            IsaArg::Avx2 => Isa::Avx2,
+            IsaArg::Neon => Isa::Neon,
+            IsaArg::Portable => Isa::Portable,
+        };
+        Ok(isa.choose()?)
+    }
 }
 
 #[derive(Subcommand)]
@@ -86,7 +115,7 @@ impl Program {
 
     /// Does it: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C.
     pub(crate) fn run(self) -> ExitCode {
-        let outcome = match self.command {
+        let outcome = self.isa.choose().and_then(|()| match self.command {
             Command::Train(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Recipes(command) => command.run(),
@@ -103,9 +132,10 @@ impl Program {
             Command::Solve(command) => command.run(),
             Command::Verify(command) => command.run(),
             Command::Bench(command) => command.run(),
-        };
+        });
+        ftprop_cuda::take_notes().iter().for_each(|note| tell(note));
         outcome.unwrap_or_else(|error| {
-            tell(&format!("ftprop: {error}"));
+            tell(&format!("ftprop: {}", plain(&error.to_string())));
             ExitCode::from(error.exit_code())
         })
     }
@@ -129,6 +159,13 @@ fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
             Err(ftprop_train::Error::Device { device: name.into(), why }.into())
         }
     }
+}
+
+/// A trained network, and a word about its file where there is something to say.
+fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Model, Error> {
+    let model = Model::load(path, which, cpu, batch)?;
+    model.notes.iter().for_each(|note| tell(&note.to_string()));
+    Ok(model)
 }
 
 /// An argument as a shell takes it.
@@ -155,7 +192,7 @@ fn say_json<T: serde::Serialize>(value: &T) -> Result<(), Error> {
 fn print_line(text: &str) -> std::io::Result<()> {
     use std::io::Write;
     let mut out = std::io::stdout();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", plain_lines(text)).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

@@ -9,6 +9,7 @@ use ftprop_lab::pictures::picture;
 use ftprop_lab::plot::Picture;
 use ftprop_train::diagnostics::Records;
 use ftprop_train::run::RunFolder;
+use ftprop_train::words::plain;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,7 +52,7 @@ impl Plot {
             match metrics {
                 Ok(metrics) => runs.push((name, metrics)),
                 // Of many, as by runs/*, some may be networks that were never trained here.
-                Err(error) if self.runs.len() > 1 => tell(&format!("left out: {error}")),
+                Err(error) if self.runs.len() > 1 => tell(&format!("left out: {}", plain(&error.to_string()))),
                 Err(error) => return Err(error.into()),
             }
         }

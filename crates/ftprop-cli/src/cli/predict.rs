@@ -1,7 +1,7 @@
 //! `ftprop predict`
 
 use super::eval::WhichArg;
-use super::{say, say_json};
+use super::{load, say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
@@ -9,7 +9,7 @@ use ftprop_export::classifier::Classifier;
 use ftprop_train::device::Place;
 use ftprop_train::evaluate::{Predictor, predict, predictor};
 use ftprop_train::files::is_packed;
-use ftprop_train::model::Model;
+use ftprop_train::words::plain;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,7 +71,7 @@ impl Predict {
             let (classes, preprocess) = (packed.classes().to_vec(), packed.preprocess());
             (Box::new(packed), classes, preprocess)
         } else {
-            let model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
+            let model = load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
             let preprocess = model.info.preprocess().ok_or(ftprop_train::Error::NoPictures)?;
             let classes = model.info.classes.clone();
             (predictor(model, &place, 1)?, classes, preprocess)
@@ -83,7 +83,7 @@ impl Predict {
             let ranked = match cpu.enter(|| predict(&mut *network, &preprocess, path)) {
                 Ok(ranked) => ranked,
                 Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
-                    tell(&format!("ftprop: {}", Error::from(e)));
+                    tell(&format!("ftprop: {}", plain(&Error::from(e).to_string())));
                     failed += 1;
                     continue;
                 }
@@ -96,9 +96,12 @@ impl Predict {
                 .collect();
             let prediction = Prediction { image: path.display().to_string(), classes: guesses };
             if !self.json {
-                let guesses: Vec<String> =
-                    prediction.classes.iter().map(|g| format!("{} {:.1} %", g.class, 100.0 * g.confidence)).collect();
-                say(&format!("{}: {}", prediction.image, guesses.join(", ")));
+                let guesses: Vec<String> = prediction
+                    .classes
+                    .iter()
+                    .map(|g| format!("{} {:.1} %", plain(&g.class), 100.0 * g.confidence))
+                    .collect();
+                say(&format!("{}: {}", plain(&prediction.image), guesses.join(", ")));
             }
             predictions.push(prediction);
         }

@@ -1,6 +1,6 @@
 //! `ftprop summary`
 
-use super::{say, say_json};
+use super::{load, say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
@@ -9,7 +9,7 @@ use ftprop_nn::Shape;
 use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
 use ftprop_train::built_in::built_in;
-use ftprop_train::model::{Model, Which};
+use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ impl Summary {
             let (input, classes) = self.data_shape(&recipe)?;
             recipe.graph(input, classes)?
         } else {
-            Model::load(&self.network, Which::Best, Arc::new(Cpu::new(1)?), 1)?.network.graph().clone()
+            load(&self.network, Which::Best, Arc::new(Cpu::new(1)?), 1)?.network.graph().clone()
         };
         let (nodes, parameters) = (graph.walk(), graph.parameter_count());
         let report = Report {

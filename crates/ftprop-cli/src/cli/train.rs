@@ -3,7 +3,7 @@
 use super::{quoted, say, say_json};
 use crate::board::Board;
 use crate::error::Error;
-use crate::progress::{Progress, counted, duration, tell};
+use crate::progress::{Progress, counted, tell};
 use clap::Args;
 use ftprop_data::Dataset;
 use ftprop_lab::pictures::Pictures;
@@ -13,12 +13,12 @@ use ftprop_train::observe::{Ending, StopFlag, Together};
 use ftprop_train::recipe::{Recipe, absolute};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
 use ftprop_train::trainer::Trainer;
+use ftprop_train::words::{plain, seconds};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Train a network by mini-batch feasible target propagation
 #[derive(Args)]
@@ -93,7 +93,10 @@ impl Train {
         let recipe = recipe.checked()?;
         let folder = match folder {
             Some(folder) => folder,
-            None => RunFolder::planned(&self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name)))?,
+            None => match &self.out {
+                Some(out) => RunFolder::planned(out)?,
+                None => RunFolder::numbered(&Path::new("runs").join(folder_name(&recipe.name))),
+            },
         };
         let place = Place::open(recipe.train.device, recipe.train.threads)?;
         let dataset = recipe.data.open()?;
@@ -108,15 +111,14 @@ impl Train {
             )));
         }
         // Everything that can be wrong with the data or the network was found before anything is written.
-        folder.write_recipe(&recipe)?;
-        let out = folder.path().display().to_string();
+        let out = trainer.claim()?.map_or(folder.path(), RunFolder::path).display().to_string();
         if !self.quiet {
             if let Some(note) = &place.note {
                 tell(note);
             }
             tell(&format!(
                 "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
-                recipe.name,
+                plain(&recipe.name),
                 trainer.train_examples(),
                 match trainer.validation_examples() {
                     0 => String::new(),
@@ -186,7 +188,7 @@ impl Train {
             match ending {
                 Ok(Ending::Finished(summary)) => {
                     if !self.json {
-                        say(&format!("{}:", summary.name));
+                        say(&format!("{}:", plain(&summary.name)));
                         report(&summary, &folder.display().to_string());
                     }
                     summaries.push(summary);
@@ -264,7 +266,7 @@ fn untested(dataset: &Dataset) -> Option<String> {
         .collect();
     let more = if missing.len() > 3 { format!(" and {} more", missing.len() - 3) } else { String::new() };
     let some = missing.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-    (!missing.is_empty()).then(|| format!("the test part has no example of {some}{more}"))
+    (!missing.is_empty()).then(|| format!("the test part has no example of {}{more}", plain(&some)))
 }
 
 fn report(s: &Summary, place: &str) {
@@ -275,7 +277,7 @@ fn report(s: &Summary, place: &str) {
         counted(s.epochs, "epoch"),
         percent(s.test.top1_best),
         percent(s.train.top1_last),
-        duration(Duration::from_secs_f64(s.seconds)),
+        seconds(s.seconds),
         s.images_per_s
     ));
     if let Some(v) = s.validation {

@@ -12,9 +12,8 @@ fn runs_pause_for_one_who_wants_to_be_alone() {
         let (place, dataset) = (Place::open(DeviceChoice::Cpu, 1).unwrap(), recipe.data.open().unwrap());
         let folder = RunFolder::planned(&temp.join(name)).unwrap();
         let recipe = recipe.checked().unwrap();
-        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
+        let mut trainer = Trainer::in_folder(recipe, folder.clone(), &dataset, &place).unwrap();
         trainer.gate = gate;
-        folder.write_recipe(&recipe).unwrap();
         let ending = trainer.run(&mut ()).unwrap();
         assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
         std::fs::read(folder.checkpoint()).unwrap()

@@ -1,8 +1,8 @@
 //! `ftprop bench infer MODEL`: a packed model, or the float network of a run.
 
 use super::{Config, Part, Report, peak_rss_mb};
-use crate::cli::device;
 use crate::cli::eval::WhichArg;
+use crate::cli::{device, load};
 use crate::error::Error;
 use clap::Args;
 use ftprop_runtime::{Activation, Engine, EngineOptions, Op, Stage};
@@ -89,7 +89,7 @@ impl Inference {
     fn float(&self, path: &Path, started: Instant) -> Result<Report, Error> {
         let cpu = device(&self.config.device, self.config.threads)?;
         let batch = self.config.batch;
-        let Model { mut network, recipe, .. } = Model::load(path, self.checkpoint.into(), cpu.clone(), batch)?;
+        let Model { mut network, recipe, .. } = load(path, self.checkpoint.into(), cpu.clone(), batch)?;
         let stream = Stream::numbered(1);
         let images: Vec<f32> =
             (0..batch * network.graph().input().len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
