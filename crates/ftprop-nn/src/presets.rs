@@ -1,4 +1,6 @@
-//! The paper's networks by name (SPEC: channels × height × width).
+//! The paper's networks by name (SPEC: channels × height × width), and networks for any input.
+
+mod auto;
 
 use crate::NnError;
 use crate::spec::{Init, Kernel, LayerSpec};
@@ -6,9 +8,9 @@ use LayerSpec as L;
 use ftprop_tensor::Shape;
 
 /// Every preset's name.
-pub const NAMES: [&str; 5] = ["convnet4", "convnet8", "alexnet", "resnet18", "mlp"];
+pub const NAMES: [&str; 6] = ["convnet4", "convnet8", "alexnet", "resnet18", "mlp", "auto"];
 
-/// The layers of a preset. `widths` are the hidden widths of `mlp`; the others have theirs fixed.
+/// The layers of a preset. `widths` are the hidden widths of `mlp` and `auto`; the others have theirs fixed.
 pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerSpec>, NnError> {
     let (layers, expected) = match preset {
         "convnet4" => (convnet4(), Some((32, 32))),
@@ -16,6 +18,7 @@ pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerS
         "alexnet" => (alexnet(), Some((224, 224))),
         "resnet18" => (resnet18(), Some((224, 224))),
         "mlp" => (mlp(widths), None),
+        "auto" => (auto::layers(input, widths), None),
         _ => {
             return Err(NnError::Name {
                 what: "preset",

@@ -25,7 +25,7 @@ pub struct Model {
 /// Which of a run's two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// That of the best epoch.
+    /// That of the epoch that was best on the validation part; without one that of the last.
     Best,
     /// That of the last step.
     Last,
@@ -38,7 +38,11 @@ impl Model {
             let folder = RunFolder::open(path)?;
             let file = if which == Which::Best { folder.best() } else { folder.checkpoint() };
             if !file.exists() {
-                return Err(Error::NoEpoch { path: path.to_path_buf() });
+                let path = path.to_path_buf();
+                return Err(match folder.metrics()?.is_empty() {
+                    true => Error::NoEpoch { path },
+                    false => Error::NoNetwork { path, file },
+                });
             }
             // The folder's recipe knows where the data is; the checkpoint's does not.
             (file, Some(folder.recipe()?))
