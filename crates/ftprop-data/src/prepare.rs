@@ -116,6 +116,14 @@ impl Plan {
             )));
         }
         let cutter = Cutter::new(split.shape(), &config.augment, &config.normalize)?;
+        if let Content::Pixels { shape, .. } = split.content()
+            && config.augment.crop
+            && cutter.room(shape.height, shape.width) == (Room { x: 0, y: 0 })
+        {
+            let why = "a random crop has no room to move in: pad the pictures (`pad`), or make the window smaller than \
+                       they are (`crop`)";
+            return Err(DataError::Option(why.into()));
+        }
         let files = if let Content::Files { paths, .. } = split.content() { paths.len() } else { 0 };
         let whole = (0..files).map(|_| AtomicBool::new(false)).collect();
         Ok(Plan { split, config, cutter, whole })

@@ -19,6 +19,8 @@ use crate::split::{Content, Split};
 const MOST_TEXTS: usize = 256;
 /// Different numbers that a label column may have before it counts as a measurement, if not all are whole.
 const MOST_NUMBERS: usize = 20;
+/// Rows of each label, on average, that there must be where there are more labels than that.
+const LEAST_OF_A_CLASS: usize = 2;
 /// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
 const LEAST_NUMBERS: usize = 1 << 26;
 
@@ -410,6 +412,16 @@ fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> 
             return Err(table.wrong(row, format!("no label in column {}", label + 1)));
         }
         *texts.entry(text).or_default() += 1;
+    }
+    // Whatever they are, so many are no classes that could be learnt.
+    if texts.len() > MOST_NUMBERS && table.rows() < LEAST_OF_A_CLASS * texts.len() {
+        return Err(wrong(format!(
+            "{} holds {} different labels in {} rows, too few of each to learn; choose another label column, or put the \
+             labels in groups with names",
+            table.column_words(label),
+            texts.len(),
+            table.rows()
+        )));
     }
     if let Some(numbers) = texts.keys().map(|text| whole_number(text)).collect::<Option<BTreeSet<i64>>>() {
         texts.clear();
