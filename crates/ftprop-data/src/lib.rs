@@ -62,7 +62,7 @@ mod table;
 mod table_file;
 mod window;
 
-pub use augment::{Augment, Placement, Room};
+pub use augment::{Augment, Draws, Placement, Room};
 pub use csv_file::{CsvTable, LabelColumn};
 pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::DataError;
-use crate::augment::{Placement, Room};
+use crate::augment::{Augment, Placement, Room};
 use crate::decode::decode;
 use crate::preprocess::{Preprocess, Shape};
 use crate::resize::{self, Region, Rows};
@@ -45,7 +45,7 @@ pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, Data
             shape.height, shape.width, preprocess.resize
         )));
     }
-    let cutter = Cutter::new(shape, 0, &preprocess.normalize)?;
+    let cutter = Cutter::new(shape, &Augment::default(), &preprocess.normalize)?;
     let mut out = vec![0.0; shape.size()];
     Scratch::default().load(path, preprocess.resize, false, &cutter, Placement::centre, &mut out)?;
     Ok(out)
@@ -98,7 +98,7 @@ impl Scratch {
             1 => resize::resize::<1>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
             _ => resize::resize::<3>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
         }
-        let whole = Placement { x: 0, y: 0, flip: placed.flip };
+        let whole = Placement { x: 0, y: 0, ..placed };
         cutter.cut(&self.resized, window.height, window.width, whole, out);
         Ok(())
     }

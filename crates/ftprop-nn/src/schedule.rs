@@ -13,7 +13,7 @@ pub struct Schedule {
     pub decay_at: Vec<u32>,
     /// `step`: what the rate is multiplied by each time.
     pub factor: f64,
-    /// `cosine`: where it ends, as a share of the learning rate.
+    /// `cosine` and `linear`: where it ends, as a share of the learning rate.
     pub floor: f64,
     /// Epochs over which the rate first rises linearly, for any kind.
     pub warmup: f64,
@@ -29,6 +29,8 @@ pub enum ScheduleKind {
     Step,
     /// Down half a cosine wave to the floor.
     Cosine,
+    /// Down a straight line to the floor.
+    Linear,
 }
 
 impl Default for Schedule {
@@ -71,10 +73,14 @@ impl Schedule {
             ScheduleKind::Step => {
                 self.factor.powi(self.decay_at.iter().filter(|&&start| epoch >= start).count() as i32)
             }
-            ScheduleKind::Cosine => {
+            ScheduleKind::Cosine | ScheduleKind::Linear => {
                 let span = (f64::from(epochs) - self.warmup).max(f64::MIN_POSITIVE);
                 let share = ((done - self.warmup) / span).clamp(0.0, 1.0);
-                self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
+                let left = match self.kind {
+                    ScheduleKind::Linear => 1.0 - share,
+                    _ => 0.5 * (1.0 + (std::f64::consts::PI * share).cos()),
+                };
+                self.floor + (1.0 - self.floor) * left
             }
         }
     }
@@ -116,6 +122,15 @@ mod tests {
         assert_eq!((all[0], all[19], all[20]), (0.05, 1.0, 1.0));
         assert!(all[..20].windows(2).all(|w| w[0] < w[1]) && all[20..].windows(2).all(|w| w[0] > w[1]));
         assert!(all[99] > 0.1 && all[99] < 0.11);
+    }
+
+    #[test]
+    fn a_straight_line_ends_at_the_floor() {
+        let s = Schedule { kind: ScheduleKind::Linear, floor: 0.2, ..Schedule::default() };
+        let at = |epoch| s.factor_at(epoch, 0, 10, 4);
+        for (epoch, expected) in [(1, 1.0), (2, 0.8), (3, 0.6), (4, 0.4), (5, 0.2)] {
+            assert!((at(epoch) - expected).abs() < 1e-12, "{epoch}");
+        }
     }
 
     #[test]

@@ -76,12 +76,21 @@ pub struct DataRecipe {
     pub path: Option<PathBuf>,
     /// Held out of the training part: a share below 1, or a number of examples; 0 for none.
     pub validation: f64,
-    /// Training pictures: black pixels added on every side.
+    /// Training pictures: pixels added on every side.
     pub pad: usize,
+    /// Training pictures: what is added is the picture mirrored at its edge, not black.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub reflect: bool,
     /// Training pictures: a random window of the padded picture.
     pub random_crop: bool,
     /// Training pictures: half of them mirrored.
     pub flip: bool,
+    /// Training pictures, with `flip`: each mirrored in every other epoch, not at random.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub alternate_flips: bool,
+    /// Training pictures: the side of a square that is blanked at a random place; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cutout: usize,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<usize>,
@@ -193,8 +202,11 @@ impl Default for Recipe {
                 path: None,
                 validation: 0.0,
                 pad: 0,
+                reflect: false,
                 random_crop: false,
                 flip: false,
+                alternate_flips: false,
+                cutout: 0,
                 crop: None,
                 resize: None,
                 bad_images: BadImages::Stop,
@@ -313,6 +325,16 @@ impl Recipe {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl DataRecipe {
     /// Opens the data set.
     pub fn open(&self) -> Result<Dataset, Error> {
@@ -350,7 +372,14 @@ impl DataRecipe {
 
     /// What is done to training pictures.
     pub fn augment(&self) -> Augment {
-        Augment { pad: self.pad, crop: self.random_crop, flip: self.flip }
+        Augment {
+            pad: self.pad,
+            reflect: self.reflect,
+            crop: self.random_crop,
+            flip: self.flip,
+            alternate: self.alternate_flips,
+            cutout: self.cutout,
+        }
     }
 
     /// What is done about pictures that do not decode.

@@ -19,6 +19,7 @@ use crate::observe::{Answer, Ending, Notice, Observer, RunView, StepReport};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::storage::Storage;
+use crate::whitening::whiten;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::{NetworkState, Part, StepSpan};
 use ftprop_nn::{Engine, Tally};
@@ -154,7 +155,11 @@ impl Trainer {
         let begun = trainer.storage.as_mut().filter(|storage| !storage.folder().is_new());
         match begun.map(Storage::checkpoint).transpose()?.flatten() {
             Some(checkpoint) => trainer.take_up(&checkpoint)?,
-            None => trainer.engine.initialise(trainer.recipe.train.seed)?,
+            None => {
+                let seed = trainer.recipe.train.seed;
+                trainer.engine.initialise(seed)?;
+                whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+            }
         }
         if let Some(storage) = trainer.storage.as_ref().filter(|storage| !storage.folder().is_new()) {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
