@@ -333,20 +333,46 @@ impl Checkpoint {
         Recipe::from_toml(&format!("the recipe in {}", self.path.display()), &self.header.recipe)
     }
 
-    /// The saved numbers, for a network of this graph.
-    pub fn contents<'a>(&self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
-        let tensors = SafeTensors::deserialize(&self.bytes)
-            .map_err(|e| Error::NotACheckpoint { path: self.path.clone(), why: e.to_string() })?;
-        let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
-            let view = tensors.tensor(name).map_err(|_| self.other(format!("it has no {name}")))?;
-            if view.shape() != shape || view.dtype() != Dtype::F32 {
-                return Err(self.other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
-            }
-            into.iter_mut().zip(view.data().chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
-            Ok(())
-        };
+    fn tensors(&self) -> Result<SafeTensors<'_>, Error> {
+        SafeTensors::deserialize(&self.bytes)
+            .map_err(|e| Error::NotACheckpoint { path: self.path.clone(), why: e.to_string() })
+    }
+
+    /// A tensor's bytes, if it has this shape.
+    fn tensor<'a>(&self, tensors: &SafeTensors<'a>, name: &str, shape: &[usize]) -> Result<&'a [u8], Error> {
+        let view = tensors.tensor(name).map_err(|_| self.other(format!("it has no {name}")))?;
+        if view.shape() != shape || view.dtype() != Dtype::F32 {
+            return Err(self.other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
+        }
+        Ok(view.data())
+    }
+
+    /// Refuses a network that is not the saved one, before anything takes memory for it: what a recipe claims may be large.
+    pub(crate) fn check(&self, graph: &Graph) -> Result<(), Error> {
+        let tensors = self.tensors()?;
+        for p in graph.parameters() {
+            self.tensor(&tensors, &p.name, &shape_of(&p.kind, p.range.len()))?;
+        }
+        for s in graph.statistics() {
+            self.tensor(&tensors, &s.name, &[s.range.len()])?;
+        }
         let expected = graph.parameters().len() + graph.statistics().len();
         let stored = tensors.names().iter().filter(|n| !n.starts_with("optimizer.")).count();
+        if stored != expected {
+            return Err(self.other(format!("it has {stored} tensors, this network {expected}")));
+        }
+        Ok(())
+    }
+
+    /// The saved numbers, for a network of this graph.
+    pub fn contents<'a>(&self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
+        self.check(graph)?;
+        let tensors = self.tensors()?;
+        let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
+            let data = self.tensor(&tensors, name, shape)?;
+            into.iter_mut().zip(data.chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
+            Ok(())
+        };
         let mut values = vec![0.0; graph.parameter_count()];
         for p in graph.parameters() {
             read(&p.name, &shape_of(&p.kind, p.range.len()), &mut values[p.range.clone()])?;
@@ -354,9 +380,6 @@ impl Checkpoint {
         let mut statistics = vec![0.0; graph.statistic_count()];
         for s in graph.statistics() {
             read(&s.name, &[s.range.len()], &mut statistics[s.range.clone()])?;
-        }
-        if stored != expected {
-            return Err(self.other(format!("it has {stored} tensors, this network {expected}")));
         }
         let flat = |name: &str, len: usize| {
             let mut numbers = vec![0.0; len];

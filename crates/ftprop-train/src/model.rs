@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
 use ftprop_nn::engine::NetworkState;
-use ftprop_nn::{Network, Shape};
+use ftprop_nn::{Graph, Network, Shape};
 use ftprop_tensor::Cpu;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +57,9 @@ impl Model {
         };
         let mut recipe = checkpoint.recipe()?;
         let info = checkpoint.header.model.clone();
-        let mut network = compiled(&recipe, &info, cpu, batch)?;
+        let graph = graph(&recipe, &info)?;
+        checkpoint.check(&graph)?;
+        let mut network = Network::new(cpu, graph, batch)?;
         checkpoint.restore(&mut network)?;
         if let Some(folder) = &folder {
             // The folder's recipe knows where the data is; the checkpoint's does not.
@@ -74,17 +76,16 @@ impl Model {
         cpu: Arc<Cpu>,
         batch: usize,
     ) -> Result<Self, Error> {
-        let mut network = compiled(&recipe, &info, cpu, batch)?;
+        let mut network = Network::new(cpu, graph(&recipe, &info)?, batch)?;
         network.values_mut().copy_from_slice(&state.values);
         network.stats_mut().copy_from_slice(&state.statistics);
         Ok(Model { network, recipe, info, path: None, notes: Vec::new() })
     }
 }
 
-fn compiled(recipe: &Recipe, info: &ModelInfo, cpu: Arc<Cpu>, batch: usize) -> Result<Network, Error> {
+fn graph(recipe: &Recipe, info: &ModelInfo) -> Result<Arc<Graph>, Error> {
     let [height, width, channels] = info.input;
-    let graph = recipe.graph(Shape { height, width, channels }, info.classes.len())?;
-    Ok(Network::new(cpu, graph, batch)?)
+    Ok(recipe.graph(Shape { height, width, channels }, info.classes.len())?)
 }
 
 /// The softmax of one example's logits.

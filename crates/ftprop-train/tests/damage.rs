@@ -5,6 +5,7 @@ use ftprop_train::Error;
 use ftprop_train::checkpoint::{Checkpoint, Note};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
+use ftprop_train::model::{Model, Which};
 use ftprop_train::recipe::Recipe;
 use ftprop_train::run::RunFolder;
 use ftprop_train::trainer::Trainer;
@@ -156,6 +157,14 @@ fn a_file_without_a_checksum_is_read_with_a_note() {
     refused(old.replacen(r#"\"top1\":0"#, r#"\"top1\":1139"#, 1), tensors, "more examples are right");
     refused(old.replacen(r#"\"epoch\":3"#, r#"\"epoch\":0"#, 1), tensors, "counted from 1");
     refused(old.replacen(r#"\"full\":16.0"#, r#"\"full\":0.0"#, 1), tensors, "normalised");
+    // A small file that claims a large network takes no memory for it.
+    let claims = old.replacen("out = 32", "out = 30000000", 1);
+    assert_ne!(claims, old);
+    let path = run.0.join("claims.safetensors");
+    std::fs::write(&path, joined(&claims, tensors)).unwrap();
+    let cpu = Place::open(DeviceChoice::Cpu, 1).unwrap().cpu;
+    let error = Model::load(&path, Which::Best, cpu, 1).err().unwrap().to_string();
+    assert!(error.contains("is of another network") && error.contains("30000000"), "{error}");
     let nan = [&f32::NAN.to_le_bytes()[..], &tensors[4..]].concat();
     refused(old, &nan, "no number");
 }

@@ -50,7 +50,7 @@ pub(crate) struct Program {
     log_level: LogLevel,
     #[command(subcommand)]
     command: Command,
-    /// The CPU's instruction set for networks in float; with all but portable the same bytes come out
+    /// The instruction set of the CPU, in float; all but portable give the same bytes
     #[arg(long, global = true, value_enum, default_value = "auto", help_heading = "Everywhere")]
     isa: IsaArg,
 }
