@@ -178,7 +178,37 @@ fn shells_and_manuals_are_told_what_there_is() {
     assert!(version.starts_with(&format!("ftprop {}", env!("CARGO_PKG_VERSION"))), "{version}");
 }
 
-/// What the progress shows where lines cannot be redrawn, and how soon several runs say something.
+/// On a terminal of any width no line of an epoch is wrapped, and one that cannot move its cursor gets plain lines.
+#[test]
+fn progress_fits_its_terminal() {
+    let temp = Temp::with_recipes();
+    let program = env!("CARGO_BIN_EXE_ftprop");
+    for (columns, term) in [(60, "xterm"), (80, "xterm"), (80, "dumb")] {
+        let run = format!("stty cols {columns}; {program} train --recipe small.toml --epochs 3 --out {term}{columns}");
+        let mut command = std::process::Command::new("script");
+        command.args(["-qec", &run, "/dev/null"]).env("TERM", term).current_dir(temp.path(""));
+        let Ok(output) = command.stdin(std::process::Stdio::null()).output() else {
+            println!("skipped: there is no `script` to give the program a terminal");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        // What stays on the screen: after the last thing that was cleared.
+        let shown = |line: &str| line.rsplit("\u{1b}[2K").next().unwrap_or_default().trim_end().to_owned();
+        let done: Vec<String> = said.lines().map(shown).filter(|line| line.contains("  test ")).collect();
+        assert!(said.contains("epoch 3/3") && said.contains("run folder"), "{term} {columns}: {said:?}");
+        match term {
+            "dumb" => {
+                assert_eq!(done.len(), 3, "{said:?}");
+                assert!(!said.contains('\u{1b}') && done[2].contains("rate"), "{said:?}");
+            }
+            _ => assert!(
+                done.iter().all(|line| line.split("epoch").nth(1).is_none_or(|l| l.trim_end().len() < columns)),
+                "{said:?}"
+            ),
+        }
+    }
+}
+
 #[test]
 fn a_deleted_network_and_foreign_files_are_called_what_they_are() {
     let temp = Temp::with_recipes();

@@ -414,18 +414,19 @@ fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> 
         *texts.entry(text).or_default() += 1;
     }
     // Whatever they are, so many are no classes that could be learnt.
-    if texts.len() > MOST_NUMBERS && table.rows() < LEAST_OF_A_CLASS * texts.len() {
-        return Err(wrong(format!(
-            "{} holds {} different labels in {} rows, too few of each to learn; choose another label column, or put the \
-             labels in groups with names",
+    let learnable = |labels: usize| match labels > MOST_NUMBERS && table.rows() < LEAST_OF_A_CLASS * labels {
+        false => Ok(()),
+        true => Err(wrong(format!(
+            "{} holds {labels} different labels in {} rows, too few of each to learn; choose another label column, or \
+             put the labels in groups with names",
             table.column_words(label),
-            texts.len(),
             table.rows()
-        )));
-    }
+        ))),
+    };
     if let Some(numbers) = texts.keys().map(|text| whole_number(text)).collect::<Option<BTreeSet<i64>>>() {
         texts.clear();
         if numbers.len() > 1 {
+            learnable(numbers.len())?;
             return Ok(numbers.iter().map(i64::to_string).collect());
         }
     }
@@ -443,6 +444,7 @@ fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> 
         let only = quote(table.cell(0, label));
         return Err(wrong(format!("every row has the label {only}; is it the right column?")));
     }
+    learnable(texts.len())?;
     Ok(texts.into_keys().map(str::to_owned).collect())
 }
 

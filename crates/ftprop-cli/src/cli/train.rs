@@ -147,36 +147,8 @@ impl Train {
         let folder = trainer.claim()?.cloned().unwrap_or(folder);
         let out = folder.path().display().to_string();
         if !self.quiet {
-            if let Some(note) = &place.note {
-                tell(note);
-            }
-            tell(&format!(
-                "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
-                plain(&recipe.name),
-                trainer.train_examples(),
-                match trainer.validation_examples() {
-                    0 => String::new(),
-                    held_out => format!(", {held_out} held-out"),
-                },
-                dataset.test.len(),
-                dataset.classes.len(),
-                trainer.parameters(),
-                recipe.activation,
-                if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
-                place.describe(),
-                if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
-            ));
             begun.iter().for_each(|words| tell(words));
-            if dataset.passed_over.count() > 0 {
-                tell(&dataset.passed_over.to_string());
-            }
-            let batch = trainer.recipe().train.batch;
-            if batch < recipe.train.batch {
-                tell(&format!("batches have {batch} examples, not {}: there are no more", recipe.train.batch));
-            }
-            if let Some(untested) = untested(&dataset) {
-                tell(&untested);
-            }
+            tell_begin(&trainer, &recipe, &dataset, &place);
             if resumed {
                 let state = trainer.state();
                 tell(&if state.epoch > recipe.train.epochs {
@@ -328,6 +300,39 @@ fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<Exit
     network.lines().iter().try_for_each(|line| say(format!("# {line}").trim_end()))?;
     say(&format!("\n{}", recipe.to_toml()?.trim_end()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is about to be trained, and what may surprise.
+fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Place) {
+    if let Some(note) = &place.note {
+        tell(note);
+    }
+    tell(&format!(
+        "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
+        plain(&recipe.name),
+        trainer.train_examples(),
+        match trainer.validation_examples() {
+            0 => String::new(),
+            held_out => format!(", {held_out} held-out"),
+        },
+        dataset.test.len(),
+        dataset.classes.len(),
+        trainer.parameters(),
+        recipe.activation,
+        if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
+        place.describe(),
+        if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
+    ));
+    if dataset.passed_over.count() > 0 {
+        tell(&dataset.passed_over.to_string());
+    }
+    let batch = trainer.recipe().train.batch;
+    if batch < recipe.train.batch {
+        tell(&format!("batches have {batch} examples, not {}: there are no more", recipe.train.batch));
+    }
+    if let Some(untested) = untested(dataset) {
+        tell(&untested);
+    }
 }
 
 /// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
