@@ -213,14 +213,25 @@ pub fn save(
     state: &State,
     contents: &Contents<'_>,
 ) -> Result<(), Error> {
+    let bytes = to_bytes(recipe, model, state, contents).map_err(|why| unwritable(path, why))?;
+    files::write(path, &bytes)?;
+    Ok(())
+}
+
+/// A checkpoint's bytes, for keeping a network elsewhere than in a file of its own.
+pub fn pack(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, Error> {
+    to_bytes(recipe, model, state, contents).map_err(|why| Error::Unwritable { what: "the checkpoint".into(), why })
+}
+
+fn to_bytes(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, String> {
     let header = Header {
         version: VERSION,
-        recipe: recipe.portable().to_toml()?,
+        recipe: recipe.portable().to_toml().map_err(|e| e.to_string())?,
         model: model.clone(),
         state: *state,
         optimizer_steps: contents.optimizer.as_ref().map(|o| o.steps),
     };
-    let header = serde_json::to_string(&header).map_err(|e| unwritable(path, e.to_string()))?;
+    let header = serde_json::to_string(&header).map_err(|e| e.to_string())?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let NetworkState { values, statistics } = &contents.network;
     for p in contents.graph.parameters() {
@@ -243,11 +254,9 @@ pub fn save(
         .iter()
         .map(|(name, shape, bytes)| TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name, view)))
         .collect();
-    let bytes = views
+    views
         .and_then(|views| safetensors::serialize(views, Some(HashMap::from([(KEY.to_string(), header)]))))
-        .map_err(|e| unwritable(path, e.to_string()))?;
-    files::write(path, &bytes)?;
-    Ok(())
+        .map_err(|e| e.to_string())
 }
 
 fn unwritable(path: &Path, why: String) -> Error {
@@ -265,7 +274,11 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Reads a checkpoint's file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = files::read(path)?;
+        Checkpoint::from_bytes(files::read(path)?, path)
+    }
+
+    /// A checkpoint from its bytes; errors call it `path`.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<Self, Error> {
         let not = |why: String| Error::NotACheckpoint { path: path.to_path_buf(), why };
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
             not(if files::is_packed(path) {

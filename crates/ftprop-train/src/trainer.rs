@@ -185,6 +185,12 @@ impl Trainer {
         Ok(())
     }
 
+    /// Begins with these parameters and statistics, and not with random ones. A run that goes on from a checkpoint would
+    /// lose what it has learned.
+    pub fn start_from(&mut self, network: &NetworkState<'_>) -> Result<(), Error> {
+        Ok(self.engine.set_network(network)?)
+    }
+
     /// How many numbers the network learns.
     pub fn parameters(&self) -> usize {
         self.engine.graph().parameter_count()

@@ -67,6 +67,22 @@ fn a_run_without_a_folder_is_the_same_run() {
     std::fs::remove_dir_all(&temp).unwrap();
 }
 
+#[test]
+fn a_run_can_begin_with_what_another_learned() {
+    let (recipe, dataset, place) = digits(1);
+    let mut first = Trainer::new(recipe.clone(), &dataset, &place).unwrap();
+    first.run(&mut ()).unwrap();
+    let learned = first.model(Which::Last, 1).unwrap().network;
+    let mut second = Trainer::new(recipe, &dataset, &place).unwrap();
+    let state = NetworkState { values: learned.values().into(), statistics: learned.stats().into() };
+    second.start_from(&state).unwrap();
+    assert_eq!(second.model(Which::Last, 1).unwrap().network.values(), learned.values());
+    second.run(&mut ()).unwrap();
+    assert!(second.metrics()[0].train.loss < first.metrics()[0].train.loss);
+    let few = NetworkState { values: vec![0.0; 3].into(), statistics: state.statistics };
+    assert!(second.start_from(&few).is_err());
+}
+
 /// Has enough after so many steps, and fails after so many epochs.
 struct Impatient {
     steps: usize,
