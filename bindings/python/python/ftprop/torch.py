@@ -110,9 +110,13 @@ def _mix(x: Tensor) -> Tensor:
 _TARGETS = 7
 
 
-def _uniform(like: Tensor, seed: int, step: Tensor, layer: int) -> Tensor:
+def _stream_of(seed: int) -> int:
+    """Where the random numbers of a seed's targets begin."""
+    return _signed(_mix_number(_mix_number(seed) + _TARGETS))
+
+
+def _uniform(like: Tensor, start: int, step: Tensor, layer: int) -> Tensor:
     """The random number of each unit: a function of seed, step, layer and place, the same as in Rust."""
-    start = _signed(_mix_number((_mix_number(seed) + _TARGETS) & ((1 << 64) - 1)))
     key = _mix(_mix(_mix(step + start) + layer))
     places = torch.arange(like.numel(), device=like.device)
     if like.dim() > 2:
@@ -140,7 +144,7 @@ class _Hard(torch.autograd.Function):
         p: float,
         per_step: bool,
         weighted: bool,
-        seed: int,
+        start: int,
         layer: int,
     ) -> Tensor:
         return _value(activation, k, z)
@@ -154,10 +158,10 @@ class _Hard(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         z, tau, step = ctx.saved_tensors
-        activation, k, loss, a, rule, p, per_step, weighted, seed, layer = ctx.settings
+        activation, k, loss, a, rule, p, per_step, weighted, start, layer = ctx.settings
         t = _indicator(g < 0.0, z) - _indicator(g > 0.0, z)
         if rule == "random_subset":
-            t = t * _indicator(_uniform(z, seed, step, layer) < p, z)
+            t = t * _indicator(_uniform(z, start, step, layer) < p, z)
         if activation != "qrelu":
             phi = _phi(loss, a, t * z, tau)
             if activation == "step":
@@ -228,6 +232,7 @@ class HardThreshold(nn.Module):
         self.weighted = bool(weighted)
         self.seed = int(seed)
         self.layer = int(layer)
+        self._start = _stream_of(self.seed)
         self._loss = _family(self.layer_loss)
         self._rule = _family(self.target_rule)
         if self._loss[0] not in _LOSSES or self._rule[0] not in _RULES:
@@ -243,11 +248,13 @@ class HardThreshold(nn.Module):
         if self._kind == "relu":
             return torch.relu(z)
         if self._kind == "saturated_relu":
-            return z.clamp(0.0, 1.0)
+            # At its corners it still rises, whatever PyTorch's clamp does there.
+            return torch.where((z >= 0.0) & (z <= 1.0), z, z.detach().clamp(0.0, 1.0))
         tau = 10.0 ** (2.0 * self.progress.clamp(0.0, 1.0) - 1.0)
-        step = self.step.clone()
+        step = self.step
         if self._rule[0] == "random_subset" and self.training:
-            self.step.add_(1)
+            # Not in place: backwards, what is compiled would see the buffer as it is after the step.
+            self.step = step + 1
         h: Tensor = _Hard.apply(  # type: ignore[no-untyped-call]
             z,
             tau.to(z.dtype),
@@ -258,7 +265,7 @@ class HardThreshold(nn.Module):
             *self._rule,
             self.qrelu_form == "per_step",
             self.weighted,
-            self.seed,
+            self._start,
             self.layer,
         )
         return h
