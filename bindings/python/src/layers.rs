@@ -145,13 +145,28 @@ pub(crate) fn assemble(
         }
         stats[statistic.range.clone()].copy_from_slice(&theirs);
     }
-    let (full, mean, std) = normalize;
-    if mean.len() != input.channels || std.len() != input.channels {
+    if normalize.1.len() != input.channels || normalize.2.len() != input.channels {
         return Err(other("mean and deviation"));
     }
+    let place = Place::open(DeviceChoice::Cpu, 0).or_raise()?;
+    Ok(Run::made(recipe, info(input, classes, normalize), (values, stats), place))
+}
+
+/// A recipe's network where training would start from.
+#[pyfunction]
+pub(crate) fn initial(made_by: &Bound<'_, PyAny>, shape: (usize, usize, usize), classes: Vec<String>) -> PyResult<Run> {
+    let recipe = recipe::build(made_by, None)?.checked().or_raise()?.into_recipe();
+    let input = Shape { height: shape.0, width: shape.1, channels: shape.2 };
+    let graph = recipe.graph(input, classes.len()).or_raise()?;
+    let start = (graph.initial_values(recipe.train.seed), graph.initial_statistics());
+    let normalize = (1.0, vec![0.0; input.channels], vec![1.0; input.channels]);
+    let place = Place::open(DeviceChoice::Cpu, 0).or_raise()?;
+    Ok(Run::made(recipe, info(input, classes, normalize), start, place))
+}
+
+/// What a network needs to be used.
+fn info(input: Shape, classes: Vec<String>, (full, mean, std): (f32, Vec<f32>, Vec<f32>)) -> ModelInfo {
     let picture = input.height * input.width > 1;
     let resize = picture.then_some(input.height.min(input.width));
-    let info = ModelInfo { classes, input: [input.height, input.width, input.channels], full, mean, std, resize };
-    let place = Place::open(DeviceChoice::Cpu, 0).or_raise()?;
-    Ok(Run::made(recipe, info, (values, stats), place))
+    ModelInfo { classes, input: [input.height, input.width, input.channels], full, mean, std, resize }
 }

@@ -59,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::load_run, module)?)?;
     module.add_function(wrap_pyfunction!(layers::layers, module)?)?;
     module.add_function(wrap_pyfunction!(layers::assemble, module)?)?;
+    module.add_function(wrap_pyfunction!(layers::initial, module)?)?;
     module.add_function(wrap_pyfunction!(exact::separable, module)?)?;
     module.add_function(wrap_pyfunction!(exact::solve, module)?)?;
     module.add_function(wrap_pyfunction!(units::slopes, module)?)?;

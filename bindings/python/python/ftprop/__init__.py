@@ -33,7 +33,7 @@ from ._exact import Certificate, Solution, Verdict, Verification, separable, sol
 from ._native import version as __version__
 from ._packed import PackedModel, load
 from ._run import Picture, Run
-from ._train import Callback, Epoch, recipes, resume, train
+from ._train import Callback, Epoch, recipes, resume, train, untrained
 
 if TYPE_CHECKING:
     from .sklearn import FTPropClassifier
@@ -65,6 +65,7 @@ __all__ = [
     "separable",
     "solve",
     "train",
+    "untrained",
 ]
 
 # People catch ftprop.RecipeError, so that is what a traceback should call it.

@@ -35,6 +35,7 @@ def assemble(
     parameters: list[npt.NDArray[np.float32]],
     statistics: list[npt.NDArray[np.float32]],
 ) -> Run: ...
+def initial(made_by: Any, shape: tuple[int, int, int], classes: list[str]) -> Run: ...
 def slopes(
     activation: str,
     layer_loss: str,

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _data, _native
+import numpy as np
+
+from . import _arrays, _data, _native
 from ._run import Run
 
 
@@ -204,3 +206,23 @@ def recipes() -> list[str]:
     ['digits', 'convnet4-sign-sste']
     """
     return _native.recipe_names()
+
+
+def untrained(
+    recipe: str | os.PathLike[str] | Mapping[str, Any], input_shape: tuple[int, ...], classes: Any = 10
+) -> Run:
+    """A recipe's network where training would start from: to look at, or to train in PyTorch.
+
+    ``input_shape`` is ``(features,)`` or ``(height, width, channels)``; ``classes`` a number of them, or their names.
+
+    >>> import ftprop
+    >>> ftprop.untrained("convnet8-sign-ftpsh", (32, 32, 3)).parameters
+    1469050
+    """
+    if len(input_shape) not in (1, 3) or any(side < 1 for side in input_shape):
+        raise ValueError(f"input_shape: expected (features,) or (height, width, channels), found {input_shape}")
+    height, width, channels = input_shape if len(input_shape) == 3 else (1, 1, input_shape[0])
+    known = np.arange(classes) if isinstance(classes, int) else np.asarray(classes)
+    taken = dict(recipe) if isinstance(recipe, Mapping) else recipe
+    names = _arrays.names_of(_arrays.labels(known, None, "classes"))
+    return Run(_native.initial(taken, (int(height), int(width), int(channels)), names), known)

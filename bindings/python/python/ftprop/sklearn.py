@@ -100,6 +100,10 @@ class FTPropClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    run_: Run
+    classes_: npt.NDArray[Any]
+    n_iter_: int
+
     def _examples(self, X: Any, y: Any = "no_validation", reset: bool = False) -> Any:
         """Checked as scikit-learn checks, bytes kept as bytes where they are pictures."""
         pictures = self.image_shape is not None or getattr(X, "ndim", 2) > 2
