@@ -130,9 +130,6 @@ pub enum CudaError {
     /// A network for batches of nothing.
     #[error("a batch needs at least one example")]
     EmptyBatch,
-    /// An optimizer that the GPU's engine does not have.
-    #[error("optimizers of whole matrices, such as muon, are not there on a GPU yet; use the CPU or another optimizer")]
-    MatrixOptimizer,
     /// A tensor of a full batch has more numbers than a kernel counts.
     #[error("a batch of {batch} examples of {shape} is too large for one kernel; lower the batch size")]
     BatchTooLarge {

@@ -89,6 +89,7 @@ mod kernel;
 mod libraries;
 mod library;
 mod loss;
+mod matrices;
 mod memory;
 mod module;
 mod network;
