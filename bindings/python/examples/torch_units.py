@@ -29,7 +29,7 @@ def main() -> None:
     for _ in range(150):
         adam.zero_grad()
         loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
         adam.step()
     run = from_module(net, (1, 8, 8), classes=["right", "left"])
     right = np.array(["right", "left"])[y.numpy()] == run.predict(x.numpy())

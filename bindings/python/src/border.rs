@@ -132,6 +132,11 @@ pub(crate) fn free<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> 
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| panicked(&*panic))
 }
 
+/// Does something short, with the lock; a panic becomes `RuntimeError`.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
 fn panicked(panic: &(dyn Any + Send)) -> PyErr {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     PyRuntimeError::new_err(format!(

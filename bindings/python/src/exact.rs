@@ -1,6 +1,6 @@
 //! Separability, search and certificates.
 
-use crate::border::{Attend, Kind, OrRaise, Raise, attended, free, raise};
+use crate::border::{Attend, Kind, OrRaise, Raise, attended, free, guarded, raise};
 use ftprop::search::{
     self, Answer, Budget, Known, Labelled, Points, Problem, Rational, SearchError, SeparableReport, SolveConfig,
     Verdict,
@@ -41,6 +41,14 @@ fn points(instances: &Instances<'_>) -> PyResult<Points> {
 }
 
 fn labelled(instances: &Instances<'_>, labels: &Bound<'_, PyArray1<u32>>, classes: Vec<String>) -> PyResult<Labelled> {
+    guarded(|| labelled_unguarded(instances, labels, classes))
+}
+
+fn labelled_unguarded(
+    instances: &Instances<'_>,
+    labels: &Bound<'_, PyArray1<u32>>,
+    classes: Vec<String>,
+) -> PyResult<Labelled> {
     let labels: Vec<usize> = labels.to_vec()?.into_iter().map(|label| label as usize).collect();
     if labels.is_empty() || labels.iter().any(|&label| label >= classes.len()) {
         return Err(PyValueError::new_err("expected labels below the number of classes"));

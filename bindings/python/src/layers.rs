@@ -1,6 +1,7 @@
 //! A network's layers for PyTorch, and networks from PyTorch's.
 
-use crate::border::{Kind, OrRaise, raise};
+use crate::border::{Kind, OrRaise, guarded, raise};
+use crate::place::shared_place;
 use crate::recipe;
 use crate::run::Run;
 use ftprop::export::numbers::Numbers;
@@ -9,11 +10,11 @@ use ftprop::nn::spec::PoolKind;
 use ftprop::nn::{Graph, Shape};
 use ftprop::train::checkpoint::ModelInfo;
 use ftprop::train::choice::DeviceChoice;
-use ftprop::train::device::Place;
 use ftprop::train::model::Which;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::sync::Arc;
 
 /// Writes nodes down as dicts.
 struct Writer<'a, 'py> {
@@ -104,10 +105,12 @@ impl<'py> Writer<'_, 'py> {
 /// The layers one after another, with their numbers as PyTorch lays them out.
 #[pyfunction]
 pub(crate) fn layers<'py>(py: Python<'py>, run: &Run, which_one: &str) -> PyResult<Bound<'py, PyList>> {
-    let which = if which_one == "last" { Which::Last } else { Which::Best };
-    let model = run.model(which, 1).or_raise()?;
-    let graph = model.network.graph().clone();
-    Writer { py, graph: &graph, numbers: Numbers::of(&model.network) }.list(graph.nodes())
+    guarded(|| {
+        let which = if which_one == "last" { Which::Last } else { Which::Best };
+        let model = run.model(which, 1).or_raise()?;
+        let graph = model.network.graph().clone();
+        Writer { py, graph: &graph, numbers: Numbers::of(&model.network) }.list(graph.nodes())
+    })
 }
 
 /// A network from its recipe and from PyTorch's numbers, in the order of the network: a weight before its bias, a
@@ -123,7 +126,7 @@ pub(crate) fn assemble(
 ) -> PyResult<Run> {
     let recipe = recipe::build(made_by, None)?;
     let input = Shape { height: shape.0, width: shape.1, channels: shape.2 };
-    let graph = recipe.graph(input, classes.len()).or_raise()?;
+    let graph = guarded(|| recipe.graph(input, classes.len()).or_raise())?;
     let other = |what: &str| raise(Kind::Model, format!("the module's {what} do not fit the network's"));
     if parameters.len() != graph.parameters().len() || statistics.len() != graph.statistics().len() {
         return Err(other("parameters and buffers"));
@@ -148,8 +151,8 @@ pub(crate) fn assemble(
     if normalize.1.len() != input.channels || normalize.2.len() != input.channels {
         return Err(other("mean and deviation"));
     }
-    let place = Place::open(DeviceChoice::Cpu, 0).or_raise()?;
-    Ok(Run::made(recipe, info(input, classes, normalize), (values, stats), place))
+    let place = shared_place(DeviceChoice::Cpu, 0).or_raise()?;
+    Ok(Run::made(recipe, info(input, classes, normalize), Arc::new((values, stats)), place))
 }
 
 /// A recipe's network where training would start from.
@@ -157,10 +160,10 @@ pub(crate) fn assemble(
 pub(crate) fn initial(made_by: &Bound<'_, PyAny>, shape: (usize, usize, usize), classes: Vec<String>) -> PyResult<Run> {
     let recipe = recipe::build(made_by, None)?.checked().or_raise()?.into_recipe();
     let input = Shape { height: shape.0, width: shape.1, channels: shape.2 };
-    let graph = recipe.graph(input, classes.len()).or_raise()?;
-    let start = (graph.initial_values(recipe.train.seed), graph.initial_statistics());
+    let graph = guarded(|| recipe.graph(input, classes.len()).or_raise())?;
+    let start = Arc::new((graph.initial_values(recipe.train.seed), graph.initial_statistics()));
     let normalize = (1.0, vec![0.0; input.channels], vec![1.0; input.channels]);
-    let place = Place::open(DeviceChoice::Cpu, 0).or_raise()?;
+    let place = shared_place(DeviceChoice::Cpu, 0).or_raise()?;
     Ok(Run::made(recipe, info(input, classes, normalize), start, place))
 }
 

@@ -10,7 +10,8 @@
 //! | `arrays` | numpy's arrays as slices, without copying |
 //! | `recipe` | recipes from names, files and dicts |
 //! | `data` | data sets from arrays and from paths |
-//! | `train` | training, with callbacks |
+//! | `train`, `metrics` | training, with callbacks, and what they see |
+//! | `place` | threads that runs share |
 //! | `run` | trained networks: predictions, exports, pictures |
 //! | `layers` | a network's layers for PyTorch, and networks from PyTorch's |
 //! | `packed` | packed models |
@@ -24,7 +25,9 @@ mod border;
 mod data;
 mod exact;
 mod layers;
+mod metrics;
 mod packed;
+mod place;
 mod recipe;
 mod run;
 mod train;

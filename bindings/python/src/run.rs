@@ -1,17 +1,20 @@
 //! Trained networks: predictions, measurements, exports, pictures.
 
 use crate::arrays::{Numbers, fill};
-use crate::border::{Kind, OrRaise, free, raise};
+use crate::border::{Kind, OrRaise, free, guarded, raise};
 use crate::data::{Out, split, wrong_shape};
-use crate::train::metrics_dict;
+use crate::metrics::metrics_dict;
+use crate::place::{shared_cpu, shared_place};
 use ftprop::data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop::export::{onnx, packed, torch};
 use ftprop::lab::pictures::picture;
 use ftprop::nn::engine::NetworkState;
 use ftprop::nn::{Graph, Shape, Tally};
 use ftprop::runtime::pack::WeightFormat;
+use ftprop::tensor::Cpu;
 use ftprop::train::Error;
 use ftprop::train::checkpoint::{self, Checkpoint, Contents, ModelInfo, State};
+use ftprop::train::choice::DeviceChoice;
 use ftprop::train::device::Place;
 use ftprop::train::evaluate::{Predictor, evaluate, predictor};
 use ftprop::train::files;
@@ -23,19 +26,23 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Parameters and running statistics.
-pub(crate) type Weights = (Vec<f32>, Vec<f32>);
+/// Parameters and running statistics; clones share them.
+pub(crate) type Weights = Arc<(Vec<f32>, Vec<f32>)>;
 
 /// The most examples that go through a network together when it is used.
 const BATCH: usize = 256;
 
 /// A network that is ready for batches up to a size.
 struct Ready {
+    /// The process that it was made in.
+    process: u32,
     which: Which,
     batch: usize,
+    cpu: Arc<Cpu>,
     network: Box<dyn Predictor>,
 }
 
@@ -53,6 +60,7 @@ pub(crate) struct Run {
     /// What it was trained on, where that was in this process.
     dataset: Option<Dataset>,
     place: Place,
+    threads: usize,
     ready: Mutex<Option<Ready>>,
 }
 
@@ -65,19 +73,27 @@ impl Run {
         summary: Option<Summary>,
         folder: Option<PathBuf>,
     ) -> Result<Self, Error> {
-        let last = trainer.model(Which::Last, 1)?;
-        let best = trainer.model(Which::Best, 1)?;
+        let threads = trainer.recipe().train.threads;
+        let whole = trainer.state().best.is_some_and(|best| best.epoch + 1 == trainer.state().epoch);
+        let last = weights(trainer.network(Which::Last)?);
+        // The best network is the last one where the last epoch was the best and nothing was learned since.
+        let best = match whole && trainer.state().batch == 0 {
+            true => last.clone(),
+            false => weights(trainer.network(Which::Best)?),
+        };
         Ok(Run {
             recipe: Recipe::clone(trainer.recipe()),
-            info: last.info.clone(),
+            info: trainer.info().clone(),
             state: *trainer.state(),
-            best: weights(&best),
-            last: weights(&last),
+            best,
+            last,
             metrics: trainer.metrics().to_vec(),
             summary,
             folder,
             dataset: Some(dataset),
-            place,
+            // The threads that it was trained by end with the trainer.
+            place: Place { cpu: shared_cpu(threads)?, ..place },
+            threads,
             ready: Mutex::new(None),
         })
     }
@@ -94,6 +110,7 @@ impl Run {
             summary: None,
             folder: None,
             dataset: None,
+            threads: place.cpu.threads(),
             place,
             ready: Mutex::new(None),
         }
@@ -106,9 +123,8 @@ impl Run {
 
     /// The network, on the CPU, for batches of at most `batch`.
     pub(crate) fn model(&self, which: Which, batch: usize) -> Result<Model, Error> {
-        let (values, statistics) = self.weights(which);
-        let state = NetworkState { values: values.into(), statistics: statistics.into() };
-        Model::new(self.recipe.clone(), self.info.clone(), &state, self.place.cpu.clone(), batch)
+        let (state, cpu) = (state_of(self.weights(which)), shared_cpu(self.threads)?);
+        Model::new(self.recipe.clone(), self.info.clone(), &state, cpu, batch)
     }
 
     fn weights(&self, which: Which) -> &Weights {
@@ -124,11 +140,18 @@ impl Run {
     fn ready(&self, which: Which, examples: usize) -> Result<MutexGuard<'_, Option<Ready>>, Error> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = examples.clamp(1, BATCH.min(self.recipe.train.batch.max(64)));
+        let process = std::process::id();
+        if let Some(parents) = ready.take_if(|ready| ready.process != process) {
+            // A forked process has its parent's memory without its threads: ending them would wait for ever.
+            std::mem::forget(parents);
+        }
         if ready.as_ref().is_none_or(|ready| ready.which != which || ready.batch < batch) {
             // The old one goes first: two may not fit a device.
             *ready = None;
-            let network = predictor(self.model(which, batch)?, &self.place, batch)?;
-            *ready = Some(Ready { which, batch, network });
+            let model = self.model(which, batch)?;
+            let cpu = model.network.cpu().clone();
+            let network = predictor(model, &self.place, batch)?;
+            *ready = Some(Ready { process, which, batch, cpu, network });
         }
         Ok(ready)
     }
@@ -146,9 +169,8 @@ impl Run {
         let workers = usize::from(split.len() > 4 * batch);
         let config = LoaderConfig { workers, ..LoaderConfig::evaluation(batch, self.info.normalize()) };
         let (loader, criterion) = (Loader::new(split, config)?, self.recipe.criterion()?);
-        self.place
-            .cpu
-            .enter(|| evaluate(&mut *ready.network, &loader, &criterion, &mut |seen| watch(seen.labels, seen.logits)))
+        let Ready { cpu, network, .. } = ready;
+        cpu.enter(|| evaluate(&mut **network, &loader, &criterion, &mut |seen| watch(seen.labels, seen.logits)))
     }
 
     /// An array's examples, without labels or with them.
@@ -180,8 +202,13 @@ impl Run {
     }
 }
 
-fn weights(model: &Model) -> Weights {
-    (model.network.values().to_vec(), model.network.stats().to_vec())
+fn weights(network: NetworkState<'_>) -> Weights {
+    Arc::new((network.values.into_owned(), network.statistics.into_owned()))
+}
+
+/// The same as engines take it.
+pub(crate) fn state_of(weights: &Weights) -> NetworkState<'_> {
+    NetworkState { values: Cow::from(&weights.0), statistics: Cow::from(&weights.1) }
 }
 
 fn which(name: &str) -> PyResult<Which> {
@@ -268,14 +295,16 @@ impl Run {
     }
 
     /// The learning curves as SVG.
-    fn svg(&self) -> String {
-        picture(&[(self.recipe.name.clone(), self.metrics.clone())], &self.recipe.name).svg()
+    fn svg(&self) -> PyResult<String> {
+        guarded(|| Ok(picture(&[(self.recipe.name.clone(), self.metrics.clone())], &self.recipe.name).svg()))
     }
 
     /// The learning curves as PNG.
     fn png<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let drawn = picture(&[(self.recipe.name.clone(), self.metrics.clone())], &self.recipe.name).png();
-        Ok(PyBytes::new(py, &drawn.map_err(|e| raise(Kind::Other, e))?))
+        guarded(|| {
+            let drawn = picture(&[(self.recipe.name.clone(), self.metrics.clone())], &self.recipe.name).png();
+            Ok(PyBytes::new(py, &drawn.map_err(|e| raise(Kind::Other, e))?))
+        })
     }
 
     /// One dict an epoch.
@@ -352,9 +381,8 @@ impl Run {
 
     /// The network as a checkpoint for use, and its recipe with what belongs to this machine.
     fn checkpoint<'py>(&self, py: Python<'py>, which_one: &str) -> PyResult<Bound<'py, PyBytes>> {
-        let (graph, (values, statistics)) = (self.graph().or_raise()?, self.weights(which(which_one)?));
-        let network = NetworkState { values: values.into(), statistics: statistics.into() };
-        let contents = Contents::for_use(&graph, network);
+        let graph = self.graph().or_raise()?;
+        let contents = Contents::for_use(&graph, state_of(self.weights(which(which_one)?)));
         Ok(PyBytes::new(py, &checkpoint::pack(&self.recipe, &self.info, &self.state, &contents).or_raise()?))
     }
 
@@ -363,7 +391,7 @@ impl Run {
     fn restored(py: Python<'_>, best: Vec<u8>, last: Vec<u8>, metrics: &str, threads: usize) -> PyResult<Self> {
         let metrics = serde_json::from_str(metrics).map_err(|e| raise(Kind::Model, e))?;
         free(py, || {
-            let place = Place::open(ftprop::train::choice::DeviceChoice::Cpu, threads)?;
+            let place = shared_place(DeviceChoice::Cpu, threads)?;
             let named = Path::new("the pickled run");
             let (recipe, info, state, best) = used(&Checkpoint::from_bytes(best, named)?)?;
             let (.., last) = used(&Checkpoint::from_bytes(last, named)?)?;
@@ -379,15 +407,15 @@ fn used(saved: &Checkpoint) -> Result<(Recipe, ModelInfo, State, Weights), Error
     let [height, width, channels] = info.input;
     let graph = recipe.graph(Shape { height, width, channels }, info.classes.len())?;
     let network = saved.contents(&graph)?.used();
-    Ok((recipe, info, saved.header.state, (network.values.into_owned(), network.statistics.into_owned())))
+    Ok((recipe, info, saved.header.state, weights(network)))
 }
 
 /// A run folder or a checkpoint file, on a device.
 #[pyfunction]
 pub(crate) fn load_run(py: Python<'_>, path: PathBuf, device: &str, threads: usize) -> PyResult<Run> {
-    let device = device.parse::<ftprop::train::choice::DeviceChoice>().or_raise()?;
+    let device = device.parse::<DeviceChoice>().or_raise()?;
     free(py, || {
-        let place = Place::open(device, threads)?;
+        let place = shared_place(device, threads)?;
         if !path.is_dir() {
             let (recipe, info, state, only) = used(&Checkpoint::read(&path)?)?;
             return Ok(Run { state, ..Run::made(recipe, info, only, place) });

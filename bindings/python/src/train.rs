@@ -1,14 +1,14 @@
 //! Training, with callbacks.
 
 use crate::border::{Attend, OrRaise, attended, free};
-use crate::run::Run;
+use crate::metrics::metrics_dict;
+use crate::run::{Run, state_of};
 use crate::{data, recipe};
 use ftprop::lab::pictures::Pictures;
-use ftprop::nn::engine::NetworkState;
 use ftprop::train::device::Place;
 use ftprop::train::error::Error;
 use ftprop::train::observe::{Answer, Ending, Observer, RunView, StepReport, Together};
-use ftprop::train::run::{EpochMetrics, RunFolder, Scores};
+use ftprop::train::run::{EpochMetrics, RunFolder};
 use ftprop::train::trainer::Trainer;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -120,25 +120,6 @@ impl Attend<EpochDone> for Attendant<'_, '_> {
     }
 }
 
-/// An epoch's figures by name.
-pub(crate) fn metrics_dict<'py>(py: Python<'py>, metrics: &EpochMetrics) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("epoch", metrics.epoch)?;
-    let parts = [("train", Some(metrics.train)), ("validation", metrics.validation), ("test", Some(metrics.test))];
-    for (part, scores) in parts {
-        if let Some(Scores { loss, top1, top5 }) = scores {
-            for (name, value) in [("loss", loss), ("top1", top1), ("top5", top5)] {
-                dict.set_item(format!("{part}_{name}"), value)?;
-            }
-        }
-    }
-    let EpochMetrics { learning_rate, images_per_s, waited, seconds, .. } = *metrics;
-    let rest =
-        [("learning_rate", learning_rate), ("images_per_s", images_per_s), ("waited", waited), ("seconds", seconds)];
-    rest.into_iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
-    Ok(dict)
-}
-
 /// Trains, and gives the run with what was raised meanwhile: by a callback, or by Ctrl-C.
 #[pyfunction]
 #[pyo3(signature = (recipe, settings, data, device, threads, out, resume, start, on_epoch, on_step))]
@@ -185,8 +166,8 @@ pub(crate) fn train<'py>(
             Some(folder) => Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place)?,
             None => Trainer::new(recipe.clone(), &dataset, &place)?,
         };
-        if let Some((values, statistics)) = start {
-            trainer.start_from(&NetworkState { values: values.into(), statistics: statistics.into() })?;
+        if let Some(start) = &start {
+            trainer.start_from(&state_of(start))?;
         }
         // Everything that can be wrong with the data or the network was found before anything is written.
         if let Some(folder) = &folder {

@@ -85,3 +85,19 @@ def test_the_command_is_the_program() -> None:
     assert wrong.returncode == 2 and "'train'" in wrong.stderr
     missing = run("eval", "no-such-run")
     assert missing.returncode == 1 and missing.stderr.startswith("ftprop: cannot")
+
+
+def test_a_recipe_that_holds_itself_is_refused() -> None:
+    dict_: dict[str, object] = {}
+    dict_["network"] = dict_
+    list_: list[object] = []
+    list_.append(list_)
+    for endless in (dict_, {"network": {"layers": list_}}):
+        with pytest.raises(ftprop.RecipeError, match="within each other"):
+            ftprop.train(endless)
+
+
+def test_a_network_without_end_is_refused_before_it_is_made() -> None:
+    with pytest.raises(ftprop.FtpropError) as caught:
+        ftprop.untrained({"network": {"preset": "mlp", "widths": [10**12, 10**12]}}, (10,))
+    assert "\n" not in str(caught.value)

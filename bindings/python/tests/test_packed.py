@@ -51,3 +51,18 @@ def test_a_packed_model_is_pickled(packed, digits) -> None:
 def test_threads_are_a_number(packed, threads) -> None:
     with pytest.raises(ValueError, match="threads: expected"):
         ftprop.load(packed, threads=threads)
+
+
+def test_a_forked_process_goes_on(packed, digits_run, digits) -> None:
+    import multiprocessing
+
+    X = digits[0][:40]
+    model = ftprop.load(packed, threads=2)
+    expected = model.predict(X).tolist(), digits_run.predict(X).tolist()
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put((model.predict(X).tolist(), digits_run.predict(X).tolist())))
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+    assert queue.get() == expected

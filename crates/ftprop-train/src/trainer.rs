@@ -206,6 +206,11 @@ impl Trainer {
         &self.recipe
     }
 
+    /// What the network needs to be used without its data.
+    pub fn info(&self) -> &ModelInfo {
+        &self.model
+    }
+
     /// The epochs so far.
     pub fn metrics(&self) -> &[EpochMetrics] {
         &self.metrics
@@ -222,6 +227,19 @@ impl Trainer {
             _ => self.used_network()?,
         };
         Model::new(Recipe::clone(&self.recipe), self.model.clone(), &network, self.cpu.clone(), batch)
+    }
+
+    /// The same network's numbers alone, which take no room for computing.
+    pub fn network(&self, which: Which) -> Result<NetworkState<'static>, Error> {
+        match (which, &self.best, self.storage.as_ref().map(Storage::folder)) {
+            (Which::Best, Some(best), _) => Ok(best.network.clone()),
+            (Which::Best, None, Some(folder)) if self.state.best.is_some() => {
+                let graph = self.engine.graph().clone();
+                let used = Checkpoint::read(&folder.best())?.contents(&graph)?.used();
+                Ok(owned(used))
+            }
+            _ => self.used_network(),
+        }
     }
 
     /// The network that is measured and kept: the averaged one where the recipe asks for an average.

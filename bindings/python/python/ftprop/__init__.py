@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._data import Dataset
@@ -29,13 +30,13 @@ from ._errors import (
     SearchError,
     TrainingError,
 )
-from ._exact import Certificate, Solution, Verdict, Verification, separable, solve
 from ._native import version as __version__
 from ._packed import PackedModel, load
 from ._run import Picture, Run
 from ._train import Callback, Epoch, recipes, resume, train, untrained
 
 if TYPE_CHECKING:
+    from ._exact import Certificate, Solution, Verdict, Verification, separable, solve
     from .sklearn import FTPropClassifier
 
 __all__ = [
@@ -83,10 +84,18 @@ for _error in (
 del _error
 
 
-def __getattr__(name: str) -> object:
-    # scikit-learn takes a second to import, and is an extra.
-    if name == "FTPropClassifier":
-        from .sklearn import FTPropClassifier
+# What takes long to import, or is an extra, waits until somebody asks for it.
+_LATER = {name: "._exact" for name in ("Certificate", "Solution", "Verdict", "Verification", "separable", "solve")}
+_LATER["FTPropClassifier"] = ".sklearn"
 
-        return FTPropClassifier
-    raise AttributeError(f"module 'ftprop' has no attribute {name!r}")
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'ftprop' has no attribute {name!r}")
+    found: object = getattr(import_module(_LATER[name], __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

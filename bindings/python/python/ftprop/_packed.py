@@ -21,13 +21,17 @@ class PackedModel:
 
     def __init__(self, data: bytes, *, threads: int = 0, name: str = "the model") -> None:
         self._data = data
-        self._native = _native.Packed(data, name, threads)
         self._threads = threads
         self._name = name
+        self._open()
         #: The classes, in the order of the outputs.
         self.classes: npt.NDArray[Any] = _arrays.classes_named(self._native.classes)
         #: Rows, columns and channels of a picture.
         self.input_shape: tuple[int, int, int] = self._native.shape
+
+    def _open(self) -> None:
+        self._native = _native.Packed(self._data, self._name, self._threads)
+        self._process = os.getpid()
 
     @property
     def name(self) -> str:
@@ -68,6 +72,10 @@ class PackedModel:
         ):
             examples = self._checked(examples, channels)
         room = _arrays.room_for(out, len(examples), len(self.classes))
+        if self._process != os.getpid():
+            # A forked process has none of its parent's threads; to let go of them would wait for them.
+            self._parents = self._native
+            self._open()
         self._native.logits(examples, room)
         return room
 

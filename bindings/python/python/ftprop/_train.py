@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from . import _arrays, _data, _native
 from ._run import Run
 
 
-@dataclass(frozen=True)
-class Epoch:
+class Epoch(NamedTuple):
     """What a callback sees of an epoch. Accuracies are fractions of 1."""
 
     #: Counted from 1.

@@ -61,6 +61,9 @@ fn a_run_without_a_folder_is_the_same_run() {
         let (here, there) = (memory.model(which, 1).unwrap(), kept.model(which, 1).unwrap());
         assert_eq!(here.network.values(), there.network.values(), "{which:?}");
         assert_eq!(here.info, there.info);
+        for trainer in [&memory, &kept] {
+            assert_eq!(&trainer.network(which).unwrap().values[..], here.network.values(), "{which:?}");
+        }
         let saved = Model::load(&temp, which, place.cpu.clone(), 1).unwrap();
         assert_eq!(here.network.values(), saved.network.values(), "{which:?}");
     }
