@@ -215,7 +215,7 @@ def untrained(
 
     >>> import ftprop
     >>> ftprop.untrained("convnet8-sign-ftpsh", (32, 32, 3)).parameters
-    1469050
+    1492554
     """
     if len(input_shape) not in (1, 3) or any(side < 1 for side in input_shape):
         raise ValueError(f"input_shape: expected (features,) or (height, width, channels), found {input_shape}")
