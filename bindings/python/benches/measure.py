@@ -108,17 +108,26 @@ def measure_train(folder: Path) -> None:
     recipe = {**NETWORK, "data": {**NETWORK["data"], "source": "cifar10"}, "train": {"epochs": 1, "batch": 64}}
     (folder / "recipe.toml").write_text(ftprop._native.recipe_toml(recipe))
     arrays = ftprop.Dataset(X, y, test=(X_test, y_test), mean=MEAN, std=STD, source="cifar10")
-    ratios = []
-    for turn in range(4):
+    speeds: list[list[float]] = [[], []]
+    costs: list[list[float]] = [[], []]
+    for turn in range(5):
         out = folder / f"program-{turn}"
         words = ("--recipe", folder / "recipe.toml", "--data", data, "--out", out, "--device", "cpu", "--json", "--quiet")
-        theirs = json.loads(program("train", *words))["images_per_s"]
-        ours = ftprop.train(recipe, arrays, device="cpu", out=folder / f"python-{turn}").metrics["images_per_s"].mean()
-        ratios.append(ours / theirs)
+        before = os.times()
+        speeds[0].append(json.loads(program("train", *words))["images_per_s"])
+        between = os.times()
+        run = ftprop.train(recipe, arrays, device="cpu", out=folder / f"python-{turn}")
+        after = os.times()
+        speeds[1].append(float(run.metrics["images_per_s"].mean()))
+        costs[0].append(between.children_user + between.children_system - before.children_user - before.children_system)
+        costs[1].append(after.user + after.system - between.user - between.system)
         for name in ("best.safetensors", "checkpoint.safetensors"):
             assert (out / name).read_bytes() == (folder / f"python-{turn}" / name).read_bytes(), name
-    listed = " ".join(f"{r:.3f}" for r in sorted(ratios))
-    say(f"training from arrays, same bytes ({listed})", f"{statistics.median(ratios):.3f}x", ">= 0.97x")
+    # Other work on the machine only ever slows one of them down, so the best of each counts.
+    listed = f"best of 5, {max(speeds[1]):.0f} and {max(speeds[0]):.0f} images/s"
+    say(f"training from arrays, same bytes ({listed})", f"{max(speeds[1]) / max(speeds[0]):.3f}x", ">= 0.97x")
+    listed = f"{min(costs[1]):.1f} and {min(costs[0]):.1f} s"
+    say(f"the same by the processor's time ({listed})", f"{min(costs[0]) / min(costs[1]):.3f}x", ">= 0.97x")
 
 
 def measure_thread() -> None:
