@@ -329,6 +329,11 @@ impl Run {
     }
 
     #[getter]
+    fn seed(&self) -> u64 {
+        self.recipe.train.seed
+    }
+
+    #[getter]
     fn epochs(&self) -> u32 {
         self.recipe.train.epochs
     }

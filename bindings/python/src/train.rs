@@ -79,6 +79,8 @@ impl Observer for Reporter<'_> {
 /// The calling thread's end.
 struct Attendant<'a, 'py> {
     shared: &'a Shared,
+    /// How many there are to be.
+    epochs: u32,
     on_epoch: Option<&'a Bound<'py, PyAny>>,
     on_step: Option<&'a Bound<'py, PyAny>>,
     /// The first thing that was raised; it ends the run.
@@ -101,7 +103,12 @@ impl Attendant<'_, '_> {
 impl Attend<EpochDone> for Attendant<'_, '_> {
     fn hear(&mut self, py: Python<'_>, message: EpochDone) {
         self.note(py.check_signals());
-        let call = |f: &Bound<'_, PyAny>| f.call1((metrics_dict(py, &message.metrics)?,))?.is_truthy();
+        let epochs = self.epochs;
+        let call = |f: &Bound<'_, PyAny>| {
+            let figures = metrics_dict(py, &message.metrics)?;
+            figures.set_item("epochs", epochs)?;
+            f.call1((figures,))?.is_truthy()
+        };
         // Once something was raised callbacks are over.
         let enough = match self.on_epoch.filter(|_| self.raised.is_none()) {
             Some(on_epoch) => self.note(call(on_epoch)),
@@ -115,7 +122,7 @@ impl Attend<EpochDone> for Attendant<'_, '_> {
         self.note(py.check_signals());
         let shown = self.shared.step.lock().ok().and_then(|mut step| step.take());
         if let (Some(on_step), Some((epoch, step)), None) = (self.on_step, shown, &self.raised) {
-            self.note(on_step.call1((epoch, step.step, step.steps, step.loss, step.top1)).map(drop));
+            self.note(on_step.call1((epoch, self.epochs, step.step, step.steps, step.loss, step.top1)).map(drop));
         }
     }
 }
@@ -178,7 +185,8 @@ pub(crate) fn train<'py>(
     .or_raise()?;
 
     let shared = Shared::default();
-    let mut attendant = Attendant { shared: &shared, on_epoch, on_step, raised: None };
+    let mut attendant =
+        Attendant { shared: &shared, epochs: trainer.recipe().train.epochs, on_epoch, on_step, raised: None };
     let (epochs, steps) = (on_epoch.is_some(), on_step.is_some());
     let work = |tell: &Sender<EpochDone>| {
         let mut reporter = Reporter { shared: &shared, tell: tell.clone(), epochs, steps };

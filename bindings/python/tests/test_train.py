@@ -88,7 +88,7 @@ def test_callbacks_see_each_epoch_and_can_stop(table) -> None:
         return epoch.epoch == 2
 
     run = ftprop.train({**MLP, "data": {"validation": 0.2}}, table, device="cpu", callbacks=[watch])
-    assert [epoch.epoch for epoch in seen] == [1, 2] and not run.finished
+    assert [(epoch.epoch, epoch.epochs) for epoch in seen] == [(1, 3), (2, 3)] and not run.finished
     assert len(run.metrics["epoch"]) == 2 and seen[1].validation_top1 == run.metrics["validation_top1"][1]
     # Where they were called from, so that they may use what belongs to that thread.
     assert set(threads) == {threading.current_thread()}

@@ -19,6 +19,8 @@ class Epoch(NamedTuple):
 
     #: Counted from 1.
     epoch: int
+    #: How many there are to be.
+    epochs: int
     train_loss: float
     train_top1: float
     train_top5: float
@@ -42,21 +44,31 @@ Callback = Callable[[Epoch], object]
 
 
 class _Bar:
-    """A bar of tqdm's, in epochs."""
+    """A bar of tqdm's, in epochs; it is there once there is something to show."""
 
-    def __init__(self, bar: Any) -> None:
-        self.bar = bar
+    def __init__(self, tqdm: Any) -> None:
+        self.tqdm = tqdm
+        self.bar: Any = None
 
-    def step(self, epoch: int, step: int, steps: int, loss: float, top1: float) -> None:
-        self.bar.n = round(epoch - 1 + step / steps, 2)
-        self.bar.set_postfix_str(f"train {100 * top1:.1f} %, loss {loss:.3f}")
+    def _show(self, done: float, epochs: int, words: str) -> None:
+        if self.bar is None:
+            self.bar = self.tqdm(total=epochs, unit="epoch", desc="training")
+        self.bar.n = done
+        self.bar.set_postfix_str(words)
+
+    def step(self, epoch: int, epochs: int, step: int, steps: int, loss: float, top1: float) -> None:
+        self._show(round(epoch - 1 + step / steps, 2), epochs, f"train {100 * top1:.1f} %, loss {loss:.3f}")
 
     def epoch(self, epoch: Epoch) -> None:
-        self.bar.n = epoch.epoch
-        self.bar.set_postfix_str(f"train {100 * epoch.train_top1:.1f} %, test {100 * epoch.test_top1:.1f} %")
+        words = f"train {100 * epoch.train_top1:.1f} %, test {100 * epoch.test_top1:.1f} %"
+        self._show(epoch.epoch, epoch.epochs, words)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
 
 
-def _bar(progress: bool | None, epochs: int) -> _Bar | None:
+def _bar(progress: bool | None) -> _Bar | None:
     """A bar where there is tqdm and somebody to see it."""
     if progress is False:
         return None
@@ -72,7 +84,7 @@ def _bar(progress: bool | None, epochs: int) -> _Bar | None:
         if progress:
             raise
         return None
-    return _Bar(tqdm(total=epochs, unit="epoch", desc="training"))
+    return _Bar(tqdm)
 
 
 def _go(
@@ -93,12 +105,7 @@ def _go(
         if not callable(callback):
             raise TypeError("callbacks: expected functions of an epoch")
     settings = dict(settings) if settings else None
-    if resume or progress is False:
-        epochs = 0
-    else:
-        line = next(l for l in _native.recipe_toml(recipe, settings).splitlines() if l.startswith("epochs = "))
-        epochs = int(line.removeprefix("epochs = "))
-    bar = _bar(progress, epochs)
+    bar = _bar(progress)
 
     def on_epoch(figures: dict[str, Any]) -> bool:
         epoch = Epoch(**figures)
@@ -124,7 +131,7 @@ def _go(
         )
     finally:
         if bar is not None:
-            bar.bar.close()
+            bar.close()
     result = Run(run, classes)
     if raised is not None:
         try:
