@@ -24,10 +24,12 @@ pub enum Source {
     Folder,
     /// A table with a label column.
     Csv,
+    /// Arrays that a program handed over. They are nowhere but in its memory, so they cannot be opened by a path.
+    Arrays,
 }
 
 impl Source {
-    /// Every kind.
+    /// Every kind that can be opened.
     pub const ALL: [Source; 7] = [
         Source::Digits,
         Source::Cifar10,
@@ -48,6 +50,7 @@ impl Source {
             Source::FashionMnist => "fashion-mnist",
             Source::Folder => "folder",
             Source::Csv => "csv",
+            Source::Arrays => "arrays",
         }
     }
 }
@@ -62,7 +65,7 @@ impl FromStr for Source {
     type Err = DataError;
 
     fn from_str(name: &str) -> Result<Self, DataError> {
-        Source::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+        Source::ALL.into_iter().chain([Source::Arrays]).find(|source| source.name() == name).ok_or_else(|| {
             let known = Source::ALL.map(Source::name).join(", ");
             DataError::UnknownSource { name: name.to_owned(), known }
         })
@@ -111,6 +114,7 @@ pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Da
         Source::FashionMnist => idx::open_fashion(place()?)?,
         Source::Folder => return folder::open(place()?, options),
         Source::Csv => table_file::open(place()?, options)?,
+        Source::Arrays => return Err(DataError::InMemory),
     };
     match options.crop {
         Some(side) => dataset.crop_to(side),

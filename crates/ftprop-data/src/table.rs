@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DataError;
 use crate::csv_file::{CsvTable, LabelColumn, quote};
+use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 
@@ -248,8 +249,9 @@ impl TableTransform {
 
     /// A table's rows as examples.
     pub fn split(&self, table: &CsvTable) -> Result<Split, DataError> {
-        let content = Content::Features { columns: self.width(), values: self.features(table)? };
-        Ok(Split::new(content, self.labels(table)?, Shape::new(1, 1, self.width())))
+        let shape = Shape::new(1, 1, self.width());
+        let content = Content::Floats { shape, values: Memory::new(self.features(table)?) };
+        Ok(Split::new(content, self.labels(table)?, shape))
     }
 
     /// Where in a table the columns are.

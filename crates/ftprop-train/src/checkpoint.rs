@@ -189,15 +189,26 @@ pub fn save(
     state: &State,
     contents: &Contents<'_>,
 ) -> Result<(), Error> {
+    let bytes = to_bytes(recipe, model, state, contents).map_err(|why| unwritable(path, why))?;
+    files::write(path, &bytes)?;
+    Ok(())
+}
+
+/// A checkpoint's bytes, for keeping a network elsewhere than in a file of its own.
+pub fn pack(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, Error> {
+    to_bytes(recipe, model, state, contents).map_err(|why| Error::Unwritable { what: "the checkpoint".into(), why })
+}
+
+fn to_bytes(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, String> {
     let header = Header {
         version: VERSION,
         checksum: Some(checksum::UNKNOWN.into()),
-        recipe: recipe.portable().to_toml()?,
+        recipe: recipe.portable().to_toml().map_err(|e| e.to_string())?,
         model: model.clone(),
         state: *state,
         optimizer_steps: contents.optimizer.as_ref().map(|o| o.steps),
     };
-    let header = serde_json::to_string(&header).map_err(|e| unwritable(path, e.to_string()))?;
+    let header = serde_json::to_string(&header).map_err(|e| e.to_string())?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let NetworkState { values, statistics } = &contents.network;
     for p in contents.graph.parameters() {
@@ -222,10 +233,9 @@ pub fn save(
         .collect();
     let mut bytes = views
         .and_then(|views| safetensors::serialize(views, Some(HashMap::from([(KEY.to_string(), header)]))))
-        .map_err(|e| unwritable(path, e.to_string()))?;
+        .map_err(|e| e.to_string())?;
     checksum::put(&mut bytes);
-    files::write(path, &bytes)?;
-    Ok(())
+    Ok(bytes)
 }
 
 fn unwritable(path: &Path, why: String) -> Error {

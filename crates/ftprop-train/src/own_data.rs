@@ -71,7 +71,7 @@ fn text(name: &str, source: Source, examples: usize) -> String {
         Source::Cifar10 | Source::Cifar100 => "pad = 4\nrandom_crop = true\nflip = true",
         Source::Mnist | Source::FashionMnist => "pad = 2\nrandom_crop = true",
         Source::Csv => "csv.missing = \"indicator\"",
-        Source::Digits => "",
+        Source::Digits | Source::Arrays => "",
     };
     let name = toml::Value::from(name);
     format!(

@@ -230,6 +230,12 @@ impl Trainer {
         Ok(())
     }
 
+    /// Begins with these parameters and statistics, and not with random ones. A run that goes on from a checkpoint would
+    /// lose what it has learned.
+    pub fn set_network(&mut self, network: &NetworkState<'_>) -> Result<(), Error> {
+        Ok(self.engine.set_network(network)?)
+    }
+
     /// How many numbers the network learns.
     pub fn parameters(&self) -> usize {
         self.engine.graph().parameter_count()
@@ -243,6 +249,11 @@ impl Trainer {
     /// What is trained.
     pub fn recipe(&self) -> &CheckedRecipe {
         &self.recipe
+    }
+
+    /// What the network needs to be used without its data.
+    pub fn info(&self) -> &ModelInfo {
+        &self.model
     }
 
     /// The epochs so far.
@@ -261,6 +272,19 @@ impl Trainer {
             _ => self.used_network()?,
         };
         Model::new(Recipe::clone(&self.recipe), self.model.clone(), &network, self.cpu.clone(), batch)
+    }
+
+    /// The same network's numbers alone, which take no room for computing.
+    pub fn network(&self, which: Which) -> Result<NetworkState<'static>, Error> {
+        match (which, &self.best, self.storage.as_ref().map(Storage::folder)) {
+            (Which::Best, Some(best), _) => Ok(best.network.clone()),
+            (Which::Best, None, Some(folder)) if self.state.best.is_some() => {
+                let graph = self.engine.graph().clone();
+                let used = Checkpoint::read(&folder.best())?.contents(&graph)?.used();
+                Ok(owned(used))
+            }
+            _ => self.used_network(),
+        }
     }
 
     /// The network that is measured and kept: the averaged one where the recipe asks for an average.

@@ -29,6 +29,7 @@ use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::model::{Model, Which};
 use ftprop_train::words::plain_lines;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -104,8 +105,8 @@ enum Command {
 
 impl Program {
     /// What the command line asks for; where there is nothing to run, the exit code after everything was said.
-    pub(crate) fn from_arguments() -> Result<Self, ExitCode> {
-        Program::try_parse().map_err(|e| {
+    pub(crate) fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
+        Program::try_parse_from(arguments).map_err(|e| {
             // The bare program shows what it can do; --help and --version end here, too.
             let bare = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             if e.use_stderr() && !bare {

@@ -140,11 +140,14 @@ impl Train {
                 counted(done, "epoch")
             )));
         }
-        let begun = self.init_from.as_ref().map(|run| self.begin_with(run, &mut trainer, &place)).transpose()?;
         // Everything that can be wrong with the data or the network was found before anything is written, but for
         // pictures, which are decoded when they are needed.
         let existed = folder.path().exists();
         let folder = trainer.claim()?.cloned().unwrap_or(folder);
+        let begun = match &self.init_from {
+            Some(run) => Some(self.begin_with(run, &mut trainer, &place).inspect_err(|_| folder.take_back(existed))?),
+            None => None,
+        };
         let out = folder.path().display().to_string();
         if !self.quiet {
             begun.iter().for_each(|words| tell(words));
