@@ -70,13 +70,18 @@ impl Raise for train::Error {
         use train::Error as E;
         let kind = match &self {
             E::Config(_) | E::Network(_) | E::Setting { .. } | E::NoRecipe { .. } => Kind::Recipe,
-            E::Data(_) | E::SingleClass { .. } | E::OtherClasses { .. } | E::OtherShape { .. } | E::NoPictures => {
-                Kind::Data
-            }
+            E::Data(_)
+            | E::SingleClass { .. }
+            | E::OtherClasses { .. }
+            | E::OtherShape { .. }
+            | E::NoTable { .. }
+            | E::NoPicture { .. }
+            | E::NoColumns => Kind::Data,
             E::File(_) | E::RunExists { .. } | E::Locked { .. } | E::OtherRecipe { .. } | E::SameFolder { .. } => {
                 Kind::File
             }
             E::NotACheckpoint { .. }
+            | E::Damaged { .. }
             | E::OtherNetwork { .. }
             | E::NotARun { .. }
             | E::NoEpoch { .. }

@@ -398,8 +398,8 @@ impl Run {
         free(py, || {
             let place = shared_place(DeviceChoice::Cpu, threads)?;
             let named = Path::new("the pickled run");
-            let (recipe, info, state, best) = used(&Checkpoint::from_bytes(best, named)?)?;
-            let (.., last) = used(&Checkpoint::from_bytes(last, named)?)?;
+            let (recipe, info, state, best) = used(&Checkpoint::parse(named, best)?)?;
+            let (.., last) = used(&Checkpoint::parse(named, last)?)?;
             Ok::<_, Error>(Run { state, best, metrics, ..Run::made(recipe, info, last, place) })
         })?
         .or_raise()

@@ -174,12 +174,10 @@ pub(crate) fn train<'py>(
             None => Trainer::new(recipe.clone(), &dataset, &place)?,
         };
         if let Some(start) = &start {
-            trainer.start_from(&state_of(start))?;
+            trainer.set_network(&state_of(start))?;
         }
         // Everything that can be wrong with the data or the network was found before anything is written.
-        if let Some(folder) = &folder {
-            folder.write_recipe(&recipe)?;
-        }
+        trainer.claim()?;
         Ok::<_, Error>((place, trainer))
     })?
     .or_raise()?;

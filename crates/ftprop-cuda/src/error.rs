@@ -23,6 +23,16 @@ pub enum CudaError {
         /// Where they were looked for.
         places: String,
     },
+    /// Something has the name of one of NVIDIA's libraries and is another.
+    #[error(
+        "what was found as {library} has no {function}: it is another library or an unsuitable version; install the right one or name its folder in FTPROP_CUDA_LIBRARIES"
+    )]
+    StrangeLibrary {
+        /// What a person calls it.
+        library: &'static str,
+        /// A function that it lacks.
+        function: &'static str,
+    },
     /// A product was to be computed by a library that is not in use.
     #[error("{library} was chosen but is not loaded")]
     NotLoaded {

@@ -114,7 +114,7 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), En
     Ok((split, normalize, config))
 }
 
-const AUGMENT: Augment = Augment { pad: 2, crop: true, flip: true };
+const AUGMENT: Augment = Augment { pad: 2, reflect: true, crop: true, flip: true, alternate: true, cutout: 3 };
 
 fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<ResidentData, CudaError> {
     ResidentData::new(device, split, normalize, AUGMENT, true)?.ok_or(CudaError::NotBytes)

@@ -66,15 +66,15 @@ mod table;
 mod table_file;
 mod window;
 
-pub use augment::{Augment, Placement, Room};
+pub use augment::{Augment, Draws, Placement, Room};
 pub use csv_file::{CsvTable, LabelColumn};
 pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
-pub use photo::load_image;
+pub use photo::{is_picture, load_image};
 pub use prepare::{BadImage, LoaderConfig};
 pub use preprocess::{Normalize, Preprocess, Shape};
-pub use source::{Options, Source, open};
+pub use source::{Known, Options, Source, open};
 pub use split::{HoldOut, Split};
 pub use table::{ColumnKind, CsvOptions, Missing, TableColumn, TableTransform, TestPart};

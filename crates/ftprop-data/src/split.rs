@@ -218,6 +218,11 @@ impl Split {
         (part(false), part(true))
     }
 
+    /// Whether another split holds the same examples in the same order.
+    pub fn same_examples(&self, other: &Split) -> bool {
+        Arc::ptr_eq(&self.store, &other.store) && self.chosen == other.chosen
+    }
+
     pub(crate) fn content(&self) -> &Content {
         &self.store.content
     }

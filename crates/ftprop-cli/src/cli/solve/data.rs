@@ -4,6 +4,7 @@ use crate::error::Error;
 use ftprop_data::{Options, Source, Split};
 use ftprop_search::{Labelled, Points, Problem, ProblemName, SearchError};
 use ftprop_train::searched::Origin;
+use ftprop_train::words::plain;
 use std::path::Path;
 
 /// The problem of a name: a built-in one, or a CSV file.
@@ -17,7 +18,7 @@ pub(in crate::cli) fn problem(
         let train = Labelled::read_csv(Path::new(name))?;
         let test = test.map(|test| Labelled::read_test_csv(test, &train)).transpose()?;
         let label = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        return Ok((Problem::new(label, train, test)?, Origin::Table));
+        return Ok((Problem::new(plain(&label), train, test)?, Origin::Table));
     }
     if test.is_some() {
         return Err(Error::Usage("--test goes with a CSV file; built-in problems have their own test part".into()));
