@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::DataError;
 use crate::augment::{Augment, Placement, Room};
-use crate::decode::decode;
+use crate::decode::{EXTENSIONS, decode};
 use crate::preprocess::{Preprocess, Shape};
 use crate::resize::{self, Region, Rows};
 use crate::window::Cutter;
@@ -33,6 +33,12 @@ pub(crate) fn check_sizes(resize: usize, window: Shape) -> Result<(), DataError>
         return Err(DataError::Option(format!("an input of {height}×{width} pixels is more than {MOST_PIXELS}")));
     }
     Ok(())
+}
+
+/// Whether a file's name ends as those of pictures do that can be read.
+pub fn is_picture(path: &Path) -> bool {
+    let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    EXTENSIONS.contains(&ending.as_str())
 }
 
 /// One picture as a network's input: decoded, resized, the centre cut out and normalised.

@@ -95,7 +95,9 @@ impl Plan {
             return Err(DataError::BatchTooLarge { batch: config.batch, examples: split.len() });
         }
         match split.content() {
-            Content::Features { .. } if config.augment != Augment::default() => {
+            Content::Floats { shape, .. }
+                if config.augment != Augment::default() && shape.height * shape.width == 1 =>
+            {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
             Content::Files { .. } if config.augment.pad != 0 => {
@@ -116,6 +118,14 @@ impl Plan {
             )));
         }
         let cutter = Cutter::new(split.shape(), &config.augment, &config.normalize)?;
+        if let Content::Pixels { shape, .. } = split.content()
+            && config.augment.crop
+            && cutter.room(shape.height, shape.width) == (Room { x: 0, y: 0 })
+        {
+            let why = "a random crop has no room to move in: pad the pictures (`pad`), or make the window smaller than \
+                       they are (`crop`)";
+            return Err(DataError::Option(why.into()));
+        }
         let files = if let Content::Files { paths, .. } = split.content() { paths.len() } else { 0 };
         let whole = (0..files).map(|_| AtomicBool::new(false)).collect();
         Ok(Plan { split, config, cutter, whole })
@@ -203,7 +213,7 @@ impl Plan {
         let place = |room: Room| Placement::of(draws, number, &self.config.augment, room, self.cutter.window());
         match self.split.content() {
             Content::Pixels { shape, bytes } => {
-                let pixels = &bytes[number * shape.size()..(number + 1) * shape.size()];
+                let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
                 let placed = place(self.cutter.room(shape.height, shape.width));
                 self.cutter.cut(pixels, shape.height, shape.width, placed, out);
             }
@@ -213,11 +223,10 @@ impl Plan {
                 scratch.load(&paths[number], *resize, known, &self.cutter, place, out)?;
                 whole.store(true, Ordering::Relaxed);
             }
-            Content::Features { columns, values } => {
-                let row = &values[number * columns..(number + 1) * columns];
-                for (column, (out, &x)) in out.iter_mut().zip(row).enumerate() {
-                    *out = self.config.normalize.apply(x, column);
-                }
+            Content::Floats { shape, values } => {
+                let numbers = &values.get()[number * shape.size()..(number + 1) * shape.size()];
+                let placed = place(self.cutter.room(shape.height, shape.width));
+                self.cutter.cut_floats(numbers, shape.height, shape.width, placed, &self.config.normalize, out);
             }
         }
         Ok(())

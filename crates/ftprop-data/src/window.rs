@@ -37,6 +37,39 @@ impl Cutter {
 
     /// Writes the window at `placed` to `out`, which has the window's size.
     pub(crate) fn cut(&self, pixels: &[u8], height: usize, width: usize, placed: Placement, out: &mut [f32]) {
+        self.cut_by(pixels, height, width, placed, out, |pixels, out| self.look_up(pixels, placed.flip, out));
+    }
+
+    /// The same of a picture of floats, for which there are no tables.
+    pub(crate) fn cut_floats(
+        &self,
+        values: &[f32],
+        height: usize,
+        width: usize,
+        placed: Placement,
+        normalize: &Normalize,
+        out: &mut [f32],
+    ) {
+        let channels = self.window.channels;
+        self.cut_by(values, height, width, placed, out, |values, out| {
+            let write = |(out, pixel): (&mut [f32], &[f32])| {
+                out.iter_mut().zip(pixel).enumerate().for_each(|(c, (o, &x))| *o = normalize.apply(x, c));
+            };
+            let (out, pixels) = (out.chunks_exact_mut(channels), values.chunks_exact(channels));
+            if placed.flip { out.rev().zip(pixels).for_each(write) } else { out.zip(pixels).for_each(write) }
+        });
+    }
+
+    /// Cuts a window out of a picture of any kind; `write` puts a run of pixels in place, normalised.
+    fn cut_by<P>(
+        &self,
+        pixels: &[P],
+        height: usize,
+        width: usize,
+        placed: Placement,
+        out: &mut [f32],
+        write: impl Fn(&[P], &mut [f32]),
+    ) {
         let (channels, columns) = (self.window.channels, self.window.width);
         // Columns `from..to` of the unmirrored window show the picture, those beside them the padding.
         let from = self.pad.saturating_sub(placed.x).min(columns);
@@ -53,7 +86,7 @@ impl Cutter {
             let y = if inside { y - self.pad } else { mirrored(y, self.pad, height) };
             let start = y * width + first;
             let shown = &pixels[start * channels..(start + to - from) * channels];
-            self.look_up(shown, placed.flip, &mut out[left * channels..right * channels]);
+            write(shown, &mut out[left * channels..right * channels]);
             if !self.reflect {
                 out[..left * channels].copy_from_slice(&self.black[..left * channels]);
                 out[right * channels..].copy_from_slice(&self.black[right * channels..]);
@@ -63,7 +96,7 @@ impl Cutter {
                 let at = (y * width + mirrored(placed.x + column, self.pad, width)) * channels;
                 let column = if placed.flip { columns - 1 - column } else { column };
                 let out = &mut out[column * channels..(column + 1) * channels];
-                self.look_up(&pixels[at..at + channels], false, out);
+                write(&pixels[at..at + channels], out);
             }
         }
         if let Some([row, column]) = placed.blank {
@@ -199,11 +232,11 @@ mod tests {
                     let placed = Placement { x, y, flip, blank };
                     let mut fast = vec![f32::NAN; window.size()];
                     cutter.cut(&pixels, height, width, placed, &mut fast);
-                    assert_eq!(
-                        fast,
-                        slow(&pixels, shape, window, &augment, placed, &normalize),
-                        "{shape:?} {placed:?}"
-                    );
+                    let expected = slow(&pixels, shape, window, &augment, placed, &normalize);
+                    assert_eq!(fast, expected, "{shape:?} {placed:?}");
+                    let floats: Vec<f32> = pixels.iter().map(|&byte| f32::from(byte)).collect();
+                    cutter.cut_floats(&floats, height, width, placed, &normalize, &mut fast);
+                    assert_eq!(fast, expected, "floats, {shape:?} {placed:?}");
                 }
             }
         }

@@ -170,6 +170,8 @@ pub struct Accuracy {
     pub best: Sample,
     /// At the last epoch, on the test part.
     pub last: Sample,
+    /// At the best epoch on the held-out validation part, on that part; empty where there is none.
+    pub validation: Sample,
     /// At the epoch that was best on the held-out validation part; empty where there is none.
     pub chosen: Sample,
     /// At the last epoch, on the training part.
@@ -185,6 +187,7 @@ impl Accuracy {
         Accuracy {
             best: sample(&|s| Some(s.test.top1_best)),
             last: sample(&|s| Some(s.test.top1_last)),
+            validation: sample(&|s| s.validation.map(|v| v.top1_best)),
             chosen: sample(&|s| s.validation.map(|_| s.test_top1_at_best)),
             train: sample(&|s| Some(s.train.top1_last)),
         }

@@ -1,4 +1,6 @@
-//! Networks by name: the paper's, and ones that came after it, which take pictures of any size from 28 on.
+//! Networks by name: the paper's, ones that came after it, which take pictures of any size from 28 on, and one for any input.
+
+mod auto;
 
 use crate::NnError;
 use crate::activation::Activation;
@@ -7,8 +9,8 @@ use LayerSpec as L;
 use ftprop_tensor::Shape;
 
 /// Every preset's name.
-pub const NAMES: [&str; 9] =
-    ["convnet4", "convnet8", "alexnet", "resnet18", "mlp", "fast", "vgg_small", "resnet20", "bireal18"];
+pub const NAMES: [&str; 10] =
+    ["convnet4", "convnet8", "alexnet", "resnet18", "mlp", "auto", "fast", "vgg_small", "resnet20", "bireal18"];
 
 /// The smallest side of a picture for presets of any size.
 const SMALLEST: usize = 28;
@@ -16,7 +18,7 @@ const SMALLEST: usize = 28;
 /// The side from which a picture is halved twice before anything else is done, as ResNets do it.
 const LARGE: usize = 128;
 
-/// The layers of a preset. `widths` are the hidden widths of `mlp`; the others have theirs fixed.
+/// The layers of a preset. `widths` are the hidden widths of `mlp` and `auto`; the others have theirs fixed.
 pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerSpec>, NnError> {
     let edge = input.height.min(input.width);
     let (layers, expected) = match preset {
@@ -25,6 +27,7 @@ pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerS
         "alexnet" => (alexnet(), Some((224, 224))),
         "resnet18" => (resnet18(), Some((224, 224))),
         "mlp" => (mlp(widths), None),
+        "auto" => (auto::layers(input, widths), None),
         "fast" | "vgg_small" | "resnet20" | "bireal18" if edge < SMALLEST => {
             return Err(NnError::PresetInput {
                 preset: preset.into(),

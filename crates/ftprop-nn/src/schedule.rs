@@ -13,7 +13,7 @@ pub struct Schedule {
     pub decay_at: Vec<u32>,
     /// `step`: what the rate is multiplied by each time.
     pub factor: f64,
-    /// `cosine` and `linear`: where it ends, as a share of the learning rate.
+    /// `cosine`, `linear` and `one_cycle`: where it ends, as a share of the learning rate.
     pub floor: f64,
     /// Epochs over which the rate first rises linearly, for any kind.
     pub warmup: f64,
@@ -31,7 +31,13 @@ pub enum ScheduleKind {
     Cosine,
     /// Down a straight line to the floor.
     Linear,
+    /// Up half a cosine wave from a 25th for three tenths of the run, then down another to the floor.
+    OneCycle,
 }
+
+/// The share of a run in which the rate of one cycle rises, and where it begins.
+const RISE: f64 = 0.3;
+const BEGINNING: f64 = 0.04;
 
 impl Default for Schedule {
     fn default() -> Self {
@@ -58,6 +64,9 @@ impl Schedule {
         if self.kind != ScheduleKind::Step && !self.decay_at.is_empty() {
             return bad("schedule.decay_at goes with schedule.kind = \"step\"".into());
         }
+        if self.kind == ScheduleKind::OneCycle && self.warmup > 0.0 {
+            return bad("schedule.warmup does not go with schedule.kind = \"one_cycle\", which rises by itself".into());
+        }
         Ok(())
     }
 
@@ -76,11 +85,17 @@ impl Schedule {
             ScheduleKind::Cosine | ScheduleKind::Linear => {
                 let span = (f64::from(epochs) - self.warmup).max(f64::MIN_POSITIVE);
                 let share = ((done - self.warmup) / span).clamp(0.0, 1.0);
-                let left = match self.kind {
-                    ScheduleKind::Linear => 1.0 - share,
-                    _ => 0.5 * (1.0 + (std::f64::consts::PI * share).cos()),
-                };
-                self.floor + (1.0 - self.floor) * left
+                match self.kind {
+                    ScheduleKind::Linear => self.floor + (1.0 - self.floor) * (1.0 - share),
+                    _ => falling(self.floor, share),
+                }
+            }
+            ScheduleKind::OneCycle => {
+                let share = (done / f64::from(epochs)).clamp(0.0, 1.0);
+                match share < RISE {
+                    true => falling(BEGINNING, 1.0 - share / RISE),
+                    false => falling(self.floor, (share - RISE) / (1.0 - RISE)),
+                }
             }
         }
     }
@@ -96,6 +111,11 @@ impl Schedule {
             ..self.clone()
         }
     }
+}
+
+/// Half a cosine wave from 1 down to a floor.
+fn falling(floor: f64, share: f64) -> f64 {
+    floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
 }
 
 #[cfg(test)]
@@ -134,8 +154,17 @@ mod tests {
     }
 
     #[test]
+    fn one_cycle_rises_and_falls() {
+        let s = Schedule { kind: ScheduleKind::OneCycle, floor: 0.001, ..Schedule::default() };
+        let all: Vec<f64> = (0..100).map(|i| s.factor_at(1 + i / 10, i as usize % 10, 10, 10)).collect();
+        assert!((all[0] - 0.04).abs() < 1e-12 && (all[30] - 1.0).abs() < 1e-12 && all[99] < 0.01, "{all:?}");
+        assert!(all[..31].windows(2).all(|w| w[0] < w[1]) && all[30..].windows(2).all(|w| w[0] > w[1]));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for s in [
+            Schedule { kind: ScheduleKind::OneCycle, warmup: 1.0, ..Schedule::default() },
             Schedule { factor: 0.0, ..Schedule::default() },
             Schedule { warmup: -1.0, ..Schedule::default() },
             Schedule { decay_at: vec![3], ..Schedule::default() },

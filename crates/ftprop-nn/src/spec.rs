@@ -123,7 +123,7 @@ pub enum LayerSpec {
 
 /// A kernel's size: one number, or height and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`kernel` must be a whole number such as 3, or [height, width]")]
 pub enum Kernel {
     /// As high as wide.
     Square(usize),

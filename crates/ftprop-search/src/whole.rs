@@ -5,7 +5,7 @@ use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
 use num_traits::{One, Zero};
 
-use crate::rational::decode;
+use crate::rational::{Rational, decode};
 
 /// The whole numbers, row after row, and the scale of each column: the smallest with which all of it is whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +107,19 @@ impl Whole {
         });
         let scales = lowest.iter().map(|&low| ten.pow(low.unsigned_abs())).collect();
         Whole::normal(inputs, numbers.collect(), scales)
+    }
+
+    /// From fractions.
+    pub(crate) fn from_rationals(inputs: usize, values: &[Rational]) -> Self {
+        let mut scales = vec![BigUint::one(); inputs];
+        for row in values.chunks_exact(inputs) {
+            scales.iter_mut().zip(row).for_each(|(scale, value)| *scale = scale.lcm(value.denominator()));
+        }
+        let whole = |(at, value): (usize, &Rational)| {
+            value.numerator() * BigInt::from(&scales[at % inputs] / value.denominator())
+        };
+        let numbers = values.iter().enumerate().map(whole).collect();
+        Whole::normal(inputs, numbers, scales)
     }
 
     /// From whole numbers with one scale for all.

@@ -12,7 +12,7 @@ pub use state::{Best, ExactTally, State};
 use crate::error::Error;
 use crate::files;
 use crate::recipe::Recipe;
-use ftprop_data::{Dataset, Normalize, Preprocess};
+use ftprop_data::{Dataset, Known, Normalize, Preprocess, TableTransform};
 use ftprop_nn::engine::{NetworkState, TrainingState};
 use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Graph, Network};
@@ -68,6 +68,9 @@ pub struct ModelInfo {
     pub std: Vec<f32>,
     /// Pictures: what the shorter edge is resized to.
     pub resize: Option<usize>,
+    /// Tables: what is done to the cells of a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableTransform>,
 }
 
 impl ModelInfo {
@@ -81,6 +84,7 @@ impl ModelInfo {
             mean,
             std,
             resize: dataset.preprocess().map(|p| p.resize),
+            table: dataset.table.clone(),
         }
     }
 
@@ -106,6 +110,11 @@ impl ModelInfo {
         } else {
             None
         }
+    }
+
+    /// What other data for it depend on.
+    pub fn known(&self) -> Known {
+        Known { classes: self.classes.clone(), table: self.table.clone() }
     }
 
     /// The shape of an example.
@@ -180,15 +189,26 @@ pub fn save(
     state: &State,
     contents: &Contents<'_>,
 ) -> Result<(), Error> {
+    let bytes = to_bytes(recipe, model, state, contents).map_err(|why| unwritable(path, why))?;
+    files::write(path, &bytes)?;
+    Ok(())
+}
+
+/// A checkpoint's bytes, for keeping a network elsewhere than in a file of its own.
+pub fn pack(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, Error> {
+    to_bytes(recipe, model, state, contents).map_err(|why| Error::Unwritable { what: "the checkpoint".into(), why })
+}
+
+fn to_bytes(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, String> {
     let header = Header {
         version: VERSION,
         checksum: Some(checksum::UNKNOWN.into()),
-        recipe: recipe.portable().to_toml()?,
+        recipe: recipe.portable().to_toml().map_err(|e| e.to_string())?,
         model: model.clone(),
         state: *state,
         optimizer_steps: contents.optimizer.as_ref().map(|o| o.steps),
     };
-    let header = serde_json::to_string(&header).map_err(|e| unwritable(path, e.to_string()))?;
+    let header = serde_json::to_string(&header).map_err(|e| e.to_string())?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let NetworkState { values, statistics } = &contents.network;
     for p in contents.graph.parameters() {
@@ -213,10 +233,9 @@ pub fn save(
         .collect();
     let mut bytes = views
         .and_then(|views| safetensors::serialize(views, Some(HashMap::from([(KEY.to_string(), header)]))))
-        .map_err(|e| unwritable(path, e.to_string()))?;
+        .map_err(|e| e.to_string())?;
     checksum::put(&mut bytes);
-    files::write(path, &bytes)?;
-    Ok(())
+    Ok(bytes)
 }
 
 fn unwritable(path: &Path, why: String) -> Error {
@@ -272,10 +291,17 @@ impl Checkpoint {
         let not = |why: String| Error::NotACheckpoint { path: path.to_path_buf(), why };
         let damaged = |why: String| Error::Damaged { path: path.to_path_buf(), why };
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
-            if files::is_packed(path) {
-                not("a packed model, and this takes a run folder or a checkpoint".into())
-            } else {
-                damaged(format!("not a checkpoint, or a damaged one ({e})"))
+            let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+            let of =
+                |whose: &str| format!("a model of {whose}; this takes a run folder, a checkpoint or a packed model");
+            match ending.as_deref() {
+                _ if files::is_packed(path) => {
+                    not("a packed model, and this takes a run folder or a checkpoint".into())
+                }
+                Some("onnx") => not(of("ONNX")),
+                Some("pt" | "pth" | "ckpt") => not(of("PyTorch")),
+                Some("tflite" | "h5" | "keras" | "pb") => not(of("TensorFlow")),
+                _ => damaged(format!("not a checkpoint, or a damaged one ({e})")),
             }
         })?;
         let tensors =
@@ -399,7 +425,8 @@ impl Checkpoint {
     }
 }
 
-fn shape_of(kind: &ParameterKind, len: usize) -> Vec<usize> {
+/// The shape that a parameter has in a file.
+pub(crate) fn shape_of(kind: &ParameterKind, len: usize) -> Vec<usize> {
     match kind {
         ParameterKind::Conv { geometry: g, .. } => {
             vec![g.out_channels, g.kernel_h, g.kernel_w, g.in_channels / g.groups]

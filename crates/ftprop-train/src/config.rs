@@ -319,6 +319,8 @@ impl Layers {
             // What is checked as a whole names the key in it itself.
             key = named.to_owned();
             complaint.to_owned()
+        } else if complaint.starts_with("must be ") {
+            format!("`{key}` {complaint}")
         } else {
             format!("`{key}`: {}", plain_types(complaint))
         };

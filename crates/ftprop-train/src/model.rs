@@ -27,7 +27,7 @@ pub struct Model {
 /// Which of a run's two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// That of the best epoch.
+    /// That of the epoch that was best on the validation part; without one that of the last.
     Best,
     /// That of the last step.
     Last,
@@ -37,13 +37,23 @@ impl Model {
     /// Loads a run folder's network, or a checkpoint file, for batches of at most `batch`.
     pub fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Self, Error> {
         let folder = if path.is_dir() { Some(RunFolder::open(path)?) } else { None };
+        let missing = |folder: &RunFolder, file: PathBuf| {
+            let path = path.to_path_buf();
+            Ok::<_, Error>(match folder.metrics()?.is_empty() {
+                true => Error::NoEpoch { path },
+                false => Error::NoNetwork { path, file },
+            })
+        };
         let checkpoint = match (&folder, which) {
             (None, _) => Checkpoint::read(path)?,
             (Some(folder), Which::Best) if !folder.best().exists() => {
-                return Err(Error::NoEpoch { path: path.to_path_buf() });
+                return Err(missing(folder, folder.best())?);
             }
             (Some(folder), Which::Best) => Checkpoint::read(&folder.best())?,
-            (Some(folder), Which::Last) => folder.last()?.ok_or_else(|| Error::NoEpoch { path: path.to_path_buf() })?,
+            (Some(folder), Which::Last) => match folder.last()? {
+                Some(checkpoint) => checkpoint,
+                None => return Err(missing(folder, folder.checkpoint())?),
+            },
         };
         let mut recipe = checkpoint.recipe()?;
         let info = checkpoint.header.model.clone();

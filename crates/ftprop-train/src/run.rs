@@ -4,9 +4,10 @@
 //! | --- | --- |
 //! | `recipe.toml` | the resolved recipe, written before training starts |
 //! | `metrics.jsonl` | one line an epoch |
+//! | `metrics.csv` | the same as a table |
 //! | `checkpoint.safetensors` | everything needed to go on |
 //! | `previous.safetensors` | the checkpoint before it, should it be damaged |
-//! | `best.safetensors` | the best epoch's network |
+//! | `best.safetensors` | the network to use: of the epoch that was best on the validation part, or of the last |
 //! | `events.out.tfevents.*` | the metrics for TensorBoard |
 //! | `summary.json` | the result |
 //! | `diagnostics.jsonl` | how the hard layers fared, where the recipe asks for it |
@@ -62,6 +63,23 @@ pub struct EpochMetrics {
     pub seconds: f64,
 }
 
+impl EpochMetrics {
+    /// The columns of `metrics.csv`.
+    const COLUMNS: &str = "epoch,train_loss,train_top1,train_top5,validation_loss,validation_top1,validation_top5,\
+                           test_loss,test_top1,test_top5,learning_rate,images_per_s,waited,seconds";
+
+    /// Its line there; what was not measured is empty.
+    fn row(&self) -> String {
+        let part = |scores: Option<Scores>| match scores {
+            Some(Scores { loss, top1, top5 }) => format!("{loss},{top1},{top5}"),
+            None => ",,".into(),
+        };
+        let parts = [Some(self.train), self.validation, Some(self.test)].map(part).join(",");
+        let EpochMetrics { epoch, learning_rate, images_per_s, waited, seconds, .. } = self;
+        format!("{epoch},{parts},{learning_rate},{images_per_s},{waited},{seconds}")
+    }
+}
+
 /// The result of a run, `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -73,7 +91,7 @@ pub struct Summary {
     pub validation: Option<PartSummary>,
     /// The test part.
     pub test: PartSummary,
-    /// The epoch kept in `best.safetensors`: best on the validation part if there is one, else on the test part.
+    /// The epoch kept in `best.safetensors`: best on the validation part if there is one, else the last.
     pub best_epoch: u32,
     /// The test part's top-1 at that epoch.
     pub test_top1_at_best: f64,
@@ -192,6 +210,24 @@ impl RunFolder {
         Ok(RunFolder { path: path.to_path_buf(), made: Made::Already })
     }
 
+    /// Takes back what a run wrote that failed before it had learned anything, so that its place is free again. The
+    /// folder itself is left where it was there before (`existed`).
+    pub fn take_back(&self, existed: bool) {
+        if self.checkpoint().exists() || self.metrics_path().exists() {
+            return;
+        }
+        let written = |name: &str| name == "recipe.toml" || name.starts_with("events.out.tfevents.");
+        for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(written) {
+                // What cannot be removed is in the way later, and is named then.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        if !existed {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+
     /// Where it is; before a numbered one is made, where it will be unless that is taken.
     pub fn path(&self) -> &Path {
         &self.path
@@ -241,7 +277,7 @@ impl RunFolder {
         Ok(Some(checkpoint))
     }
 
-    /// The file of the best epoch's network.
+    /// The file of the network to use: of the epoch that was best on the validation part, or of the last.
     pub fn best(&self) -> PathBuf {
         self.path.join("best.safetensors")
     }
@@ -268,13 +304,35 @@ impl RunFolder {
 
     /// Adds an epoch.
     pub fn append_metrics(&self, metrics: &EpochMetrics) -> Result<(), Error> {
-        jsonl::append(&self.metrics_path(), metrics)
+        jsonl::append(&self.metrics_path(), metrics)?;
+        let table = self.table_path();
+        if !table.exists() {
+            files::append_line(&table, EpochMetrics::COLUMNS)?;
+        }
+        Ok(files::append_line(&table, &metrics.row())?)
+    }
+
+    /// The same metrics as a table, for spreadsheets and scripts.
+    fn table_path(&self) -> PathBuf {
+        self.path.join("metrics.csv")
     }
 
     /// Drops what was written after the checkpoint: a killed run may have recorded an epoch, or half a line
     /// of it, that it will now go through again.
     pub fn cut_metrics(&self, epochs: u32) -> Result<Vec<EpochMetrics>, Error> {
-        jsonl::cut(&self.metrics_path(), |m: &EpochMetrics| m.epoch <= epochs)
+        let kept = jsonl::cut(&self.metrics_path(), |m: &EpochMetrics| m.epoch <= epochs)?;
+        let lines = [EpochMetrics::COLUMNS.to_string()].into_iter().chain(kept.iter().map(EpochMetrics::row));
+        let text: String = lines.flat_map(|line| [line, "\n".into()]).collect();
+        let table = self.table_path();
+        if kept.is_empty() {
+            // The first epoch makes it.
+            if table.exists() {
+                std::fs::remove_file(&table).map_err(|why| files::FileError::new("remove", &table, why))?;
+            }
+        } else if !table.exists() || files::read(&table)? != text.as_bytes() {
+            files::write(&table, text.as_bytes())?;
+        }
+        Ok(kept)
     }
 
     /// The result of a run that is finished.

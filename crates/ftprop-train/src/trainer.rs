@@ -24,6 +24,9 @@ use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::{NetworkState, Part, StepSpan};
 use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::Cpu;
+mod start;
+
+pub use start::Taken;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -56,6 +59,8 @@ pub struct Trainer {
     state: State,
     metrics: Vec<EpochMetrics>,
     diagnostics: Option<(Diagnostics, Records)>,
+    /// Whether TensorBoard has been shown already what the next look at the hard layers will see.
+    shown: bool,
     /// The best network, unless it is in the storage.
     best: Option<BestNetwork>,
     /// The statistics that belong to the moving average of the weights, as of the last epoch's end.
@@ -117,6 +122,7 @@ impl Trainer {
         }
         let storage = folder.map(Storage::new).transpose()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+        let recipe = recipe.with_batch_of_at_most(train.len());
         let config = LoaderConfig {
             workers: recipe.data.workers,
             augment: recipe.data.augment(),
@@ -139,6 +145,7 @@ impl Trainer {
             state: State::start(),
             metrics: Vec::new(),
             diagnostics: None,
+            shown: false,
             best: None,
             averaged: None,
             notes: Vec::new(),
@@ -168,7 +175,13 @@ impl Trainer {
             // Between epochs the next look is due now; within one it was when the epoch began.
             let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
             let records = match &trainer.storage {
-                Some(storage) if !storage.folder().is_new() => Records::before(storage.folder().path(), next)?,
+                Some(storage) if !storage.folder().is_new() => {
+                    let folder = storage.folder().path();
+                    // Within an epoch, what came after its start is shown anew.
+                    trainer.shown = trainer.state.batch == 0
+                        && Records::before(folder, next + 1)?.all().last().is_some_and(|r| r.epoch == next);
+                    Records::before(folder, next)?
+                }
                 _ => Records::default(),
             };
             trainer.diagnostics = Some((Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?, records));
@@ -217,6 +230,12 @@ impl Trainer {
         Ok(())
     }
 
+    /// Begins with these parameters and statistics, and not with random ones. A run that goes on from a checkpoint would
+    /// lose what it has learned.
+    pub fn set_network(&mut self, network: &NetworkState<'_>) -> Result<(), Error> {
+        Ok(self.engine.set_network(network)?)
+    }
+
     /// How many numbers the network learns.
     pub fn parameters(&self) -> usize {
         self.engine.graph().parameter_count()
@@ -230,6 +249,11 @@ impl Trainer {
     /// What is trained.
     pub fn recipe(&self) -> &CheckedRecipe {
         &self.recipe
+    }
+
+    /// What the network needs to be used without its data.
+    pub fn info(&self) -> &ModelInfo {
+        &self.model
     }
 
     /// The epochs so far.
@@ -248,6 +272,19 @@ impl Trainer {
             _ => self.used_network()?,
         };
         Model::new(Recipe::clone(&self.recipe), self.model.clone(), &network, self.cpu.clone(), batch)
+    }
+
+    /// The same network's numbers alone, which take no room for computing.
+    pub fn network(&self, which: Which) -> Result<NetworkState<'static>, Error> {
+        match (which, &self.best, self.storage.as_ref().map(Storage::folder)) {
+            (Which::Best, Some(best), _) => Ok(best.network.clone()),
+            (Which::Best, None, Some(folder)) if self.state.best.is_some() => {
+                let graph = self.engine.graph().clone();
+                let used = Checkpoint::read(&folder.best())?.contents(&graph)?.used();
+                Ok(owned(used))
+            }
+            _ => self.used_network(),
+        }
     }
 
     /// The network that is measured and kept: the averaged one where the recipe asks for an average.
@@ -310,7 +347,7 @@ impl Trainer {
             self.look()?;
         }
         let mut enough = stops(observer.begin(&self.view()))?;
-        while self.state.epoch <= self.recipe.train.epochs {
+        while !self.is_over() {
             self.began = Instant::now();
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {
@@ -342,13 +379,25 @@ impl Trainer {
         Ok(ending)
     }
 
+    /// Whether all epochs are done, or as many as the recipe's patience allows.
+    fn is_over(&self) -> bool {
+        self.state.epoch > self.recipe.train.epochs || self.has_lost_patience(&self.state)
+    }
+
+    /// Whether the last epochs were none better on the validation part.
+    fn has_lost_patience(&self, state: &State) -> bool {
+        let since_best = state.best.map_or(0, |best| state.epoch - 1 - best.epoch);
+        state.batch == 0 && self.recipe.train.patience.is_some_and(|patience| since_best >= patience)
+    }
+
     /// Looks at the step about to be taken, if the recipe asks for it.
     fn look(&mut self) -> Result<(), Error> {
         let Some((twin, records)) = &mut self.diagnostics else { return Ok(()) };
         if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.state()?)? {
-            if let Some(storage) = &mut self.storage {
+            if let Some(storage) = self.storage.as_mut().filter(|_| !self.shown) {
                 storage.show_record(&record)?;
             }
+            self.shown = false;
             records.add(record)?;
         }
         Ok(())
@@ -517,11 +566,12 @@ impl Trainer {
         if !(test.loss() + validation.map_or(0.0, |v| v.loss())).is_finite() {
             return Err(self.diverged(self.state.batch));
         }
+        // Nothing is chosen on the test part: the figure of the network that is kept would flatter.
+        let better = metrics.validation.is_none_or(|v| self.state.best.is_none_or(|best| v.top1 > best.top1()));
         let score = metrics.validation.unwrap_or(metrics.test).top1;
-        let better = self.state.best.is_none_or(|best| score > best.top1());
         let best = if better { Some(Best::new(epoch, score)) } else { self.state.best };
         let next = State { epoch: epoch + 1, step: self.state.step, best, ..State::start() };
-        let over = epoch >= self.recipe.train.epochs;
+        let over = epoch >= self.recipe.train.epochs || self.has_lost_patience(&next);
         let waited = self.saved.elapsed();
         let due =
             waited >= SAVING_SHARE * self.saving_took || waited.as_secs_f64() >= self.recipe.train.checkpoint_seconds;

@@ -106,6 +106,7 @@ impl Subject {
 
     fn info(&self) -> ModelInfo {
         ModelInfo {
+            table: None,
             classes: (0..CLASSES).map(|class| format!("class {class}")).collect(),
             input: [INPUT.height, INPUT.width, INPUT.channels],
             full: 1.0,

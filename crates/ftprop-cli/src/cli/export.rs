@@ -1,5 +1,6 @@
 //! `ftprop export`
 
+use super::data::locate;
 use super::eval::WhichArg;
 use super::{device, load, say, say_json};
 use crate::error::Error;
@@ -35,7 +36,7 @@ pub(super) struct Export {
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// What to write [default: onnx for FILE.onnx, torch for FILE.safetensors, else packed]
+    /// What to write [default: packed for FILE.ftp, onnx for FILE.onnx, torch for FILE.safetensors]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
     /// How a packed model stores weights [default: int8]
@@ -95,7 +96,7 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let format = self.format();
+        let format = self.format()?;
         if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
             return Err(Error::Usage(
                 "--weights and --check go with --format packed; other formats keep every bit".into(),
@@ -114,11 +115,10 @@ impl Export {
         let check = match &self.check {
             None => None,
             Some(data) => {
-                if let Some(data) = data {
-                    model.recipe.data.path = Some(data.clone());
-                }
-                let dataset = model.recipe.data.open()?;
+                locate(&mut model.recipe, data.as_deref(), self.json)?;
+                let mut dataset = model.recipe.data.open_for(model.info.known(), false)?;
                 check_data(&dataset, model.info.shape(), &model.info.classes)?;
+                dataset.normalize = model.info.normalize();
                 let mut classifier = Classifier::new(&bytes, cpu.threads())?;
                 let mut progress: Option<Progress> = None;
                 let agreement = packed::check(&mut model, &mut classifier, &dataset, &mut |step| {
@@ -132,7 +132,7 @@ impl Export {
                         100.0 * agreement.agreement,
                         100.0 * agreement.packed_top1,
                         100.0 * agreement.float_top1
-                    ));
+                    ))?;
                 }
                 Some(agreement)
             }
@@ -141,17 +141,24 @@ impl Export {
     }
 
     /// As the command line says, or the file's ending.
-    fn format(&self) -> FormatArg {
-        self.format.unwrap_or(match self.output.extension().and_then(|e| e.to_str()) {
-            Some("onnx") => FormatArg::Onnx,
-            Some("safetensors") => FormatArg::Torch,
-            _ => FormatArg::Packed,
-        })
+    fn format(&self) -> Result<FormatArg, Error> {
+        let ending = self.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        match (self.format, ending.as_deref()) {
+            (Some(format), _) => Ok(format),
+            (None, Some("onnx")) => Ok(FormatArg::Onnx),
+            (None, Some("safetensors")) => Ok(FormatArg::Torch),
+            (None, Some("ftp")) => Ok(FormatArg::Packed),
+            (None, _) => Err(Error::Usage(format!(
+                "{}: the ending does not say what to write; use .ftp (packed), .onnx or .safetensors (for PyTorch), or \
+                 give --format",
+                self.output.display()
+            ))),
+        }
     }
 
     /// A packed model can go on to ONNX.
     fn packed_to_onnx(&self) -> Result<ExitCode, Error> {
-        if self.format() != FormatArg::Onnx {
+        if self.format()? != FormatArg::Onnx {
             return Err(Error::Usage(
                 "a packed model can only become --format onnx; give its run for the others".into(),
             ));
@@ -177,7 +184,7 @@ impl Export {
         } else if self.json {
             say_json(&report)?;
         } else {
-            say(&words);
+            say(&words)?;
         }
         Ok(ExitCode::SUCCESS)
     }

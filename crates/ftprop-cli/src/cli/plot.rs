@@ -1,6 +1,6 @@
 //! `ftprop plot`
 
-use super::say;
+use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
@@ -33,13 +33,21 @@ pub(super) struct Plot {
     /// How the hard layers fared, of runs trained with --diagnostics, instead of accuracies and losses
     #[arg(long)]
     diagnostics: bool,
+    /// Print where the pictures are as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Plot {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let picture = if self.diagnostics { self.diagnostics()? } else { self.curves()? };
         let out = picture.save(&self.out)?;
-        say(&format!("{0}.svg and {0}.png", out.display()));
+        if self.json {
+            let file = |ending: &str| format!("{}.{ending}", out.display());
+            say_json(&serde_json::json!({ "svg": file("svg"), "png": file("png") }))?;
+        } else {
+            say(&format!("{0}.svg and {0}.png", out.display()))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 

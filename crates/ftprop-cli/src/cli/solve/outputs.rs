@@ -4,6 +4,16 @@ use crate::error::Error;
 use ftprop_train::files;
 use std::path::Path;
 
+/// The same for the two files of a picture.
+pub(in crate::cli) fn try_picture(path: &Path) -> Result<(), Error> {
+    for ending in [".svg", ".png"] {
+        let mut whole = path.to_path_buf().into_os_string();
+        whole.push(ending);
+        try_file(Path::new(&whole))?;
+    }
+    Ok(())
+}
+
 /// Refuses a file that could not be written: a folder that is not there or not ours, a folder in its place.
 pub(in crate::cli) fn try_file(file: &Path) -> Result<(), Error> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
