@@ -5,7 +5,7 @@ use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
 use num_traits::{One, Zero};
 
-use crate::rational::decode;
+use crate::rational::{Rational, decode};
 
 /// The whole numbers, row after row, and the scale of each column: the smallest with which all of it is whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,18 @@ impl Decimal {
         }
         let whole: BigInt = kept.parse().ok()?;
         Some(Decimal { digits: if mantissa.starts_with('-') { -whole } else { whole }, exponent })
+    }
+}
+
+impl Decimal {
+    /// As a fraction.
+    pub(crate) fn rational(&self) -> Rational {
+        let power = BigUint::from(10u32).pow(self.exponent.unsigned_abs());
+        if self.exponent < 0 {
+            Rational::new(self.digits.clone(), power)
+        } else {
+            Rational::from(&self.digits * BigInt::from(power))
+        }
     }
 }
 
