@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two checkers, one verdict: `ftprop verify` and check_certificate.py on the same certificates, true and forged.
+"""Two checkers, one verdict: `ftprop verify` and check_certificate.py on the same certificates, true and forged, and the
+same for check_robustness.py and those of `ftprop robust`.
 
     benches/agree_certificates.py target/release/ftprop
 """
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import check_certificate as second
+import check_robustness as third
 
 PROGRAM = sys.argv[1]
 FORGED = 40
@@ -53,10 +55,42 @@ def forge(certificate, rng):
         new = not old
     elif isinstance(old, int):
         new = max(0, old + rng.choice([-1, 1, 2]))
+    elif old is None:
+        new = [1]
+    elif " " in old:
+        words = old.split(" ")
+        words[rng.randrange(len(words))] = rng.choice(["b", "c0", "c1", "0", "1"])
+        new = " ".join(words[: rng.choice([len(words), len(words) - 1])])
     else:
         new = rng.choice([old + "0", old[1:], "-" + old, "1", "labels", "search", "enumeration", "+" * len(old)])
     place[path[-1]] = new
     return seal(forged)
+
+
+def robust(rng, folder, counts):
+    """Certificates of `robust` are on trust to the one that has no model, and proved to the other."""
+    table, run, file = f"{folder}/robust.csv", f"{folder}/run", f"{folder}/robust.json"
+    rows = [[str(rng.randrange(16) / 8) for _ in range(2)] + [rng.choice("abc")] for _ in range(12)]
+    Path(table).write_text("".join(",".join(row) + "\n" for row in rows))
+    make = [PROGRAM, "solve", "--data", table, "--hidden", "5,4", "--budget", "1s", "--search", "settled", "--save", run]
+    subprocess.run(make, check=True, capture_output=True)
+    subprocess.run([PROGRAM, "robust", run, "--radius", "0.3", "--certificate", file], check=True, capture_output=True)
+    verify = [PROGRAM, "verify", file]
+    if subprocess.run([*verify, "--model", run], capture_output=True).returncode != 0:
+        sys.exit("a certificate of robust as it was made is not proved")
+    true = json.loads(Path(file).read_text())
+    for forged in [true] + [forge(true, rng) for _ in range(4 * FORGED)]:
+        Path(file).write_text(json.dumps(forged, ensure_ascii=False))
+        try:
+            other = second.ON_TRUST if third.check(file) else 1
+        except (third.Refused, KeyError, TypeError, ValueError, AttributeError, IndexError):
+            other = 1
+        # What has the format of no certificate of robust is asked for its data, which is a refusal too.
+        code = subprocess.run(verify, capture_output=True).returncode
+        verdicts = 1 if code == 2 else code, other
+        if verdicts[0] != verdicts[1]:
+            sys.exit(f"the checkers of robustness disagree, {verdicts}: {json.dumps(forged)}")
+        counts[verdicts[0]] += 1
 
 
 def main():
@@ -82,6 +116,7 @@ def main():
                 counts[verdicts[0]] += 1
             if hidden != "1,2" and (Path(file).write_text(json.dumps(true)), first(file, table))[1] != 0:
                 sys.exit("a certificate as it was made is not proved")
+        robust(rng, folder, counts)
     print(f"the checkers agree: {counts[0]} proved, {counts[second.ON_TRUST]} on trust, {counts[1]} refused")
 
 

@@ -222,6 +222,7 @@ pub(crate) fn solve(
         threads => threads,
     };
     let config = SolveConfig {
+        picture: None,
         hidden,
         search: search_kind.map(str::parse).transpose().map_err(|e: SearchError| e.raise())?,
         learner: learner.map(str::parse).transpose().map_err(|e: SearchError| e.raise())?,

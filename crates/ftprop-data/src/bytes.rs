@@ -64,6 +64,16 @@ impl Read for Unpacked {
     }
 }
 
+/// A whole text file, gzipped or not.
+pub fn read_text(path: &Path) -> Result<String, DataError> {
+    let utf8 = |why: std::string::FromUtf8Error| DataError::Format {
+        path: path.to_owned(),
+        wanted: "a text file in UTF-8",
+        why: why.to_string(),
+    };
+    String::from_utf8(read(path)?).map_err(utf8)
+}
+
 /// A whole file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
     let mut bytes = Vec::new();

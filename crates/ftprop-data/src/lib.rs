@@ -35,7 +35,7 @@
 //! | `window` | cutting a normalised window out of a picture |
 //! | `loader` | [`Loader`], [`Epoch`], [`Batch`] and their threads |
 //! | `prepare` | what one batch holds |
-//! | `bytes` | whole files, gzipped or not |
+//! | `bytes` | whole files, gzipped or not, [`read_text`] |
 //! | `error` | [`DataError`] |
 
 #![forbid(unsafe_code)]
@@ -67,6 +67,7 @@ mod table_file;
 mod window;
 
 pub use augment::{Augment, Draws, Placement, Room};
+pub use bytes::read_text;
 pub use csv_file::{CsvTable, LabelColumn};
 pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;

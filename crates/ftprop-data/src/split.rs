@@ -147,6 +147,17 @@ impl Split {
         }
     }
 
+    /// The rows of *all* examples of a table, by number, before they are standardised, and how many numbers a row has;
+    /// `None` for pictures.
+    pub fn features(&self) -> Option<(&[f32], usize)> {
+        match &self.store.content {
+            Content::Floats { shape, values } if shape.height * shape.width == 1 => {
+                Some((values.get(), shape.channels))
+            }
+            _ => None,
+        }
+    }
+
     /// Divides the split at random into what remains and what is held out, each in its old order.
     ///
     /// The examples at `Permutation::at(0), …, at(count - 1)` of `Stream::new(seed, Purpose::Split, 0)` are

@@ -50,6 +50,17 @@ pub enum Error {
         /// The parameter's name here.
         name: String,
     },
+    /// A layer about which nothing can be proved.
+    #[error("{layer} is {what}; proofs are for fully connected networks of sign or step units")]
+    NotDecidable {
+        /// The layer.
+        layer: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A network that training has ruined.
+    #[error("the network has a weight that is not a finite number; nothing can be proved about it")]
+    NotFinite,
     /// A packed model whose integers a float cannot count.
     #[error("a layer of the packed model has sums beyond 2^24, which a float does not hold; export its run instead")]
     SumsTooLarge,

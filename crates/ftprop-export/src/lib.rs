@@ -6,6 +6,7 @@
 //! | [`onnx`] | ONNX with standard operators |
 //! | [`packed`] | a packed model (`.ftp`), which `ftprop-runtime` runs |
 //! | [`classifier`] | using a packed model |
+//! | [`exact`] | exact numbers, for proofs about it |
 //! | [`torch`] | safetensors with PyTorch's names and layouts, and back again |
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@
 
 pub mod classifier;
 pub mod error;
+pub mod exact;
 pub mod numbers;
 pub mod onnx;
 pub mod packed;

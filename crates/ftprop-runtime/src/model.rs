@@ -374,6 +374,12 @@ pub struct Model<'a> {
 }
 
 impl Model<'_> {
+    /// With which unit and offsets, one for each channel or one for all, the stored integers of a value enter the sums
+    /// of a layer with whole weights: Σ q (unit · stored − offset). None for a value that holds reals.
+    pub fn integer_scale(&self, kind: Kind) -> Option<(i64, Vec<i64>)> {
+        self.scale_of(kind).map(|scale| (scale.unit, scale.offsets))
+    }
+
     /// How the stored integers of a value mean reals; none for a value that holds reals.
     pub(crate) fn scale_of(&self, kind: Kind) -> Option<Scale> {
         match kind {

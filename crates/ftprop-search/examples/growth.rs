@@ -52,6 +52,7 @@ fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<
         seed: 1,
         threads: 1,
         known: None,
+        picture: None,
     };
     let control = Control::new(budget, &interrupt, &|_| {});
     let (found, seconds) = timed(|| Exhaustive.run(&setup, &control));

@@ -139,7 +139,7 @@ enum OutputVerdict {
     Unknown {},
 }
 
-fn refused(why: impl Into<String>) -> SearchError {
+pub(crate) fn refused(why: impl Into<String>) -> SearchError {
     SearchError::Refused { why: why.into() }
 }
 
@@ -154,6 +154,18 @@ fn terms(witness: &Witness) -> Vec<Term> {
 
 /// Larger files are no certificates of this program.
 const MOST_BYTES: u64 = 1 << 30;
+
+/// The text of a certificate file, if it is not out of all proportion.
+pub fn read_certificate(path: &Path) -> Result<String, SearchError> {
+    let name = || path.display().to_string();
+    let failed = |source| SearchError::File { path: name(), source };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > MOST_BYTES {
+        let why = format!("{bytes} bytes are too many");
+        return Err(SearchError::InFile { path: name(), source: Box::new(SearchError::BadCertificate { why }) });
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
 
 impl Certificate {
     fn new(data: &Labelled, claim: Claim) -> Self {
@@ -225,14 +237,8 @@ impl Certificate {
 
     /// Reads a certificate file.
     pub fn read(path: &Path) -> Result<Self, SearchError> {
+        let text = read_certificate(path)?;
         let name = || path.display().to_string();
-        let failed = |source| SearchError::File { path: name(), source };
-        let bytes = std::fs::metadata(path).map_err(failed)?.len();
-        if bytes > MOST_BYTES {
-            let why = format!("{bytes} bytes are too many");
-            return Err(SearchError::InFile { path: name(), source: Box::new(SearchError::BadCertificate { why }) });
-        }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
         Certificate::from_json(&text).map_err(|source| SearchError::InFile { path: name(), source: Box::new(source) })
     }
 

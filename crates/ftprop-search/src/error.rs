@@ -142,6 +142,12 @@ pub enum SearchError {
     /// Numbers too large for floats.
     #[error("a weight became infinite; scale the inputs to a moderate range")]
     Overflow,
+    /// A question about robustness that has no answer.
+    #[error("{why}")]
+    Robust {
+        /// What is wrong.
+        why: String,
+    },
     /// A file that is no certificate.
     #[error("the certificate cannot be read: {why}")]
     BadCertificate {

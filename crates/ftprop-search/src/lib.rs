@@ -16,6 +16,8 @@
 //! | Algorithm 2, without the checks for feasibility | [`Relaxed`] |
 //! | MADALINE Rule II | [`Madaline`] |
 //!
+//! [`robustness()`] decides whether inputs near an instance have another class.
+//!
 //! [`solve()`] puts them together, and [`Certificate`] writes down what can be proved again.
 //!
 //! ```
@@ -44,13 +46,14 @@ mod rational;
 mod regions;
 mod report;
 mod rng;
+mod robust;
 mod search;
 mod separability;
 mod solve;
 mod table;
 mod whole;
 
-pub use certificate::{Certificate, Verification};
+pub use certificate::{Certificate, Verification, read_certificate};
 pub use error::SearchError;
 pub use exact::{Refusal, Witness, check_separation, check_witness};
 pub use feasibility::{Feasibility, feasibility};
@@ -62,6 +65,7 @@ pub use rational::Rational;
 pub use regions::Regions;
 pub use report::{Answer, SeparableReport};
 pub use rng::Rng;
+pub use robust::{Ball, Decision, RobustCertificate, RobustConfig, Robustness, robustness};
 pub use search::{
     Anytime, Beam, Bound, Budget, Control, Exhaustive, Found, Ftprop, HillClimbing, Known, Loss, Madaline, Progress,
     Proof, Relaxed, Search, SearchKind, Settled, Setup, Stop, TargetRule, dichotomies, loss_of,

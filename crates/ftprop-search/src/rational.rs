@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Add;
+use std::ops::{Add, Div, Mul, Sub};
 use std::str::FromStr;
 
 use num_bigint::{BigInt, BigUint, Sign};
@@ -123,6 +123,12 @@ impl From<BigInt> for Rational {
     }
 }
 
+impl From<i64> for Rational {
+    fn from(whole: i64) -> Self {
+        Rational::from(BigInt::from(whole))
+    }
+}
+
 impl PartialOrd for Rational {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -144,6 +150,34 @@ impl Add for Rational {
         let numerator = self.numerator * BigInt::from(other.denominator.clone())
             + other.numerator * BigInt::from(self.denominator.clone());
         Rational::new(numerator, self.denominator * other.denominator)
+    }
+}
+
+impl Sub for Rational {
+    type Output = Rational;
+
+    fn sub(self, other: Rational) -> Rational {
+        self + Rational { numerator: -other.numerator, denominator: other.denominator }
+    }
+}
+
+impl Mul for Rational {
+    type Output = Rational;
+
+    fn mul(self, other: Rational) -> Rational {
+        Rational::new(self.numerator * other.numerator, self.denominator * other.denominator)
+    }
+}
+
+/// Panics when dividing by zero.
+impl Div for Rational {
+    type Output = Rational;
+
+    fn div(self, other: Rational) -> Rational {
+        let (sign, above) = other.numerator.into_parts();
+        let numerator = self.numerator * BigInt::from(other.denominator);
+        let numerator = if sign == Sign::Minus { -numerator } else { numerator };
+        Rational::new(numerator, self.denominator * above)
     }
 }
 

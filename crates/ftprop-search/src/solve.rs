@@ -13,7 +13,9 @@ use crate::network::{ExactNetwork, Network, as_points};
 use crate::points::Labelled;
 use crate::problem::Problem;
 use crate::rational::Rational;
-use crate::search::{Bound, Budget, Control, Found, Known, Loss, Progress, Proof, SearchKind, Setup, Stop};
+use crate::search::{
+    Bound, Budget, Control, Found, Known, Loss, MANY_INPUTS, Progress, Proof, SearchKind, Setup, Stop,
+};
 use crate::separability::{Verdict, separable};
 
 /// What `solve` needs to know beside the problem.
@@ -21,7 +23,7 @@ use crate::separability::{Verdict, separable};
 pub struct SolveConfig {
     /// The widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// How to search; chosen by the size of the problem if none.
+    /// How to search; [`Anytime`](crate::Anytime) if none.
     pub search: Option<SearchKind>,
     /// How units learn; chosen by the size of the problem if none.
     pub learner: Option<LearnerKind>,
@@ -35,6 +37,8 @@ pub struct SolveConfig {
     pub threads: usize,
     /// What an earlier search found: this one goes on from there, and its result is not worse.
     pub known: Option<Known>,
+    /// Rows and columns, where the inputs are a picture's pixels: heuristics may then move pictures about.
+    pub picture: Option<[usize; 2]>,
 }
 
 impl Default for SolveConfig {
@@ -48,6 +52,7 @@ impl Default for SolveConfig {
             seed: 1,
             threads: 1,
             known: None,
+            picture: None,
         }
     }
 }
@@ -157,8 +162,9 @@ pub fn solve(
         seed: config.seed,
         threads: config.threads.max(1),
         known: config.known.as_ref(),
+        picture: config.picture,
     };
-    let search = config.search.unwrap_or_else(|| usual_search(&problem.train)).search();
+    let search = config.search.unwrap_or(SearchKind::Anytime).search();
     let found = search.run(&setup, &control)?;
     let seconds = control.elapsed().as_secs_f64();
     let mut exact = settle(&found, &problem.train)?;
@@ -220,14 +226,6 @@ fn check_memory(data: &Labelled, config: &SolveConfig) -> Result<(), SearchError
     }
     Ok(())
 }
-
-/// Many inputs are for the search that looks for margins; else heuristics come first and then what can be proved.
-fn usual_search(data: &Labelled) -> SearchKind {
-    if data.points.inputs() > MANY_INPUTS { SearchKind::Relaxed } else { SearchKind::Anytime }
-}
-
-/// More inputs than this are rather pixels than measurements.
-const MANY_INPUTS: usize = 30;
 
 /// Few inputs: linear programming, which always recognises feasible targets. Many: the regularised hinge loss,
 /// which generalises where almost any targets are feasible.

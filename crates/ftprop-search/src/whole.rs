@@ -64,6 +64,18 @@ impl Decimal {
     }
 }
 
+impl Decimal {
+    /// As a fraction.
+    pub(crate) fn rational(&self) -> Rational {
+        let power = BigUint::from(10u32).pow(self.exponent.unsigned_abs());
+        if self.exponent < 0 {
+            Rational::new(self.digits.clone(), power)
+        } else {
+            Rational::from(&self.digits * BigInt::from(power))
+        }
+    }
+}
+
 impl Whole {
     /// From finite floats, which are whole numbers times powers of two.
     pub(crate) fn from_floats(inputs: usize, values: &[f64]) -> Self {

@@ -11,6 +11,7 @@ mod plot;
 mod predict;
 mod recipes;
 mod reproduce;
+mod robust;
 mod selftest;
 mod separable;
 mod solve;
@@ -97,6 +98,7 @@ enum Command {
     Devices(devices::Devices),
     Separable(separable::Separable),
     Solve(solve::Solve),
+    Robust(robust::Robust),
     Verify(verify::Verify),
     Bench(bench::Bench),
     Completions(manual::Completions),
@@ -150,6 +152,7 @@ impl Program {
             Command::Devices(command) => command.run(),
             Command::Separable(command) => command.run(),
             Command::Solve(command) => command.run(),
+            Command::Robust(command) => command.run(),
             Command::Verify(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Completions(command) => command.run(),

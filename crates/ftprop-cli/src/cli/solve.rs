@@ -39,7 +39,7 @@ Examples:
   ftprop solve --data points.csv --hidden 1 --certificate best.json --resume best.json --budget 10m
   ftprop solve --data mnist:10 --data-path mnist/ --hidden 16 --json")]
 pub(super) struct Solve {
-    /// A CSV file with the label in its last column, or a built-in problem
+    /// A CSV file with the label in its last column, gzipped or not, or a built-in problem
     #[arg(long)]
     data: String,
     /// Where MNIST is
@@ -51,8 +51,7 @@ pub(super) struct Solve {
     /// Units of the hidden layers, such as 2 or 8,4
     #[arg(long, default_value = "2", value_parser = ftprop_search::parse_hidden)]
     hidden: Widths,
-    /// anytime, exhaustive, hill-climbing, beam:WIDTH, settled, madaline or relaxed; by default anytime, or relaxed for
-    /// many inputs
+    /// anytime, exhaustive, hill-climbing, beam:WIDTH, ftprop, settled, madaline or relaxed; by default anytime
     #[arg(long)]
     search: Option<SearchKind>,
     /// perceptron, hinge, hinge:COST or lp; by default what suits the problem's size
@@ -110,6 +109,7 @@ impl Solve {
             seed: self.seed,
             threads,
             known: self.known(&problem)?,
+            picture: data::picture(&problem, &origin),
         };
         let started = Instant::now();
         let shown = !self.json && std::io::stderr().is_terminal();
@@ -119,7 +119,7 @@ impl Solve {
                 eprintln!("{seconds:.1} s: loss {}, at least {}, after {} nodes", now.loss, now.at_least, now.nodes);
             }
         };
-        let solution = solve(&problem, &config, &stop_on_ctrl_c(), &progress)?;
+        let solution = solve(&problem, &config, &stop_on_ctrl_c("stopping with the best so far"), &progress)?;
         // Said first: what goes wrong with a file must not cost the answer, nor the other way round.
         let said = if self.json { say_json(&solution) } else { say(&solution.to_string()) };
         let written = |what: String| {
@@ -170,8 +170,8 @@ impl Solve {
     }
 }
 
-/// The first Ctrl-C, or a request to terminate, ends the search with its best network, the second the program at once.
-fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+/// The first Ctrl-C, or a request to terminate, ends the search with what it has, the second the program at once.
+pub(super) fn stop_on_ctrl_c(words: &'static str) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     // Without a handler Ctrl-C simply kills: no reason to refuse to search.
@@ -179,7 +179,7 @@ fn stop_on_ctrl_c() -> Arc<AtomicBool> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nstopping with the best so far; press Ctrl-C again to end at once");
+        eprintln!("\n{words}; press Ctrl-C again to end at once");
     });
     stop
 }

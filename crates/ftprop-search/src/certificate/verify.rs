@@ -38,15 +38,15 @@ impl fmt::Display for Verification {
 }
 
 impl Verification {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Verification { complete: true, proved: vec![], trusted: vec![] }
     }
 
-    fn prove(&mut self, line: impl Into<String>) {
+    pub(crate) fn prove(&mut self, line: impl Into<String>) {
         self.proved.push(line.into());
     }
 
-    fn trust(&mut self, line: impl Into<String>) {
+    pub(crate) fn trust(&mut self, line: impl Into<String>) {
         self.complete = false;
         self.trusted.push(line.into());
     }

@@ -4,7 +4,7 @@
 //! witnesses; what is left is small enough for [`Exhaustive`] or stays without a proof.
 
 use super::witnesses::{self, Hit};
-use super::{Bound, Control, Exhaustive, Found, Known, Loss, Proof, Search, Settled, Setup, Stop};
+use super::{Bound, Control, Exhaustive, Found, Known, Loss, Proof, Relaxed, Search, Settled, Setup, Stop};
 use crate::error::SearchError;
 use crate::exact::bound::{self, Bits, Flat, Groups, Watch, holds};
 use crate::network::{ExactNetwork, Network};
@@ -81,10 +81,28 @@ pub(super) fn first(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, S
     if let Some(known) = setup.known {
         return again(setup, known);
     }
+    if setup.data.points.inputs() > MANY_INPUTS {
+        let found = generalising(setup, control)?;
+        return if found.proved() { Ok(found) } else { Ok(separated(setup, control)?.unwrap_or(found)) };
+    }
     if let Some(found) = separated(setup, control)? {
         return Ok(found);
     }
     heuristics(setup, control)
+}
+
+/// With more inputs than this, rather pixels than measurements, almost any targets are feasible, and what counts is which
+/// of them generalise.
+pub(crate) const MANY_INPUTS: usize = 30;
+
+/// The search that looks for margins, as long as it takes: what it is stopped in has not come to its best.
+fn generalising(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
+    let whole = control.part(1, u64::MAX);
+    let found = Relaxed::default().run(setup, &whole);
+    control.count(whole.nodes());
+    let found = found?;
+    let stop = if found.proved() { Stop::Floor } else { control.stop().unwrap_or(Stop::Ended) };
+    Ok(Found { stop, ..found })
 }
 
 /// Two classes that a hyperplane separates need no search.

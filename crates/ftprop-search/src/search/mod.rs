@@ -30,6 +30,7 @@ use crate::network::{ExactNetwork, Network};
 use crate::points::Labelled;
 
 pub use anytime::Anytime;
+pub(crate) use anytime::MANY_INPUTS;
 pub use beam::Beam;
 pub use control::{Budget, Control, Progress};
 pub use dichotomies::dichotomies;
@@ -98,6 +99,8 @@ pub struct Setup<'a> {
     pub threads: usize,
     /// What is known from before.
     pub known: Option<&'a Known>,
+    /// Rows and columns, where the inputs are a picture's pixels.
+    pub picture: Option<[usize; 2]>,
 }
 
 /// What an earlier search of the same problem found.

@@ -3,12 +3,13 @@
 //! Where there are more inputs than instances almost any targets are feasible, and which of them generalise is the
 //! question. So this search asks for targets that stay realised when the instances are shaken: each step jitters
 //! them, sets every hidden target by the gradient-sign rule on the loss of the layer above, weighted by how much it
-//! matters, and takes a small step on each layer's soft hinge loss.
+//! matters, and takes a small step on each layer's soft hinge loss. Pictures are also moved by a pixel, and mixed with
+//! another one of their class.
 
 use super::{Control, Found, Search, Setup, Stop, loss_of};
 use crate::error::SearchError;
 use crate::network::Network;
-use crate::points::Points;
+use crate::points::{Labelled, Points};
 use crate::rng::Rng;
 
 /// Relaxed FTPROP from one start.
@@ -49,6 +50,7 @@ impl Search for Relaxed {
 
     fn run(&self, setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchError> {
         let frame = Frame::new(&setup.data.points);
+        let pictures = setup.picture.and_then(|size| Pictures::new(&frame, setup.data, size));
         let mut rng = Rng::new(setup.seed);
         let mut trainer = Trainer::new(setup, frame.basis.len(), self.widen.max(1), &mut rng);
         let mut order: Vec<usize> = (0..frame.rows.len()).collect();
@@ -77,9 +79,15 @@ impl Search for Relaxed {
                 break;
             }
             rng.shuffle(&mut order);
+            // At the end the pictures are seen as they are: those are what must be right.
+            let share = ((0.95 - step as f64 / self.steps as f64) / 0.2).clamp(0.0, 1.0);
             for &instance in order.iter().take(BATCH) {
                 let length = self.jitter / (frame.basis.len() as f64).sqrt();
-                let shaken: Vec<f64> = frame.rows[instance].iter().map(|x| x + length * rng.normal()).collect();
+                let seen = match pictures.as_ref().filter(|_| rng.uniform() < share) {
+                    Some(pictures) => pictures.draw(instance, &mut rng),
+                    None => frame.rows[instance].clone(),
+                };
+                let shaken: Vec<f64> = seen.iter().map(|x| x + length * rng.normal()).collect();
                 trainer.gather(&shaken, setup.data.labels[instance]);
             }
             let rate = self.rate * (1.0 - step as f64 / self.steps as f64);
@@ -144,6 +152,12 @@ impl Frame {
         Frame { centre, scale, basis, rows }
     }
 
+    /// Where an input lies, as far as the frame can tell.
+    fn place(&self, input: &[f64]) -> Vec<f64> {
+        let centred: Vec<f64> = input.iter().zip(&self.centre).map(|(x, c)| x - c).collect();
+        self.basis.iter().map(|b| dot(b, &centred) / self.scale).collect()
+    }
+
     /// The same network for instances as they were given.
     fn network(&self, layers: &[Vec<Vec<f64>>]) -> Network {
         let mut layers = layers.to_vec();
@@ -157,6 +171,49 @@ impl Frame {
             *unit = weights;
         }
         Network { layers }
+    }
+}
+
+/// Instances that are pictures, each moved by up to a pixel, in the frame's coordinates.
+struct Pictures {
+    /// By instance, then by move.
+    rows: Vec<Vec<Vec<f64>>>,
+    of_class: Vec<Vec<usize>>,
+    labels: Vec<usize>,
+}
+
+/// More numbers than this are not kept for moved pictures.
+const MOST_MOVED: usize = 1 << 24;
+
+impl Pictures {
+    /// None if they are not of this size, or too many to be kept.
+    fn new(frame: &Frame, data: &Labelled, [height, width]: [usize; 2]) -> Option<Self> {
+        let kept = 9 * data.labels.len() * frame.basis.len();
+        if height * width != data.points.inputs() || kept > MOST_MOVED {
+            return None;
+        }
+        let moved = |row: &[f64], down: isize, right: isize| -> Vec<f64> {
+            let from = |at: usize| {
+                let y = (at / width).checked_add_signed(-down).filter(|&y| y < height)?;
+                let x = (at % width).checked_add_signed(-right).filter(|&x| x < width)?;
+                Some(row[y * width + x])
+            };
+            (0..row.len()).map(|at| from(at).unwrap_or(0.0)).collect()
+        };
+        let all = |row: &[f64]| {
+            let moves = (-1..=1).flat_map(|down| (-1..=1).map(move |right| (down, right)));
+            moves.map(|(down, right)| frame.place(&moved(row, down, right))).collect()
+        };
+        let mut of_class = vec![vec![]; data.classes.len()];
+        data.labels.iter().enumerate().for_each(|(instance, &label)| of_class[label].push(instance));
+        Some(Pictures { rows: data.points.rows().map(all).collect(), of_class, labels: data.labels.clone() })
+    }
+
+    /// The instance, moved and mixed with another one of its class that is moved in the same way.
+    fn draw(&self, instance: usize, rng: &mut Rng) -> Vec<f64> {
+        let same = &self.of_class[self.labels[instance]];
+        let (other, way, share) = (same[rng.below(same.len())], rng.below(9), rng.uniform());
+        self.rows[instance][way].iter().zip(&self.rows[other][way]).map(|(a, b)| a + share * (b - a)).collect()
     }
 }
 
@@ -284,6 +341,28 @@ mod tests {
                 let outside = crate::network::pre_activation(&network.layers[0][0], row);
                 assert!((inside - outside).abs() < 1e-9, "{inside} {outside}");
             }
+        }
+    }
+
+    #[test]
+    fn pictures_are_moved_and_stay_in_their_class() {
+        let rows =
+            [vec![0.0, 1.0, 0.0, 0.0], vec![0.0, 0.0, 1.0, 0.0], vec![1.0, 0.0, 0.0, 1.0], vec![1.0, 1.0, 0.0, 1.0]];
+        let points = Points::from_rows(&rows).unwrap();
+        let data = Labelled::new(points, vec![0, 0, 1, 1], vec!["a".into(), "b".into()]).unwrap();
+        let frame = Frame::new(&data.points);
+        assert!(Pictures::new(&frame, &data, [3, 2]).is_none());
+        let pictures = Pictures::new(&frame, &data, [2, 2]).unwrap();
+        assert_eq!(pictures.rows[0][4], frame.place(&rows[0]), "the fifth move is none");
+        assert_eq!(pictures.rows[0][3], frame.place(&[1.0, 0.0, 0.0, 0.0]), "one to the left");
+        let mut rng = Rng::new(4);
+        for _ in 0..50 {
+            let drawn = pictures.draw(0, &mut rng);
+            let between = |way: usize| {
+                let ends = pictures.rows[0][way].iter().zip(&pictures.rows[1][way]);
+                drawn.iter().zip(ends).all(|(x, (a, b))| *x >= a.min(*b) - 1e-12 && *x <= a.max(*b) + 1e-12)
+            };
+            assert!((0..9).any(between));
         }
     }
 

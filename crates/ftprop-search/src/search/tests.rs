@@ -21,7 +21,8 @@ fn problem(rng: &mut Rng, m: usize, n: usize, classes: usize) -> Labelled {
 }
 
 fn run(search: &dyn Search, data: &Labelled, hidden: &[usize], loss: Loss, threads: usize) -> Found {
-    let setup = Setup { data, hidden, loss, learner: &LinearProgram::default(), seed: 1, threads, known: None };
+    let setup =
+        Setup { data, hidden, loss, learner: &LinearProgram::default(), seed: 1, threads, known: None, picture: None };
     let interrupt = AtomicBool::new(false);
     search.run(&setup, &Control::new(Budget::default(), &interrupt, &|_| {})).unwrap()
 }
@@ -29,7 +30,7 @@ fn run(search: &dyn Search, data: &Labelled, hidden: &[usize], loss: Loss, threa
 /// The least loss over every one of the 2^(m·h) settings of the hidden targets, evaluated one by one.
 fn brute_force(data: &Labelled, hidden: &[usize], loss: Loss) -> f64 {
     let learner = LinearProgram::default();
-    let setup = Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 1, known: None };
+    let setup = Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 1, known: None, picture: None };
     let interrupt = AtomicBool::new(false);
     let control = Control::new(Budget::default(), &interrupt, &|_| {});
     let m = data.labels.len();
@@ -129,8 +130,16 @@ fn nothing_is_called_proved_that_was_left_early() {
     let least = run(&Exhaustive, &data, &[2], Loss::ZeroOne, 1).loss;
     assert!(least > 0.0);
     let learner = LinearProgram::default();
-    let setup =
-        Setup { data: &data, hidden: &[2], loss: Loss::ZeroOne, learner: &learner, seed: 3, threads: 1, known: None };
+    let setup = Setup {
+        data: &data,
+        hidden: &[2],
+        loss: Loss::ZeroOne,
+        learner: &learner,
+        seed: 3,
+        threads: 1,
+        known: None,
+        picture: None,
+    };
     let mut proved = 0;
     for nodes in (1..6000).step_by(53) {
         let interrupt = AtomicBool::new(false);
@@ -151,7 +160,8 @@ fn hill_climbing_ends_in_a_local_minimum() {
         let hidden: &[usize] = if case % 2 == 0 { &[2] } else { &[2, 2] };
         let loss = if case % 3 == 0 { Loss::Hinge } else { Loss::ZeroOne };
         let learner = LinearProgram::default();
-        let setup = Setup { data: &data, hidden, loss, learner: &learner, seed: case, threads: 1, known: None };
+        let setup =
+            Setup { data: &data, hidden, loss, learner: &learner, seed: case, threads: 1, known: None, picture: None };
         let interrupt = AtomicBool::new(false);
         let control = Control::new(Budget::default(), &interrupt, &|_| {});
         let state = climb(&setup, &control, begin(&setup, &control, &Rng::new(case), 1));
@@ -236,6 +246,7 @@ fn every_search_is_anytime() {
             seed: 2,
             threads: 1,
             known: None,
+            picture: None,
         };
         for (nodes, interrupted) in [(Some(1), false), (Some(20), false), (None, true)] {
             let interrupt = AtomicBool::new(interrupted);

@@ -1,8 +1,9 @@
 //! What `solve`, `separable` and `verify` are asked about: tables, built-in problems, and digits from data sets.
 
 use crate::error::Error;
-use ftprop_data::{Options, Source, Split};
+use ftprop_data::{DataError, Options, Source, Split};
 use ftprop_search::{Labelled, Points, Problem, ProblemName, SearchError};
+use ftprop_train::files::FileError;
 use ftprop_train::searched::Origin;
 use ftprop_train::words::plain;
 use std::path::Path;
@@ -15,9 +16,10 @@ pub(in crate::cli) fn problem(
     seed: u64,
 ) -> Result<(Problem, Origin), Error> {
     if is_table(name) {
-        let train = Labelled::read_csv(Path::new(name))?;
-        let test = test.map(|test| Labelled::read_test_csv(test, &train)).transpose()?;
-        let label = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+        let train = table(Path::new(name), Labelled::from_csv)?;
+        let test = test.map(|test| table(test, |text| Labelled::test_from_csv(text, &train))).transpose()?;
+        let file = name.strip_suffix(".gz").unwrap_or(name);
+        let label = Path::new(file).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
         return Ok((Problem::new(plain(&label), train, test)?, Origin::Table));
     }
     if test.is_some() {
@@ -32,6 +34,12 @@ pub(in crate::cli) fn problem(
     let (train, test) = pixels(source, path)?;
     let problem = Problem::few_of_each(problem, count, seed, &train, Some(test))?;
     Ok((problem, Origin::Pixels(source, path.map(ftprop_train::recipe::absolute))))
+}
+
+/// Rows and columns of a problem's pictures, which are square; none for a table.
+pub(in crate::cli) fn picture(problem: &Problem, origin: &Origin) -> Option<[usize; 2]> {
+    let side = problem.train.points.inputs().isqrt();
+    matches!(origin, Origin::Pixels(..)).then_some([side; 2])
 }
 
 /// The training instances of a name, which may also be all of `digits` or `mnist`; only some classes if any are named.
@@ -57,6 +65,16 @@ pub(in crate::cli) fn instances(
     let chosen: Vec<usize> = (0..data.labels.len()).filter(|&i| place(data.labels[i]).is_some()).collect();
     let labels = chosen.iter().filter_map(|&i| place(data.labels[i])).collect();
     Ok(Labelled::new(data.points.select(&chosen), labels, classes.to_vec())?)
+}
+
+/// A CSV file, gzipped or not.
+fn table(path: &Path, read: impl Fn(&str) -> Result<Labelled, SearchError>) -> Result<Labelled, Error> {
+    let failed = |source| SearchError::InFile { path: path.display().to_string(), source: Box::new(source) };
+    let text = ftprop_data::read_text(path).map_err(|why| match why {
+        DataError::Read { path, why } => FileError::new("open", &path, why).into(),
+        other => Error::from(other),
+    })?;
+    Ok(read(&text).map_err(failed)?)
 }
 
 /// A name with an ending or a folder in it is a file.

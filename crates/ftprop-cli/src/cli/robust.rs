@@ -1,0 +1,280 @@
+//! `ftprop robust`
+
+pub(super) mod subject;
+
+use super::eval::WhichArg;
+use super::solve::{outputs, stop_on_ctrl_c};
+use super::{say, say_json};
+use crate::error::Error;
+use crate::progress::{counted, tell};
+use clap::Args;
+use ftprop_search::{
+    Ball, Budget, Decision, Rational, RobustCertificate, RobustConfig, Robustness, SearchError, robustness,
+};
+use ftprop_train::files;
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use subject::{Place, Subject};
+
+/// The exit code where an instance stays undecided.
+const UNDECIDED: u8 = 3;
+
+/// Decide whether inputs near an instance have another class, with proof
+#[derive(Args)]
+#[command(after_help = "\
+For fully connected networks of sign or step units, with batch norms or without. Inputs lie within the radius of the
+instance in each coordinate and are real numbers; pixels count from 0 to 1 and stay there, so 8/255 is eight grey levels.
+The network is taken as exact numbers, and of classes that are equal the first wins. Whatever is said is confirmed in
+whole numbers: an instance is robust with a proof, or an input with another class was found.
+
+Exit code 0 if every instance was decided, 3 if not.
+
+Examples:
+  ftprop robust runs/mnist --radius 8/255 --instances 1-100
+  ftprop robust runs/mnist --radius 2/255 --instances 7 --certificate proof.json
+  ftprop verify proof.json --model runs/mnist
+  ftprop robust mnist.ftp --source mnist --data mnist/ --radius 0.01 --instances 1-20 --json
+  ftprop robust runs/table --data table.csv --radius 0.5 --inputs 1,4-6")]
+pub(super) struct Robust {
+    /// A run folder, a checkpoint file or a packed model (.ftp)
+    model: PathBuf,
+    /// How far inputs may move: a number, or a fraction such as 8/255
+    #[arg(long, value_name = "R", value_parser = parse_radius)]
+    radius: Radius,
+    /// Where the data is, if not where it was in training
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// The kind of data, such as mnist; for a packed model, which does not say what it was trained on
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// Training examples instead of those to test on
+    #[arg(long)]
+    train: bool,
+    /// Which instances, counted from 1, such as 1-100 or 3,7; all by default
+    #[arg(long, value_name = "LIST", value_parser = parse_list)]
+    instances: Option<List>,
+    /// Which inputs may move, counted from 1, such as 1,4-6; all by default
+    #[arg(long, value_name = "LIST", value_parser = parse_list)]
+    inputs: Option<List>,
+    /// Most time for each instance, such as 500ms, 60s or 5m
+    #[arg(long, default_value = "60s")]
+    budget: Budget,
+    /// Most memory for proofs while they are made, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    memory: usize,
+    /// Which of a run's networks
+    #[arg(long, value_enum, default_value = "best")]
+    checkpoint: WhichArg,
+    /// Instances decided side by side, 0 for one a core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Write the proofs to this file, for ftprop verify
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A radius and how it was written.
+#[derive(Clone)]
+struct Radius {
+    value: Rational,
+    text: String,
+}
+
+fn parse_radius(text: &str) -> Result<Radius, SearchError> {
+    Ok(Radius { value: Ball::radius(text)?, text: text.trim().to_string() })
+}
+
+/// Numbers from 0. Under its own name, because for clap a `Vec` is an option that may be repeated.
+type List = Vec<usize>;
+
+/// Numbers and ranges, counted from 1.
+fn parse_list(text: &str) -> Result<List, String> {
+    let wrong = || format!("'{text}' is not a list of numbers from 1 on, such as 1-100 or 3,7");
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&n| n > 0).ok_or_else(wrong);
+    let mut all = vec![];
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last - first >= MOST_LISTED {
+            return Err(wrong());
+        }
+        all.extend(first - 1..last);
+    }
+    Ok(all)
+}
+
+/// More than any data set here has.
+const MOST_LISTED: usize = 1 << 30;
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    radius: String,
+    instances: Vec<Instance>,
+    robust: usize,
+    changing: usize,
+    undecided: usize,
+    right: usize,
+    right_and_robust: usize,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Instance {
+    /// Counted from 1.
+    instance: usize,
+    label: String,
+    class: String,
+    #[serde(flatten)]
+    answer: Answer,
+    branches: u64,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "answer", rename_all = "lowercase")]
+enum Answer {
+    Robust,
+    Changes { to: String, counterexample: Vec<f64> },
+    Undecided { why: &'static str },
+}
+
+impl Robust {
+    pub(super) fn run(self) -> Result<ExitCode, Error> {
+        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
+        let place = Place { data: self.data.as_deref(), source: self.source.as_deref(), train: self.train };
+        let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
+        let numbers = self.numbers(subject.points.len())?;
+        let points = subject.points.select(&numbers);
+        let ball =
+            Ball { radius: self.radius.value.clone(), inputs: self.inputs.clone(), range: subject.range.clone() };
+        let config = RobustConfig {
+            time: self.budget.time.unwrap_or(Duration::MAX),
+            memory: self.memory.saturating_mul(1 << 20),
+            threads: match self.threads {
+                0 => std::thread::available_parallelism().map_or(1, usize::from),
+                threads => threads,
+            },
+        };
+        let started = Instant::now();
+        let shown = !self.json && std::io::stderr().is_terminal();
+        let done = AtomicUsize::new(0);
+        let progress = |at: usize, decision: &Decision| {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if shown {
+                let what = match &decision.answer {
+                    Robustness::Robust => "robust",
+                    Robustness::Changes { .. } => "not robust",
+                    Robustness::Undecided { .. } => "undecided",
+                };
+                let seconds = started.elapsed().as_secs_f64();
+                eprintln!("{seconds:.1} s: {done} of {}, instance {} is {what}", numbers.len(), numbers[at] + 1);
+            }
+        };
+        let stop = stop_on_ctrl_c("stopping with what is decided so far");
+        let decisions = robustness(&subject.network, &points, &ball, &config, &stop, &progress)?;
+        let report = self.report(&subject, &numbers, &decisions, started.elapsed());
+        // Said first: what goes wrong with a file must not cost the answer.
+        if self.json {
+            say_json(&report)?;
+        } else {
+            report.instances.iter().try_for_each(|instance| say(&instance.words()))?;
+            say(&report.words())?;
+        }
+        if let Some(file) = &self.certificate {
+            let certificate = RobustCertificate::new(&subject.network, &points, &numbers, &ball, &decisions)?;
+            files::write(file, certificate.to_json().as_bytes())?;
+            if !self.json {
+                tell(&format!("certificate in {}", file.display()));
+            }
+        }
+        Ok(if report.undecided == 0 { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED) })
+    }
+
+    /// The instances that are asked about, from 0.
+    fn numbers(&self, there: usize) -> Result<Vec<usize>, Error> {
+        let numbers = self.instances.clone().unwrap_or_else(|| (0..there).collect());
+        match numbers.iter().find(|&&number| number >= there) {
+            Some(number) => Err(Error::Usage(format!("--instances: there is no {}; the data has {there}", number + 1))),
+            None => Ok(numbers),
+        }
+    }
+
+    fn report(&self, subject: &Subject, numbers: &[usize], decisions: &[Decision], time: Duration) -> Report {
+        let instance = |(&number, decision): (&usize, &Decision)| Instance {
+            instance: number + 1,
+            label: subject.classes[subject.labels[number]].clone(),
+            class: subject.classes[decision.class].clone(),
+            answer: match &decision.answer {
+                Robustness::Robust => Answer::Robust,
+                Robustness::Changes { input, class } => Answer::Changes {
+                    to: subject.classes[*class].clone(),
+                    counterexample: input.iter().map(Rational::approximate).collect(),
+                },
+                Robustness::Undecided { why } => Answer::Undecided { why },
+            },
+            branches: decision.nodes,
+            seconds: decision.time.as_secs_f64(),
+        };
+        let instances: Vec<Instance> = numbers.iter().zip(decisions).map(instance).collect();
+        let count = |which: &dyn Fn(&Instance) -> bool| instances.iter().filter(|one| which(one)).count();
+        let robust = |one: &Instance| matches!(one.answer, Answer::Robust);
+        let right = |one: &Instance| one.class == one.label;
+        Report {
+            model: self.model.display().to_string(),
+            radius: self.radius.text.clone(),
+            robust: count(&robust),
+            changing: count(&|one| matches!(one.answer, Answer::Changes { .. })),
+            undecided: count(&|one| matches!(one.answer, Answer::Undecided { .. })),
+            right: count(&right),
+            right_and_robust: count(&|one| right(one) && robust(one)),
+            seconds: time.as_secs_f64(),
+            instances,
+        }
+    }
+}
+
+impl Instance {
+    fn words(&self) -> String {
+        let Instance { instance, class, label, .. } = self;
+        let wrong = if class == label { String::new() } else { format!(" (its label is {label})") };
+        let answer = match &self.answer {
+            Answer::Robust => "robust".to_string(),
+            Answer::Changes { to, .. } => format!("becomes {to}"),
+            Answer::Undecided { why } => format!("undecided: {why}"),
+        };
+        format!("instance {instance}: {class}{wrong}, {answer} ({} branches, {:.2} s)", self.branches, self.seconds)
+    }
+}
+
+impl Report {
+    fn words(&self) -> String {
+        let Report { robust, changing, undecided, right, right_and_robust, radius, seconds, .. } = self;
+        let all = counted(self.instances.len() as u64, "instance");
+        format!(
+            "{all} within {radius}: {robust} robust, {changing} not, {undecided} undecided; {right} classified right, \
+             {right_and_robust} of them robust; {seconds:.1} s"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_list;
+
+    #[test]
+    fn lists_are_counted_from_one() {
+        assert_eq!(parse_list("1"), Ok(vec![0]));
+        assert_eq!(parse_list("3,5-7"), Ok(vec![2, 4, 5, 6]));
+        for bad in ["", "0", "a", "3-1", "1-", "-1", "1,,2", "1-9999999999999"] {
+            assert!(parse_list(bad).is_err(), "{bad}");
+        }
+    }
+}

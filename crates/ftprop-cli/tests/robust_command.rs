@@ -1,0 +1,99 @@
+//! `robust` from the command line, and `verify` on what it writes.
+
+mod common;
+
+use common::Temp;
+use serde_json::Value;
+
+/// Norms, steps and signs, everything that is folded into exact numbers.
+const NORMED: &str = r#"
+name = "normed"
+activation = "sign"
+train.epochs = 4
+train.batch = 32
+network.layers = [
+    { kind = "fc", out = 12 },
+    { kind = "batch_norm" },
+    { kind = "act" },
+    { kind = "fc", out = 10 },
+    { kind = "batch_norm" },
+    { kind = "act", activation = "step" },
+    { kind = "dropout", p = 0.1 },
+    { kind = "fc" },
+]
+"#;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn exact_networks_classify_as_they_were_trained_and_answers_are_proved_again() {
+    let temp = Temp::new();
+    temp.write("normed.toml", NORMED);
+    temp.run("train --quiet --recipe normed.toml --out run").ok();
+    temp.run("export run -o run.ftp").ok();
+    let accuracy = |arguments: &str| json(&temp.run(arguments).ok().out)["top1"].as_f64().unwrap();
+    // A radius that changes nothing counts the right answers of the exact network.
+    for (model, data) in [("run", ""), ("run.ftp", "--source digits")] {
+        let robust = json(&temp.run(&format!("robust {model} {data} --radius 1e-9 --json")).ok().out);
+        let right = robust["right"].as_f64().unwrap() / robust["instances"].as_array().unwrap().len() as f64;
+        // In 32 bits a sum may fall on the other side of a threshold; packed, nothing may.
+        let most = if model == "run" { 0.003 } else { 1e-9 };
+        let trained = accuracy(&format!("eval {model} {data} --json"));
+        assert!((right - trained).abs() <= most, "{model}: {right} and {trained}");
+    }
+    let report = json(&temp.run("robust run --radius 1/2 --instances 1-8,20 --json").ok().out);
+    assert_eq!(report["changing"], 9);
+    let report =
+        json(&temp.run("robust run --radius 1/300 --instances 1-8,20 --certificate proof.json --json").ok().out);
+    assert!(report["undecided"] == 0 && report["robust"].as_u64().unwrap() > 3, "{report}");
+    temp.run("verify proof.json --model run").ok();
+    assert_eq!(temp.run("verify proof.json").code, Some(3), "the network is on trust");
+    temp.run("verify proof.json --model run.ftp --source digits").refused(1, &["another network"]);
+    temp.run("verify proof.json --model run --train").refused(1, &["is another one in the data"]);
+    let forged = temp.text("proof.json").replacen("\"class\":", "\"class\": ", 1).replacen("1/300", "1/200", 1);
+    temp.write("forged.json", forged);
+    temp.run("verify forged.json --model run").refused(1, &["checksum"]);
+}
+
+#[test]
+fn inputs_and_tables_and_what_cannot_be_asked() {
+    let temp = Temp::with_recipes();
+    temp.write("table.csv", "0,0,a\n1,0,a\n0,1,b\n1,1,b\n0.2,0.9,b\n0.9,0.1,a\n");
+    temp.run("solve --data table.csv --hidden 2 --save run").ok();
+    // Only the second input matters, so the first may go anywhere.
+    let first = json(&temp.run("robust run --radius 0.3 --inputs 1 --json").ok().out);
+    assert_eq!(first["robust"], 6);
+    let both = json(&temp.run("robust run --radius 2 --json").ok().out);
+    assert_eq!(both["changing"], 6);
+    temp.run("train --quiet --recipe thorough.toml --out conv --epochs 1").ok();
+    let cases = [
+        (1, "robust conv --radius 0.1", &["layer 0 (conv)", "fully connected"][..]),
+        (2, "robust run --radius 0", &["radius '0'"]),
+        (2, "robust run --radius 1 --instances 9", &["there is no 9"]),
+        (2, "robust run --radius 1 --instances 0", &["from 1 on"]),
+        (1, "robust run --radius 1 --inputs 3", &["no input 3"]),
+        (1, "robust nowhere --radius 1", &["nowhere", "no such"]),
+        (1, "robust run --radius 1 --certificate nowhere/proof.json", &["no folder nowhere"]),
+        (2, "verify run/recipe.toml", &["give the data"]),
+    ];
+    for (code, arguments, words) in cases {
+        temp.run(arguments).refused(code, words);
+    }
+}
+
+#[test]
+fn packed_tables_are_read() {
+    let temp = Temp::new();
+    // `printf '0,a\n1,b\n' | gzip -n`
+    let packed = [
+        0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x33, 0xd0, 0x49, 0xe4, 0x32, 0xd4, 0x49, 0xe2, 2, 0, 0xd9, 0xdb, 0x34,
+        0xaf, 8, 0, 0, 0,
+    ];
+    temp.write("table.csv.gz", packed);
+    temp.run("separable table.csv.gz --certificate proof.json").ok();
+    temp.run("verify proof.json table.csv.gz").ok();
+    let solved = temp.run("solve --data table.csv.gz --test table.csv.gz --hidden 1").ok();
+    assert!(solved.out.starts_with("problem   table,"), "{}", solved.out);
+}
