@@ -27,6 +27,12 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("best.safetensors", "checkpoint.safetensors", "recipe.toml")}
 
 
+def tensors(path: Path) -> bytes:
+    """All numbers of a checkpoint, without what it says beside them."""
+    content = path.read_bytes()
+    return content[8 + int.from_bytes(content[:8], "little") :]
+
+
 def test_the_same_recipe_and_seed_give_the_bytes_of_the_program(tmp_path) -> None:
     program("train", "--out", tmp_path / "program", "--epochs", 2, "--seed", 5, "--device", "cpu", "--quiet")
     settings = {"train.epochs": 2, "train.seed": 5}
@@ -53,8 +59,9 @@ def test_arrays_give_the_bytes_of_the_program_on_the_same_table(tmp_path, table)
     program("train", "--recipe", tmp_path / "recipe.toml", "--out", tmp_path / "program", "--quiet", "--device", "cpu")
     data = ftprop.Dataset(X, y, source="csv")
     ftprop.train(recipe, data, out=tmp_path / "python", device="cpu")
+    # The program's also say what becomes of a file's cells, which arrays have none of.
     for name in ("best.safetensors", "checkpoint.safetensors"):
-        assert (tmp_path / "program" / name).read_bytes() == (tmp_path / "python" / name).read_bytes(), name
+        assert tensors(tmp_path / "program" / name) == tensors(tmp_path / "python" / name), name
 
 
 def test_arrays_give_the_bytes_of_the_program_on_the_digits(tmp_path, digits) -> None:
@@ -141,7 +148,7 @@ def test_what_a_run_tells(digits_run, digits, tmp_path) -> None:
     assert scores["top1"] == pytest.approx(matrix.trace() / len(X))
     assert (digits_run.predict(X) == y).mean() == pytest.approx(scores["top1"])
     np.testing.assert_allclose(digits_run.predict_proba(X).sum(axis=1), 1)
-    assert digits_run.evaluate()["top1"] == pytest.approx(digits_run.metrics["test_top1"].max())
+    assert digits_run.evaluate()["top1"] == pytest.approx(digits_run.metrics["test_top1"][-1])
     assert digits_run.confusion_matrix(part="train").sum() == 1438
     assert "conv 32" in digits_run.summary()
     picture = digits_run.plot(tmp_path / "curves.png")

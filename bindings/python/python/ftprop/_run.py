@@ -141,10 +141,10 @@ class Run:
         if epochs:
             last = epochs[-1]
             best = self.best_epoch or len(epochs)
+            chosen = f" (at the best epoch, {best}: {100 * epochs[best - 1]['test_top1']:.2f} %)"
             lines.append(
-                f"after {len(epochs)} of {self._native.epochs} epochs: test accuracy {100 * last['test_top1']:.2f} % "
-                f"(at the best epoch, {best}: {100 * epochs[best - 1]['test_top1']:.2f} %), "
-                f"train {100 * last['train_top1']:.2f} %"
+                f"after {len(epochs)} of {self._native.epochs} epochs: test accuracy {100 * last['test_top1']:.2f} %"
+                f"{chosen if best < len(epochs) else ''}, train {100 * last['train_top1']:.2f} %"
             )
         return "\n".join(lines)
 
