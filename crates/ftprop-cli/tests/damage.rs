@@ -112,7 +112,7 @@ fn runs_begun_at_once_do_not_meet() {
 fn names_from_files_are_shown_and_not_obeyed() {
     let temp = Temp::new();
     temp.photos("photos");
-    let forged = "x\u{1b}[2J\nsecret.png: authorised";
+    let forged = "x\u{1b}[2J\u{202e}\nsecret.png: authorised";
     for part in ["train", "val"] {
         let class = |name: &str| temp.path(&format!("photos/{part}")).join(name);
         fs::rename(class("bright"), class(forged)).unwrap();
@@ -128,8 +128,15 @@ fn names_from_files_are_shown_and_not_obeyed() {
         command.arg(picture).arg("missing\n2.png");
         outcomes.push(Outcome::of("predict", command));
     }
-    outcomes.push(temp.run("eval run"));
-    outcomes.push(temp.run("plot run"));
+    for command in ["eval run --confusion", "summary run.ftp", "plot run"] {
+        outcomes.push(temp.run(command).ok());
+    }
+    // A program that reads JSON gets the name as it is.
+    let mut command = temp.command("predict run --top 2 --json");
+    command.arg(picture);
+    let answers = Outcome::of("predict --json", command).json();
+    let names: Vec<&str> = (0..2).filter_map(|i| answers[0]["classes"][i]["class"].as_str()).collect();
+    assert!(names.contains(&forged), "{answers}");
     for outcome in &outcomes {
         let said = format!("{}{}", outcome.out, outcome.err);
         assert!(!said.contains('\u{1b}'), "{said:?}");
@@ -137,7 +144,7 @@ fn names_from_files_are_shown_and_not_obeyed() {
         assert!(!said.lines().any(|line| forgeries.iter().any(|forgery| line.starts_with(forgery))), "{said}");
     }
     assert!(outcomes[2].out.contains("a\\n1.png: cat.png: "), "{:?}", outcomes[2]);
-    assert!(outcomes[2].out.contains("x\\u{1b}[2J\\nsecret.png: authorised"), "{:?}", outcomes[2]);
+    assert!(outcomes[2].out.contains("x\\u{1b}[2J\\u{202e}\\nsecret.png: authorised"), "{:?}", outcomes[2]);
     assert!(!temp.text("run/curves.svg").contains('\u{1b}'));
 }
 

@@ -17,13 +17,21 @@ pub fn plain_lines(text: &str) -> Cow<'_, str> {
     written_out(text, |c| c == '\n')
 }
 
+/// The same for a text that is JSON, and stays it: programs that read it get the characters themselves.
+pub fn plain_json(text: &str) -> Cow<'_, str> {
+    written(text, |c| c == '\n', |c| format!("\\u{:04x}", u32::from(c)))
+}
+
 fn written_out(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    written(text, kept, |c| c.escape_default().to_string())
+}
+
+fn written(text: &str, kept: impl Fn(char) -> bool, write: impl Fn(char) -> String) -> Cow<'_, str> {
     let hides = |c: char| is_unseen(c) && !kept(c);
     if !text.contains(hides) {
         return text.into();
     }
-    let write = |c: char| if hides(c) { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(write).collect::<String>().into()
+    text.chars().map(|c| if hides(c) { write(c) } else { c.to_string() }).collect::<String>().into()
 }
 
 /// Control characters, and those that end lines or turn the direction of writing.
@@ -71,6 +79,10 @@ mod tests {
         assert_eq!(plain("a\n1.png: cat\r\t\u{1b}[31m\u{9b}2J"), "a\\n1.png: cat\\r\\t\\u{1b}[31m\\u{9b}2J");
         assert_eq!(plain("exe.\u{202e}gnp"), "exe.\\u{202e}gnp");
         assert_eq!(plain_lines("a\nb\u{7}"), "a\nb\\u{7}");
+        let name = "a\n\u{1b}\u{7f}\u{9b}\u{200d}\u{202e}\u{feff}";
+        let shown = plain_json(&serde_json::to_string(name).unwrap()).into_owned();
+        assert!(shown.is_ascii() && !shown.contains(char::is_control), "{shown:?}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), name);
     }
 
     #[test]

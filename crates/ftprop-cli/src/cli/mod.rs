@@ -29,7 +29,7 @@ use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::model::{Model, Which};
-use ftprop_train::words::plain_lines;
+use ftprop_train::words::{plain_json, plain_lines};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -202,15 +202,23 @@ fn quoted(argument: &str) -> String {
 
 /// Prints a line to standard output. What does not get through is an error: nobody must take half of an answer for all.
 fn say(text: &str) -> Result<(), Error> {
+    print_line(&plain_lines(text))
+}
+
+fn print_line(text: &str) -> Result<(), Error> {
     use std::io::Write;
     let mut out = std::io::stdout();
-    writeln!(out, "{}", plain_lines(text)).and_then(|()| out.flush()).map_err(Error::output)
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(Error::output)
 }
 
 /// A value as JSON, for scripts.
 fn say_json<T: serde::Serialize>(value: &T) -> Result<(), Error> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::Other(e.to_string()))?;
-    say(&text)
+    say_json_text(&serde_json::to_string_pretty(value).map_err(|e| Error::Other(e.to_string()))?)
+}
+
+/// A text that is JSON already.
+fn say_json_text(text: &str) -> Result<(), Error> {
+    print_line(&plain_json(text))
 }
 
 #[cfg(test)]

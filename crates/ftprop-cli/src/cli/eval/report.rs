@@ -6,6 +6,7 @@ use ftprop_lab::plot::{Heat, Panel, Picture};
 use ftprop_nn::Tally;
 use ftprop_train::confusion::{ClassScores, Confusion};
 use ftprop_train::run::Scores;
+use ftprop_train::words::plain;
 use serde::Serialize;
 use std::path::Path;
 
@@ -115,7 +116,10 @@ impl Measured<'_> {
             let [precision, recall, f1] = [s.precision, s.recall, s.f1].map(|share| 100.0 * share);
             say(&format!("{name:<width$}  {:>8}  {precision:>7.2} %  {recall:>6.2} %  {f1:>6.2} %", s.examples))
         };
-        self.classes.iter().enumerate().try_for_each(|(number, name)| line(name, &self.confusion.class(number)))?;
+        self.classes
+            .iter()
+            .enumerate()
+            .try_for_each(|(number, name)| line(&plain(name), &self.confusion.class(number)))?;
         say(&format!("mean F1 of the classes {:.2} %", 100.0 * self.confusion.mean_f1()))
     }
 
@@ -132,7 +136,7 @@ impl Measured<'_> {
                 0 => format!("{:>cell$}", "·"),
                 count => format!("{count:>cell$}"),
             });
-            say(&format!("{name:>names$}  {:>2}  {}", number + 1, counts.collect::<Vec<_>>().join(" ")))?;
+            say(&format!("{:>names$}  {:>2}  {}", plain(name), number + 1, counts.collect::<Vec<_>>().join(" ")))?;
         }
         Ok(())
     }
@@ -141,13 +145,14 @@ impl Measured<'_> {
         say("")?;
         say("most frequent mistakes")?;
         for (class, answer, count) in self.confusion.mistakes().into_iter().take(MISTAKES) {
-            say(&format!("{count:>6} of {} taken for {}", self.classes[class], self.classes[answer]))?;
+            let [class, answer] = [class, answer].map(|number| plain(&self.classes[number]));
+            say(&format!("{count:>6} of {class} taken for {answer}"))?;
         }
         Ok(())
     }
 
     fn width(&self) -> usize {
-        self.classes.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("taken for".len())
+        self.classes.iter().map(|name| plain(name).chars().count()).max().unwrap_or(0).max("taken for".len())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The answers of `predict`, one after another or as one list.
 
-use crate::cli::{say, say_json};
+use crate::cli::{say, say_json, say_json_text};
 use crate::error::Error;
 use crate::progress::complain;
 use clap::ValueEnum;
@@ -89,7 +89,7 @@ impl Writer {
             }
             Format::Jsonl => {
                 let text = serde_json::to_string(&answer).map_err(|e| Error::Other(e.to_string()))?;
-                say(&text)
+                say_json_text(&text)
             }
             Format::Json => {
                 self.all.push(answer);
@@ -129,10 +129,11 @@ impl Writer {
     }
 }
 
-/// A cell of a CSV file.
+/// A cell of a CSV file, on one line.
 fn field(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
+    let text = plain(text);
+    match text.contains([',', '"']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+        false => text.into_owned(),
     }
 }
