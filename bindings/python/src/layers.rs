@@ -6,7 +6,7 @@ use crate::recipe;
 use crate::run::Run;
 use ftprop::export::numbers::Numbers;
 use ftprop::nn::graph::{Node, Op, ParameterId, StatisticId};
-use ftprop::nn::spec::PoolKind;
+use ftprop::nn::spec::pool_words;
 use ftprop::nn::{Graph, Shape};
 use ftprop::train::checkpoint::ModelInfo;
 use ftprop::train::choice::DeviceChoice;
@@ -61,7 +61,7 @@ impl<'py> Writer<'_, 'py> {
                 dict.set_item("bias", bias(fc.bias)?)?;
             }
             Op::Pool(kind, g) => {
-                dict.set_item("kind", if *kind == PoolKind::Max { "max_pool" } else { "avg_pool" })?;
+                dict.set_item("kind", pool_words(*kind).1)?;
                 dict.set_item("kernel", g.kernel)?;
                 dict.set_item("stride", g.stride)?;
                 dict.set_item("pad", g.pad)?;

@@ -148,7 +148,7 @@ impl Kernel {
 }
 
 /// The word for a kind of pooling in summaries, and the one that a recipe writes.
-pub(crate) fn pool_words(kind: PoolKind) -> (&'static str, &'static str) {
+pub fn pool_words(kind: PoolKind) -> (&'static str, &'static str) {
     match kind {
         PoolKind::Max => ("max", "max_pool"),
         PoolKind::Average => ("average", "avg_pool"),

@@ -1,7 +1,7 @@
 //! `ftprop bench`
 
 mod gpu;
-mod infer;
+pub(super) mod infer;
 
 use super::{device, say, say_json};
 use crate::error::Error;

@@ -194,7 +194,7 @@ fn hard_activation(op: &Op<'_>) -> Option<Activation> {
 }
 
 /// An operation in words.
-fn name(op: &Op<'_>) -> String {
+pub(in crate::cli) fn name(op: &Op<'_>) -> String {
     match op {
         Op::Conv { conv, .. } => {
             format!("conv {}×{} to {}", conv.window.kernel[0], conv.window.kernel[1], conv.outputs)

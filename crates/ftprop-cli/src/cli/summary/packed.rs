@@ -1,6 +1,7 @@
 //! `ftprop summary MODEL.ftp`: what a packed model says of itself.
 
 use super::{bytes, grouped};
+use crate::cli::bench::infer::name;
 use crate::cli::{say, say_json};
 use crate::error::Error;
 use ftprop_runtime::{Activation, Codec, Element, Model, Op, Preprocessing, Stage, note};
@@ -121,7 +122,6 @@ impl Report {
 
 /// What an operation is, how many weights it has, and of how many bits.
 fn words(op: &Op<'_>, values: &[ftprop_runtime::Value]) -> (String, u64, Option<u32>) {
-    let plain = |kind: &str| (kind.to_string(), 0, None);
     match op {
         Op::Conv { input, conv } => {
             let from = values[*input].shape;
@@ -143,10 +143,7 @@ fn words(op: &Op<'_>, values: &[ftprop_runtime::Value]) -> (String, u64, Option<
             };
             (format!("{kind}{act}"), conv.inputs(from.channels) as u64 * conv.outputs as u64, Some(bits))
         }
-        Op::MaxPool { .. } => plain("max-pool"),
-        Op::AveragePool { .. } => plain("average-pool"),
-        Op::Map { .. } => plain("map"),
-        Op::Add { .. } => plain("add"),
+        other => (name(other), 0, None),
     }
 }
 
