@@ -31,7 +31,7 @@ instance in each coordinate and are real numbers; pixels count from 0 to 1 and s
 The network is taken as exact numbers, and of classes that are equal the first wins. Whatever is said is confirmed in
 whole numbers: an instance is robust with a proof, or an input with another class was found.
 
-Exit code 0 if every instance was decided, 3 if not.
+Exit code 0 if every instance was decided, 3 if not. Ctrl-C ends with what is decided so far.
 
 Examples:
   ftprop robust runs/mnist --radius 8/255 --instances 1-100
@@ -117,6 +117,8 @@ const MOST_LISTED: usize = 1 << 30;
 struct Report {
     model: String,
     radius: String,
+    /// How many instances were asked about; after Ctrl-C those that were not begun are missing.
+    asked: usize,
     instances: Vec<Instance>,
     robust: usize,
     changing: usize,
@@ -195,7 +197,11 @@ impl Robust {
                 tell(&format!("certificate in {}", file.display()));
             }
         }
-        Ok(if report.undecided == 0 { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED) })
+        Ok(if report.undecided == 0 && decisions.len() == numbers.len() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(UNDECIDED)
+        })
     }
 
     /// The instances that are asked about, from 0.
@@ -230,6 +236,7 @@ impl Robust {
         Report {
             model: self.model.display().to_string(),
             radius: self.radius.text.clone(),
+            asked: numbers.len(),
             robust: count(&robust),
             changing: count(&|one| matches!(one.answer, Answer::Changes { .. })),
             undecided: count(&|one| matches!(one.answer, Answer::Undecided { .. })),
@@ -257,7 +264,10 @@ impl Instance {
 impl Report {
     fn words(&self) -> String {
         let Report { robust, changing, undecided, right, right_and_robust, radius, seconds, .. } = self;
-        let all = counted(self.instances.len() as u64, "instance");
+        let mut all = counted(self.instances.len() as u64, "instance");
+        if self.instances.len() < self.asked {
+            all += &format!(" of {} that were asked about", self.asked);
+        }
         format!(
             "{all} within {radius}: {robust} robust, {changing} not, {undecided} undecided; {right} classified right, \
              {right_and_robust} of them robust; {seconds:.1} s"

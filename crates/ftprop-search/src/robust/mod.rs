@@ -103,7 +103,8 @@ pub struct RobustConfig {
     pub threads: usize,
 }
 
-/// Decides about every instance. `tell` hears of each as it is decided, with its number from 0.
+/// Decides about every instance, in order. `tell` hears of each as it is decided, with its number from 0. After an
+/// interruption those that were not begun, the last ones, are missing.
 pub fn robustness(
     network: &ExactNetwork,
     points: &Points,
@@ -120,7 +121,7 @@ pub fn robustness(
     let next = AtomicUsize::new(0);
     let slots: Vec<OnceLock<Result<Decision, SearchError>>> = (0..points.len()).map(|_| OnceLock::new()).collect();
     let work = || {
-        loop {
+        while !interrupt.load(Ordering::Relaxed) {
             let instance = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = slots.get(instance) else { return };
             let decision = question
