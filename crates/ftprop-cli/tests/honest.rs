@@ -232,3 +232,36 @@ fn a_deleted_network_and_foreign_files_are_called_what_they_are() {
     label("1.5").refused(2, &["`data.csv.label` must be a column's name"]);
     label("c").refused(1, &["`c`", "`a`, `b`"]);
 }
+
+/// A batch that is larger than the data shrinks, and the same command still finds its runs.
+#[test]
+fn several_recipes_whose_batch_shrinks_are_gone_on_with() {
+    let temp = Temp::with_recipes();
+    temp.write("other.toml", SMALL.replace("\"small\"", "\"other\""));
+    let train = "train --recipe small.toml --recipe other.toml --quiet --set train.batch=5000 --out runs";
+    temp.run(train).ok();
+    let before = temp.read("runs/small/checkpoint.safetensors");
+    temp.run(train).ok();
+    assert!(before == temp.read("runs/small/checkpoint.safetensors"));
+    temp.run("train --resume runs/small --quiet --epochs 4").ok();
+}
+
+/// Names that come from files stay on their lines, whatever they hold.
+#[test]
+fn names_of_classes_do_not_speak() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out run").ok();
+    temp.run("export run -o run.ftp").ok();
+    let file = temp.read("run.ftp");
+    let mut model = ftprop_runtime::Model::parse(&file).unwrap();
+    model.classes = (0..10).map(|i| format!("{i}\nsecret.png: authorised 100.0 %\u{1b}[2J")).collect();
+    temp.write("loud.ftp", model.to_bytes().unwrap());
+    image::GrayImage::new(8, 8).save(temp.path("a.png")).unwrap();
+    for arguments in ["summary loud.ftp", "predict loud.ftp a.png", "predict loud.ftp a.png --format csv"] {
+        let said = temp.run(arguments).ok().out;
+        assert!(
+            !said.contains('\u{1b}') && !said.lines().any(|line| line.starts_with("secret")),
+            "{arguments}: {said}"
+        );
+    }
+}

@@ -44,6 +44,8 @@ const SAVING_SHARE: u32 = 20;
 /// A run under way.
 pub struct Trainer {
     recipe: CheckedRecipe,
+    /// The recipe as it was given; a batch may be larger there than the data.
+    asked: CheckedRecipe,
     /// Where it is kept; without it everything is in memory only.
     storage: Option<Storage>,
     model: ModelInfo,
@@ -122,6 +124,7 @@ impl Trainer {
         }
         let storage = folder.map(Storage::new).transpose()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+        let asked = recipe.clone();
         let recipe = recipe.with_batch_of_at_most(train.len());
         let config = LoaderConfig {
             workers: recipe.data.workers,
@@ -155,6 +158,7 @@ impl Trainer {
             saving_took: Duration::ZERO,
             span: 64,
             recipe,
+            asked,
             storage,
             engine,
         };
@@ -194,7 +198,7 @@ impl Trainer {
     pub fn claim(&mut self) -> Result<Option<&RunFolder>, Error> {
         let Some(storage) = &mut self.storage else { return Ok(None) };
         let new = storage.folder().is_new();
-        storage.claim(&self.recipe)?;
+        storage.claim(&self.asked)?;
         if let Some((_, records)) = self.diagnostics.as_mut().filter(|_| new) {
             *records = Records::before(storage.folder().path(), 0)?;
         }

@@ -148,6 +148,11 @@ impl Export {
             (None, Some("onnx")) => Ok(FormatArg::Onnx),
             (None, Some("safetensors")) => Ok(FormatArg::Torch),
             (None, Some("ftp")) => Ok(FormatArg::Packed),
+            // A pipe or a device has no ending.
+            (None, None) if self.output.exists() && !self.output.is_file() && !self.output.is_dir() => {
+                Ok(FormatArg::Packed)
+            }
+            (None, None) if files::is_standard_output(&self.output) => Ok(FormatArg::Packed),
             (None, _) => Err(Error::Usage(format!(
                 "{}: the ending does not say what to write; use .ftp (packed), .onnx or .safetensors (for PyTorch), or \
                  give --format",

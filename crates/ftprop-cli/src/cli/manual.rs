@@ -5,6 +5,7 @@ use crate::error::Error;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use ftprop_train::files;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,7 +25,9 @@ impl Completions {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Program::command(), "ftprop", &mut text);
-        super::say(String::from_utf8_lossy(&text).trim_end())?;
+        // As it is: what a shell reads may have characters that people do not see.
+        let mut out = std::io::stdout();
+        out.write_all(&text).and_then(|()| out.flush()).map_err(Error::output)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -142,7 +142,7 @@ impl Train {
         }
         // Everything that can be wrong with the data or the network was found before anything is written, but for
         // pictures, which are decoded when they are needed.
-        let existed = folder.path().exists();
+        let existed = self.out.as_ref().is_some_and(|out| out.exists());
         let folder = trainer.claim()?.cloned().unwrap_or(folder);
         let begun = match &self.init_from {
             Some(run) => Some(self.begin_with(run, &mut trainer, &place).inspect_err(|_| folder.take_back(existed))?),

@@ -116,10 +116,7 @@ impl Measured<'_> {
             let [precision, recall, f1] = [s.precision, s.recall, s.f1].map(|share| 100.0 * share);
             say(&format!("{name:<width$}  {:>8}  {precision:>7.2} %  {recall:>6.2} %  {f1:>6.2} %", s.examples))
         };
-        self.classes
-            .iter()
-            .enumerate()
-            .try_for_each(|(number, name)| line(&plain(name), &self.confusion.class(number)))?;
+        self.names().iter().enumerate().try_for_each(|(number, name)| line(name, &self.confusion.class(number)))?;
         say(&format!("mean F1 of the classes {:.2} %", 100.0 * self.confusion.mean_f1()))
     }
 
@@ -131,7 +128,7 @@ impl Measured<'_> {
         let numbers: Vec<String> = (1..=self.classes.len()).map(|number| format!("{number:>cell$}")).collect();
         say("")?;
         say(&format!("{:>names$}  {:>2}  {}", "taken for", "", numbers.join(" ")))?;
-        for (number, name) in self.classes.iter().enumerate() {
+        for (number, name) in self.names().iter().enumerate() {
             let counts = self.confusion.row(number).iter().map(|&count| match count {
                 0 => format!("{:>cell$}", "·"),
                 count => format!("{count:>cell$}"),
@@ -144,15 +141,20 @@ impl Measured<'_> {
     fn say_mistakes(&self) -> Result<(), Error> {
         say("")?;
         say("most frequent mistakes")?;
+        let names = self.names();
         for (class, answer, count) in self.confusion.mistakes().into_iter().take(MISTAKES) {
-            let [class, answer] = [class, answer].map(|number| plain(&self.classes[number]));
-            say(&format!("{count:>6} of {class} taken for {answer}"))?;
+            say(&format!("{count:>6} of {} taken for {}", names[class], names[answer]))?;
         }
         Ok(())
     }
 
+    /// The classes as they may be shown.
+    fn names(&self) -> Vec<String> {
+        self.classes.iter().map(|name| plain(name).into_owned()).collect()
+    }
+
     fn width(&self) -> usize {
-        self.classes.iter().map(|name| plain(name).chars().count()).max().unwrap_or(0).max("taken for".len())
+        self.names().iter().map(|name| name.chars().count()).max().unwrap_or(0).max("taken for".len())
     }
 }
 

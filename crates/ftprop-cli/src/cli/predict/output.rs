@@ -47,8 +47,8 @@ impl Answer {
 
     fn name(&self) -> String {
         match self.line {
-            Some(line) => format!("{}, line {line}", self.image),
-            None => self.image.clone(),
+            Some(line) => format!("{}, line {line}", plain(&self.image)),
+            None => plain(&self.image).into_owned(),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Writer {
                     .iter()
                     .map(|g| format!("{} {:.1} %", plain(&g.class), 100.0 * g.confidence))
                     .collect();
-                say(&format!("{}: {}", plain(&answer.name()), guesses.join(", ")))
+                say(&format!("{}: {}", answer.name(), guesses.join(", ")))
             }
             Format::Csv => {
                 if header {

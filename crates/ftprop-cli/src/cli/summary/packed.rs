@@ -5,7 +5,8 @@ use crate::cli::bench::infer::name;
 use crate::cli::{say, say_json};
 use crate::error::Error;
 use ftprop_runtime::{Activation, Codec, Element, Model, Op, Preprocessing, Stage, note};
-use ftprop_train::{files, words};
+use ftprop_train::files;
+use ftprop_train::words::plain;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -84,9 +85,8 @@ impl Report {
 
     fn say(&self, path: &Path) -> Result<(), Error> {
         let [height, width, channels] = self.input;
-        let source =
-            self.source.as_ref().map_or_else(String::new, |source| format!(", trained on {}", words::plain(source)));
-        say(&format!("{}: {}, {}{source}", path.display(), words::plain(&self.name), bytes(self.bytes)))?;
+        let source = self.source.as_ref().map_or_else(String::new, |source| format!(", trained on {}", plain(source)));
+        say(&format!("{}: {}, {}{source}", path.display(), plain(&self.name), bytes(self.bytes)))?;
         say(&match (self.takes, self.resize) {
             ("reals", _) => format!("takes rows of {channels} numbers"),
             (_, Some(resize)) => {
@@ -99,7 +99,7 @@ impl Report {
         if channels <= 4 {
             say(&format!("normalised by mean {:?}, deviation {:?}", self.mean, self.std))?;
         }
-        let shown = self.classes.iter().take(10).map(|name| words::plain(name)).collect::<Vec<_>>().join(", ");
+        let shown = self.classes.iter().take(10).map(|class| plain(class)).collect::<Vec<_>>().join(", ");
         let more = if self.classes.len() > 10 { ", …" } else { "" };
         say(&format!("{} classes: {shown}{more}", self.classes.len()))?;
         for layer in &self.layers {
