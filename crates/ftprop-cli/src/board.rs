@@ -4,13 +4,17 @@ use crate::error;
 use crate::progress::{counted, duration, said, tell};
 use ftprop_lab::pictures::Pictures;
 use ftprop_train::fleet::{FleetEvent, FleetObserver, Job};
-use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView};
+use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
+use ftprop_train::words::plain;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a fleet says how far it is.
 const SPEAK_EVERY: Duration = Duration::from_secs(10);
+/// When it does so for the first time.
+const SPEAK_FIRST: Duration = Duration::from_secs(1);
 
 /// Tells of a fleet on standard error, draws its runs' pictures, and stops it when a flag is set.
 pub(crate) struct Board<'a> {
@@ -31,13 +35,24 @@ struct Tally {
     /// When the first run began: making runs, with kernels to compile and time, says nothing about how long epochs take.
     began: Option<Instant>,
     spoke: Instant,
+    /// How long it may be silent.
+    patience: Duration,
 }
 
 impl<'a> Board<'a> {
     /// `quiet` tells of errors only.
     pub(crate) fn new(quiet: bool, stop: &'a AtomicBool) -> Self {
         let now = Instant::now();
-        let tally = Tally { runs: 0, runs_done: 0, epochs: 0, done: 0, before: 0, began: None, spoke: now };
+        let tally = Tally {
+            runs: 0,
+            runs_done: 0,
+            epochs: 0,
+            done: 0,
+            before: 0,
+            began: None,
+            spoke: now,
+            patience: SPEAK_FIRST,
+        };
         Board { quiet, stop, started: now, tally: Mutex::new(tally) }
     }
 
@@ -48,8 +63,10 @@ impl<'a> Board<'a> {
     fn epoch_done(&self) {
         let mut tally = self.tally();
         tally.done += 1;
-        let Some(began) = tally.began.filter(|_| !self.quiet && tally.spoke.elapsed() >= SPEAK_EVERY) else { return };
-        tally.spoke = Instant::now();
+        let Some(began) = tally.began.filter(|_| !self.quiet && tally.spoke.elapsed() >= tally.patience) else {
+            return;
+        };
+        (tally.spoke, tally.patience) = (Instant::now(), SPEAK_EVERY);
         let pace = began.elapsed().as_secs_f64() / (tally.done - tally.before) as f64;
         let left = Duration::from_secs_f64(pace * tally.epochs.saturating_sub(tally.done) as f64);
         tell(&format!(
@@ -63,19 +80,39 @@ impl<'a> Board<'a> {
         ));
     }
 
+    /// Between two epochs that take long.
+    fn step_done(&self, run: &RunView<'_>, step: &StepReport) {
+        let mut tally = self.tally();
+        if self.quiet || tally.spoke.elapsed() < tally.patience {
+            return;
+        }
+        (tally.spoke, tally.patience) = (Instant::now(), SPEAK_EVERY);
+        tell(&format!(
+            "{}, seed {}: epoch {} of {}, step {} of {}; {} of {} runs done, {} so far",
+            run.recipe.name,
+            run.recipe.train.seed,
+            run.state.epoch,
+            run.recipe.train.epochs,
+            step.step,
+            step.steps,
+            tally.runs_done,
+            tally.runs,
+            duration(self.started.elapsed())
+        ));
+    }
+
     fn ended(&self, job: &Job, ending: &Result<Ending, ftprop_train::Error>) {
-        let (name, place) = (&job.recipe.name, job.folder.display());
+        let (name, place) = (plain(&job.recipe.name), job.folder.display());
         self.tally().runs_done += 1;
         match ending {
             Ok(Ending::Finished(s)) if !self.quiet => tell(&format!(
-                "{name}, seed {}: test accuracy {:.2} % after {} (best {:.2} %), train {:.2} %; {place}",
+                "{name}, seed {}: test accuracy {:.2} % after {}, train {:.2} %; {place}",
                 job.recipe.train.seed,
                 100.0 * s.test.top1_last,
                 counted(s.epochs, "epoch"),
-                100.0 * s.test.top1_best,
                 100.0 * s.train.top1_last,
             )),
-            Err(error) => tell(&format!("{place} failed: {}", error::words(error))),
+            Err(error) => tell(&plain(&format!("{place} failed: {}", error::words(error)))),
             Ok(_) => {}
         }
     }
@@ -135,13 +172,18 @@ impl Observer for Member<'_> {
         self.pictures.begin(run)
     }
 
+    fn step(&mut self, run: &RunView<'_>, step: &StepReport) -> Answer {
+        self.board.step_done(run, step);
+        Ok(ControlFlow::Continue(()))
+    }
+
     fn epoch(&mut self, run: &RunView<'_>) -> Answer {
         self.board.epoch_done();
         self.pictures.epoch(run)
     }
 
     fn notice(&mut self, run: &RunView<'_>, notice: &Notice) {
-        tell(&format!("{} (run {}): {}", run.recipe.name, self.number + 1, said(notice)));
+        tell(&format!("{} (run {}): {}", plain(&run.recipe.name), self.number + 1, said(notice)));
     }
 
     fn end(&mut self, run: &RunView<'_>, ending: &Ending) -> Result<(), ObserverError> {

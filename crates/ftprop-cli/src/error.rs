@@ -1,5 +1,6 @@
 //! Everything that can end a command, as one line for the user.
 
+use crate::progress::complain;
 use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
 use ftprop_lab::plot::PlotError;
@@ -8,13 +9,16 @@ use ftprop_search::SearchError;
 use ftprop_tensor::TensorError;
 use ftprop_train::config::{ConfigError, Origin};
 use ftprop_train::files::FileError;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
 
 /// An error of a command. Its text is one line that says what is wrong and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{}", words(.0))]
     Train(ftprop_train::Error),
-    #[error("{}", export_words(.0))]
+    #[error(transparent)]
     Export(ftprop_export::Error),
     #[error("{}", lab_words(.0))]
     Lab(ftprop_lab::Error),
@@ -23,6 +27,9 @@ pub(crate) enum Error {
     /// A wrong command line.
     #[error("{0}")]
     Usage(String),
+    /// Standard output takes no more.
+    #[error(transparent)]
+    Output(FileError),
     /// Anything else, already in words.
     #[error("{0}")]
     Other(String),
@@ -80,10 +87,29 @@ through!(ftprop_export::Error: ftprop_runtime::Error);
 through!(ftprop_lab::Error: PlotError);
 
 impl Error {
-    /// 2 for a wrong command line, 1 for everything else.
-    pub(crate) fn exit_code(&self) -> u8 {
+    /// Standard output takes no more.
+    pub(crate) fn output(why: std::io::Error) -> Self {
+        Error::Output(FileError::new("write to", Path::new("standard output"), why))
+    }
+
+    /// Says what it is, and gives the exit code. A reader that has gone away is told nothing, as by other programs.
+    pub(crate) fn tell(&self) -> ExitCode {
+        if !self.is_closed_pipe() {
+            complain(&self.to_string());
+        }
+        ExitCode::from(self.exit_code())
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        matches!(self, Error::Output(why) if why.kind() == ErrorKind::BrokenPipe)
+    }
+
+    /// 2 for a wrong command line, 141 for a closed pipe (what a shell shows of a program that it ended), 1 for
+    /// everything else.
+    fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
+            _ if self.is_closed_pipe() => 141,
             Error::Train(ftprop_train::Error::Config(e)) if e.argument().is_some() => 2,
             _ => 1,
         }
@@ -103,12 +129,21 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "{0} has no finished epoch; a run that was ended early goes on by ftprop train --resume {0}",
             path.display()
         ),
+        Train::NoNetwork { path, file } => format!(
+            "{} has epochs but {} is gone; --checkpoint chooses the run's other network",
+            path.display(),
+            file.display()
+        ),
         Train::RunExists { path } => format!(
             "{0} already holds a run; choose another folder, or go on with it by ftprop train --resume {0}",
             path.display()
         ),
         Train::Locked { path } => format!(
             "{} is being trained by another process; wait for it, or end it and go on with --resume",
+            path.display()
+        ),
+        Train::RecipeChanged { path, keys } => format!(
+            "{}: recipe.toml is not the recipe that the checkpoint was trained by: {keys}; put it back, or begin a new run",
             path.display()
         ),
         Train::OtherRecipe { path } => {
@@ -120,17 +155,6 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
         ),
         Train::Cuda(error) => gpu_words(error),
         Train::Engine(EngineError::Device(error)) => error.downcast_ref().map_or_else(|| error.to_string(), gpu_words),
-        Train::NoPictures => "the network was trained on a table, so it cannot take images; use ftprop eval".into(),
-        other => other.to_string(),
-    }
-}
-
-/// The same for exporting.
-fn export_words(error: &ftprop_export::Error) -> String {
-    match error {
-        ftprop_export::Error::NoPictures => {
-            "the network was trained on a table; packed models take pictures, so use --format onnx".into()
-        }
         other => other.to_string(),
     }
 }

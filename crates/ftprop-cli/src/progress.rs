@@ -6,16 +6,20 @@
 
 use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
 use ftprop_train::run::{EpochMetrics, Scores};
+use ftprop_train::words::{plain, plain_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use ftprop_train::words::{counted, duration};
 
 /// How often the bar is drawn at most.
 const REDRAW: Duration = Duration::from_millis(100);
+/// Columns for the bar itself, with the spaces around it.
+const LEAST_BAR: usize = 7;
 /// Without a terminal, how long an epoch stays silent.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -53,6 +57,39 @@ impl From<&EpochMetrics> for EpochLine {
             seconds: m.seconds,
         }
     }
+}
+
+impl EpochLine {
+    /// The line for a terminal of so many columns, with what matters most where not all of it fits. `heading` and `left`
+    /// stand around it.
+    fn fitted(&self, heading: &str, left: &str, room: usize) -> String {
+        let whole = format!("{heading}  {self}{left}");
+        let parts = [("train", Some(self.train)), ("val", self.validation), ("test", self.test)];
+        let share = |(part, score): (&str, Option<Score>)| Some(format!("  {part} {:5.2} %", 100.0 * score?.accuracy));
+        let all: String = parts.into_iter().filter_map(share).collect();
+        let last: String = share(parts[2]).or_else(|| share(parts[0])).unwrap_or_default();
+        let took = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
+        let shorter =
+            [format!("{heading}{all}  {took}{left}"), format!("{heading}{all}{left}"), format!("{heading}{all}")];
+        first_that_fits([whole].into_iter().chain(shorter).chain([format!("{heading}{last}")]), room)
+    }
+}
+
+/// The first of some lines that fits, or as much of the last as does.
+fn first_that_fits(lines: impl IntoIterator<Item = String>, room: usize) -> String {
+    let mut last = String::new();
+    for line in lines {
+        if line.chars().count() <= room {
+            return line;
+        }
+        last = line;
+    }
+    last.chars().take(room).collect()
+}
+
+/// The columns of the terminal.
+fn columns() -> usize {
+    console::Term::stderr().size_checked().map_or(80, |(_, columns)| usize::from(columns))
 }
 
 impl fmt::Display for EpochLine {
@@ -97,9 +134,9 @@ pub(crate) struct Progress {
 impl Progress {
     /// For training: `epochs` in all, each of `steps_per_epoch` steps. `quiet` shows nothing at all.
     pub(crate) fn new(epochs: u32, steps_per_epoch: usize, quiet: bool) -> Self {
-        let sink = match quiet {
+        let sink = match quiet || errors_only() {
             true => Sink::Quiet,
-            false if std::io::stderr().is_terminal() => Sink::Bar(bar(steps_per_epoch)),
+            false if draws() => Sink::Bar(bar(steps_per_epoch)),
             false => Sink::Lines(Box::new(std::io::stderr())),
         };
         Self::with_sink(sink, epochs, steps_per_epoch, Instant::now())
@@ -138,14 +175,17 @@ impl Progress {
         let left = self.time_left(now, step).map(|left| format!("  {} left", duration(left))).unwrap_or_default();
         let accuracy = 100.0 * accuracy;
         let state = format!("loss {loss:.4}  acc {accuracy:5.2} %  {images_per_s:.0} images/s{left}");
+        let shorter = [format!("acc {accuracy:5.2} %{left}"), format!("acc {accuracy:5.2} %"), String::new()];
         let heading = self.heading(self.epoch);
         match &mut self.sink {
             Sink::Quiet => {}
             Sink::Bar(bar) => {
                 self.next = now + REDRAW;
-                bar.set_prefix(heading);
+                // On one line, with something of the bar: a second one would not be cleared when others print.
+                let room = columns().saturating_sub(heading.chars().count() + LEAST_BAR);
                 bar.set_position(step as u64);
-                bar.set_message(state);
+                bar.set_message(first_that_fits([state].into_iter().chain(shorter), room));
+                bar.set_prefix(heading);
             }
             Sink::Lines(out) => {
                 self.next = now + SILENCE;
@@ -165,7 +205,11 @@ impl Progress {
             Some(left) if self.epoch <= self.epochs => format!("  {} left", duration(left)),
             _ => String::new(),
         };
-        self.message(&format!("{}  {line}{left}", self.heading(line.epoch)));
+        let heading = self.heading(line.epoch);
+        self.message(&match self.sink {
+            Sink::Bar(_) => line.fitted(&heading, &left, columns()),
+            _ => format!("{heading}  {line}{left}"),
+        });
         if let Sink::Lines(_) = self.sink {
             self.next = now + SILENCE;
         }
@@ -176,9 +220,9 @@ impl Progress {
     pub(crate) fn message(&mut self, text: &str) {
         match &mut self.sink {
             Sink::Quiet => {}
-            Sink::Bar(bar) => bar.println(text),
+            Sink::Bar(bar) => bar.println(plain_lines(text)),
             Sink::Lines(out) => {
-                let _ = writeln!(out, "{text}");
+                let _ = writeln!(out, "{}", plain_lines(text));
             }
         }
     }
@@ -227,7 +271,11 @@ impl Observer for Progress {
     }
 
     fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
-        self.message(&said(notice));
+        match (&self.sink, notice) {
+            // Whoever wants no progress wants to know of damage all the same.
+            (Sink::Quiet, Notice::Checkpoint(_)) => tell(&said(notice)),
+            _ => self.message(&said(notice)),
+        }
     }
 
     fn end(&mut self, _run: &RunView<'_>, _ending: &Ending) -> Result<(), ObserverError> {
@@ -242,6 +290,7 @@ pub(crate) fn said(notice: &Notice) -> String {
         Notice::PicturesSkipped { count, first } => {
             format!("{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
         }
+        Notice::Checkpoint(note) => note.to_string(),
     }
 }
 
@@ -251,16 +300,47 @@ impl Drop for Progress {
     }
 }
 
+/// Whether a bar can be drawn: a terminal that calls itself dumb cannot move its cursor, and gets lines.
+fn draws() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {msg}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─"))
 }
 
+/// How much is said beside results.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Info,
+}
+
+/// Whether only errors are told.
+static ERRORS_ONLY: AtomicBool = AtomicBool::new(false);
+
+/// Chooses how much is said from now on.
+pub(crate) fn set_log_level(level: LogLevel) {
+    ERRORS_ONLY.store(level == LogLevel::Error, Ordering::Relaxed);
+}
+
+fn errors_only() -> bool {
+    ERRORS_ONLY.load(Ordering::Relaxed)
+}
+
 /// Says something on standard error, for good. A failed write is ignored: a full disk under a log file is no
 /// reason to end what works.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    if !errors_only() {
+        let _ = writeln!(std::io::stderr(), "{}", plain_lines(text));
+    }
+}
+
+/// Says what is wrong, whatever the log level.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "ftprop: {}", plain(text));
 }
 
 #[cfg(test)]
@@ -303,6 +383,24 @@ mod tests {
             learning_rate: 0.001,
             images_per_s: 1234.5,
             seconds: 8.0,
+        }
+    }
+
+    #[test]
+    fn a_line_fits_its_terminal() {
+        let validation = Some(Score { loss: 1.375, accuracy: 0.875 });
+        let long = EpochLine { validation, ..line(3) };
+        for (line, columns, shown) in [
+            (line(3), 200, "epoch  3/10  train loss 1.2500 acc 50.00 %  test loss 1.5000 acc  9.25 %  rate 0.001  "),
+            (line(3), 80, "epoch  3/10  train 50.00 %  test  9.25 %  8.0 s  1 min 12 s left"),
+            (line(3), 60, "epoch  3/10  train 50.00 %  test  9.25 %  1 min 12 s left"),
+            (long, 80, "epoch  3/10  train 50.00 %  val 87.50 %  test  9.25 %  8.0 s  1 min 12 s left"),
+            (long, 60, "epoch  3/10  train 50.00 %  val 87.50 %  test  9.25 %"),
+            (long, 40, "epoch  3/10  test  9.25 %"),
+            (long, 20, "epoch  3/10  test  9"),
+        ] {
+            let found = line.fitted("epoch  3/10", "  1 min 12 s left", columns);
+            assert!(found.starts_with(shown) && found.chars().count() <= columns, "{columns}: {found}");
         }
     }
 

@@ -47,8 +47,8 @@ fn recipes_that_cannot_be() {
         (1, "--set data.source=cifar10", &["cifar10", "--data"]),
         (1, "--set data.source=cifar10 --data nowhere", &["CIFAR-10", "data_batch_1.bin", "nowhere"]),
         (1, "--set train.batch=0", &["train.batch"]),
-        (1, "--set train.batch=1439", &["1439", "1438 examples"]),
-        (1, "--set train.batch=100000000000", &["100000000000", "1438 examples"]),
+        (1, "--set data.random_crop=true", &["random crop", "`pad`", "`crop`"]),
+        (1, "--set data.path=nowhere", &["digits", "built in"]),
         (1, "--epochs 0", &["train.epochs"]),
         (1, "--set train.clip=-2", &["train.clip"]),
         (1, "--set train.checkpoint_seconds=-1", &["train.checkpoint_seconds"]),
@@ -72,6 +72,79 @@ fn recipes_that_cannot_be() {
         assert!(!temp.path("new").exists(), "{arguments}: a folder was made");
     }
     assert_eq!(temp.text("small.toml"), SMALL);
+}
+
+/// More of them: of the settings that are rarely touched.
+#[test]
+fn settings_that_cannot_be() {
+    let temp = Temp::with_recipes();
+    temp.write("table.csv", "a,b,kind\n1,2,x\n3,4,y\n5,6,x\n7,8,y\n9,1,x\n");
+    #[rustfmt::skip]
+    let table: &[(i32, &str, &[&str])] = &[
+        (2, "--set data.csv.missing=zero", &["`data.csv.missing`", "zero", "mean"]),
+        (2, "--set data.csv.label=-1", &["`data.csv.label`", "column"]),
+        (2, "--set data.csv.header=maybe", &["`data.csv.header`", "true or false"]),
+        (2, "--set data.csv.categories=a", &["`data.csv.categories`", "list"]),
+        (1, "--data table.csv --set data.csv.categories=[\"z\"]", &["table.csv", "`z`"]),
+        (1, "--data table.csv --set data.csv.label=9", &["table.csv", "no column 9"]),
+        (1, "--data table.csv --set data.csv.label=c", &["table.csv", "`c`", "`kind`"]),
+        (1, "--data table.csv --set data.csv.test_fraction=2", &["hold out", "5"]),
+        (1, "--data table.csv --set data.csv.test_file=nowhere.csv", &["nowhere.csv"]),
+        (1, "--data table.csv --set data.flip=true", &["pictures", "table"]),
+        (1, "--data table.csv --set data.crop=3", &["crop", "table"]),
+        (1, "--set network.preset=aut", &["aut", "auto"]),
+        (1, "--set network.preset=auto --set network.widths=[0]", &["layer 0", "at least 1"]),
+        (2, "--set network.widths=7", &["`network.widths`", "list"]),
+        (1, "--set train.patience=0 --set data.validation=0.1", &["train.patience", "at least 1"]),
+        (1, "--set train.patience=3", &["train.patience", "data.validation"]),
+        (1, "--set schedule.kind=one_cycle --set schedule.warmup=1", &["schedule.warmup", "one_cycle"]),
+        (2, "--set schedule.kind=onecycle", &["onecycle", "one_cycle"]),
+        (1, "--set schedule.factor=0", &["schedule.factor", "positive"]),
+        (1, "--set schedule.floor=2", &["schedule.floor", "between 0 and 1"]),
+        (1, "--set schedule.warmup=-1", &["schedule.warmup", "at least 0"]),
+        (1, "--set schedule.kind=step --set schedule.decay_at=[0]", &["schedule.decay_at", "from 1"]),
+        (1, "--set schedule.decay_at=[3]", &["schedule.decay_at", "step"]),
+        (1, "--set data.validation=nan", &["data.validation"]),
+        (1, "--set data.validation=1e9", &["hold out", "1438"]),
+        (1, "--set train.ema=1", &["train.ema"]),
+        (1, "--set train.ema=0", &["train.ema"]),
+        (1, "--set train.clip=inf", &["train.clip"]),
+        (2, "--set data.bad_images=ignore", &["`data.bad_images`", "ignore"]),
+        (2, "--set data.pad=-1", &["`data.pad`"]),
+        (2, "--set data.flip=yes", &["`data.flip`", "true or false"]),
+        (2, "--set layer_loss=soft_hinge:0", &["layer_loss", "soft_hinge:0"]),
+        (2, "--set layer_loss=saturated_hinge:2", &["saturated_hinge:2"]),
+        (2, "--set target_rule=random_subset:0", &["random_subset:0"]),
+        (2, "--set target_rule=never", &["never", "gradient_sign"]),
+        (2, "--set qrelu_form=double", &["double", "single"]),
+        (2, "--set activation=qrelu:256", &["qrelu:256"]),
+        (2, "--set activation=qrelu:x", &["qrelu:x"]),
+        (2, "--set train.precision=fp8", &["fp8", "bf16"]),
+        (2, "--set train.seed=-1", &["`train.seed`"]),
+        (2, "--set train.seed=1.5", &["`train.seed`", "whole number"]),
+        (2, "--set optimizer.beta1=2", &["optimizer.beta1"]),
+        (2, "--set optimizer.weight_decay=-1", &["optimizer.weight_decay"]),
+        (2, "--set optimizer.lr=fast", &["optimizer.lr must be a number", "fast"]),
+        (2, "--set optimizer.lr=inf", &["optimizer.lr must be a finite number"]),
+        (2, "--set groups=3", &["`groups`", "list"]),
+        (1, "--set groups=[{pattern=\"nothing*\"}]", &["group 1", "no parameters"]),
+        (2, "--set name=3", &["`name`"]),
+        (2, "--set =3", &["not a key"]),
+        (2, "--set train=3", &["`train`", "table of keys"]),
+        (2, "--set train.epochs.x=3", &["`train.epochs.x`", "no table"]),
+        (1, "--init-from nowhere", &["nowhere"]),
+        (1, "--init-from small.toml", &["small.toml", "not a checkpoint"]),
+        (2, "--log-level loud", &["loud"]),
+        (2, "--threads=-1", &["--threads"]),
+        (2, "--at-once=-1", &["--at-once"]),
+        (2, "--dry-run --recipe thorough.toml", &["--dry-run", "single recipe"]),
+        (2, "--init-from x --recipe thorough.toml", &["--init-from", "single recipe"]),
+    ];
+    assert!(table.len() >= 55);
+    for (code, arguments, words) in table {
+        temp.run(&format!("{TRAIN} {arguments}")).refused(*code, words);
+        assert!(!temp.path("new").exists(), "{arguments}: a folder was made");
+    }
 }
 
 #[test]
@@ -164,6 +237,69 @@ fn folders_and_files_that_are_not_what_they_should_be() {
     assert!(temp.snapshot("run") == before, "the run is as it was");
 }
 
+/// The same for commands that use what was trained.
+#[test]
+fn inputs_and_outputs_that_cannot_be() {
+    let temp = with_run();
+    fs::create_dir(temp.path("empty")).unwrap();
+    temp.write("table.csv", "a,b,kind\n1,2,x\n3,4,y\n");
+    temp.write("noise.ftp", [7; 100]);
+    temp.run("export run -o run.ftp").ok();
+    let before = temp.snapshot("run");
+    #[rustfmt::skip]
+    let table: &[(i32, &str, &[&str])] = &[
+        (1, "eval run --data nowhere", &["nowhere"]),
+        (1, "eval run --data small.toml", &["small.toml", "no data that are known"]),
+        (1, "eval run --data empty", &["empty", "no data that are known"]),
+        (1, "eval run --data table.csv", &["1×1×2", "8×8×1"]),
+        (1, "eval run.ftp --data table.csv --source csv", &["1×1×2", "8×8×1"]),
+        (1, "eval run --plot nowhere/x", &["nowhere"]),
+        (1, "eval run --save nowhere/x.safetensors", &["nowhere"]),
+        (2, "eval run --split half", &["half"]),
+        (1, "eval run.ftp --split validation", &["packed", "held out"]),
+        (1, "eval run.ftp --source cifra", &["cifra", "cifar10"]),
+        (1, "predict run nowhere", &["nowhere"]),
+        (1, "predict run empty", &["empty", "no picture"]),
+        (1, "predict run table.csv", &["trained on pictures", "table.csv"]),
+        (1, "predict run.ftp table.csv", &["trained on pictures", "table.csv"]),
+        (2, "predict run x.png --format xml", &["xml", "jsonl"]),
+        (2, "predict run x.png --json --format csv", &["--json", "--format"]),
+        (2, "predict run x.png --checkpoint middle", &["middle"]),
+        (1, "predict noise.ftp x.png", &["noise.ftp", "not a packed model"]),
+        (2, "export run -o x.pt", &["x.pt", "--format"]),
+        (2, "export run -o x", &["--format"]),
+        (2, "export run -o x.ftp --format pt", &["pt", "onnx"]),
+        (2, "export run -o x.onnx --weights int4", &["--weights"]),
+        (2, "export run.ftp -o y.ftp", &["--format onnx"]),
+        (1, "export run -o nowhere/x.ftp", &["nowhere"]),
+        (1, "export run -o x.ftp --check nowhere", &["nowhere"]),
+        (1, "export run -o x.ftp --check empty", &["empty"]),
+        (1, "summary noise.ftp", &["noise.ftp", "not a packed model"]),
+        (2, "summary run --input 1x8x8", &["--input"]),
+        (2, "summary run --classes 3", &["--classes"]),
+        (2, "completions tcsh", &["tcsh"]),
+        (2, "man", &["--out"]),
+        (1, "man --out small.toml", &["small.toml"]),
+        (2, "sweep --out s", &["nothing to compare"]),
+        (2, "sweep --grid x --out s", &["--grid", "KEY=VALUE"]),
+        (2, "sweep --grid optimizer.lr=1,2 --seeds 0 --out s", &["--seeds"]),
+        (1, "sweep --grid optimizer.lr=1,2 --data empty --out s", &["empty"]),
+        (1, "recipes nothing", &["nothing", "digits"]),
+        (1, "import small.toml --recipe small.toml --out i", &["small.toml"]),
+        (1, "import nowhere.safetensors --recipe small.toml --out i", &["nowhere.safetensors"]),
+        (1, "import nowhere.safetensors --recipe small.toml --data empty --out i", &["empty"]),
+        (1, "plot run --diagnostics", &["--diagnostics"]),
+        (1, "bench infer noise.ftp", &["noise.ftp"]),
+    ];
+    for (code, arguments, words) in table {
+        temp.run(arguments).refused(*code, words);
+    }
+    for left in ["x", "x.pt", "x.ftp", "x.onnx", "y.ftp", "s", "i"] {
+        assert!(!temp.path(left).exists(), "{left} was made");
+    }
+    assert!(temp.snapshot("run") == before, "the run is as it was");
+}
+
 #[test]
 fn a_wrong_command_line_is_exit_code_2() {
     let temp = Temp::with_recipes();
@@ -202,9 +338,10 @@ fn checkpoints_that_do_not_belong() {
         assert!(temp.snapshot("run") == before, "something was changed");
         assert_eq!(temp.text("run/recipe.toml"), recipe);
     };
-    let other = "checkpoint.safetensors is of another network";
-    refuse(&temp.read("wide/checkpoint.safetensors"), &[other, "0.weight", "[17, 64]", "[16, 64]"]);
-    refuse(&temp.read("thorough/checkpoint.safetensors"), &[other]);
+    // With one to fall back to it would go on from there.
+    fs::remove_file(temp.path("run/previous.safetensors")).unwrap();
+    refuse(&temp.read("wide/checkpoint.safetensors"), &["network.widths was [17] and is [16]"]);
+    refuse(&temp.read("thorough/checkpoint.safetensors"), &["network.preset", "optimizer.lr"]);
     refuse(&temp.read("run/best.safetensors"), &["without the optimizer"]);
     refuse(SMALL.as_bytes(), &["checkpoint.safetensors", "not a checkpoint"]);
     refuse(b"", &["not a checkpoint"]);
@@ -223,7 +360,7 @@ fn a_loss_that_is_no_number() {
     // The second epoch's rate is far too large.
     let explodes = "--set schedule.kind=step --set schedule.decay_at=[2] --set schedule.factor=1e45";
     for (run, more) in [("soon", "--set train.checkpoint_seconds=0"), ("late", ""), ("one", "--set train.batch=1438")] {
-        let train = format!("train --recipe small.toml --quiet --epochs 3 --out {run} {explodes} {more}");
+        let train = format!("train --recipe small.toml --quiet --set train.epochs=3 --out {run} {explodes} {more}");
         let outcome = temp.run(&train);
         outcome.refused(1, &["no longer a number", "epoch 2", "0", "blew up first", "optimizer.lr"]);
         outcome.refused(1, &["last good checkpoint is kept in", run]);
@@ -241,15 +378,15 @@ fn a_loss_that_is_no_number() {
 #[test]
 fn a_full_disk_loses_nothing() {
     let temp = with_run();
-    for file in ["checkpoint.safetensors", "best.safetensors", "recipe.toml", "summary.json", "curves.png"] {
+    for file in ["best.safetensors", "summary.json", "curves.png"] {
         fs::create_dir(temp.path("full")).unwrap();
-        let blocked = temp.path(&format!("full/.{file}.part"));
+        let blocked = temp.path(&format!("full/{file}"));
         symlink("/dev/full", &blocked).unwrap();
         let train = "train --recipe small.toml --quiet --out full";
         temp.run(train).refused(1, &[&format!("full/{file}"), "the disk is full", "free some space"]);
         // Once there is room again it goes on as if nothing had been.
-        let begun = temp.path("full/recipe.toml").exists();
-        temp.run(if begun { "train --resume full --quiet" } else { train }).ok();
+        fs::remove_file(&blocked).unwrap();
+        temp.run("train --resume full --quiet").ok();
         temp.assert_same_result("full", "run");
         fs::remove_dir_all(temp.path("full")).unwrap();
     }
@@ -261,7 +398,7 @@ fn a_limit_on_files_in_the_middle_of_a_run() {
     let limited = |arguments: &str| {
         let program = env!("CARGO_BIN_EXE_ftprop");
         let mut command = Command::new("sh");
-        let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} {arguments}");
+        let script = format!("ulimit -f 8; exec {program} {arguments}");
         command.current_dir(temp.path("")).args(["-c", &script]);
         Outcome::of(arguments, command)
     };
@@ -273,15 +410,68 @@ fn a_limit_on_files_in_the_middle_of_a_run() {
     assert_eq!(temp.timeless_metrics("run"), temp.timeless_metrics("whole"));
 }
 
-/// Where nobody can be told, the work goes on.
+/// Where nobody can be told, the work goes on; only a result that got lost is no success.
 #[test]
 fn a_full_disk_under_the_log_is_no_reason_to_stop() {
     let temp = Temp::with_recipes();
-    let mut command = temp.command("train --recipe small.toml --out run");
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let status = command.stderr(full()).stdout(full()).status().unwrap();
+    let status = temp.command("train --recipe small.toml --out run").stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(0));
-    assert!(temp.path("run/summary.json").exists());
+    let status = temp.command("train --recipe small.toml --out lost").stderr(full()).stdout(full()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    temp.assert_same_result("run", "lost");
+    assert!(temp.path("lost/summary.json").exists());
+}
+
+/// Every command that prints tells a script when its words did not get through.
+#[test]
+fn output_that_gets_lost_is_no_success() {
+    let temp = with_run();
+    temp.photos("photos");
+    let train = "train --recipe small.toml --quiet --out p --set data.source=folder --set data.crop=8 --set data.resize=8 \
+                 --data photos";
+    temp.run(train).ok();
+    temp.run("export run -o run.ftp").ok();
+    temp.run("solve --data xor --hidden 2 --certificate xor.json").ok();
+    for arguments in [
+        "--help",
+        "--version",
+        "train --help",
+        "train --recipe small.toml --quiet --out fresh",
+        "train --recipe small.toml --dry-run",
+        "eval run",
+        "eval run --json",
+        "eval run.ftp --confusion",
+        "predict p photos/val/dark",
+        "predict p photos/val/dark --format csv",
+        "predict p photos/val/dark --format jsonl",
+        "predict p photos/val/dark --json",
+        "export run -o other.ftp",
+        "summary run",
+        "summary run.ftp",
+        "plot run --out drawn",
+        "recipes",
+        "recipes digits",
+        "devices",
+        "separable xor",
+        "solve --data xor --hidden 2",
+        "verify xor.json xor",
+        "bench infer run.ftp --steps 1",
+        "completions bash",
+        "sweep --recipe small.toml --grid optimizer.lr=1e-3,1e-2 --out swept --quiet",
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = temp.command(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("ftprop: cannot write to standard output: the disk is full"), "{arguments}: {said}");
+    }
+    assert!(temp.path("other.ftp").exists() && temp.path("drawn.png").exists(), "the work itself was done");
+    // A reader that goes away is told nothing, and the exit code says so.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = temp.command("recipes").stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(141), 0));
 }
 
 /// Data files: the reader's own tests go through every format; here the way to the user is tested.
@@ -329,6 +519,8 @@ fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
                  --set train.batch=4 --data photos";
     let stopped = temp.run(&format!("{train} --quiet --out stop"));
     stopped.refused(1, &["cannot decode image", "photos/train/"]);
+    stopped.refused(1, &["2 of the", "bad.png", "cut.png", "bad_images = \"skip\""]);
+    assert!(!temp.path("stop").exists(), "the folder would be in the way of the same command");
     let skipped = temp.run(&format!("{train} --out skip --set data.bad_images=skip")).ok();
     assert!(skipped.err.contains("2 pictures were skipped; the first: cannot decode image"), "{skipped:?}");
     // Also where the bad ones are all that an interrupted epoch had left.

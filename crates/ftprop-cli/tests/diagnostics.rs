@@ -100,3 +100,20 @@ fn a_run_can_be_looked_at_from_some_epoch_on() {
         temp.run(&format!("plot --diagnostics run {run}")).refused(1, &[run, "--diagnostics"]);
     }
 }
+
+/// TensorBoard is shown each look at the hard layers once, however often a run was taken up.
+#[test]
+fn a_resumed_run_shows_tensorboard_every_step_once() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --diagnostics --epochs 2 --out run").ok();
+    temp.run("train --resume run --quiet --epochs 3").ok();
+    temp.run("train --resume run --quiet --epochs 5").ok();
+    let tag = b"diagnostics.loss/before_the_step";
+    let shown: usize = fs::read_dir(temp.path("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("events."))
+        .map(|path| fs::read(path).unwrap().windows(tag.len()).filter(|window| window == tag).count())
+        .sum();
+    assert_eq!(shown, 6, "before the first epoch, and after each of five");
+}

@@ -98,7 +98,7 @@ fn a_damaged_packed_model_is_refused_in_one_line() {
 fn what_does_not_go_together_is_refused() {
     let temp = thorough();
     temp.run("export run -o model.ftp").ok();
-    temp.run("eval model.ftp").refused(2, &["--source"]);
+    assert_eq!(temp.run("eval model.ftp --json").json()["split"], "test");
     temp.run("eval run --source digits").refused(2, &["--source"]);
     temp.run("eval model.ftp --source csv --data thorough.toml").refused(1, &[]);
     temp.run("export run -o model.onnx --format onnx --check").refused(2, &["--check", "packed"]);
@@ -109,7 +109,7 @@ fn what_does_not_go_together_is_refused() {
 }
 
 #[test]
-fn a_table_goes_to_onnx_and_is_not_packed() {
+fn a_table_goes_to_onnx_and_is_packed() {
     let temp = Temp::new();
     let rows: String =
         (0..40).map(|i| format!("{},{},{}\n", i % 7, i % 5, if i % 7 > 3 { "a" } else { "b" })).collect();
@@ -118,8 +118,13 @@ fn a_table_goes_to_onnx_and_is_not_packed() {
         network.preset = \"mlp\"\nnetwork.widths = [4]\ntrain.epochs = 1\ntrain.batch = 8\n";
     temp.write("table.toml", recipe);
     temp.run("train --recipe table.toml --out run --quiet").ok();
-    temp.run("export run -o table.ftp").refused(1, &["table", "onnx"]);
-    assert!(!temp.path("table.ftp").exists());
+    temp.run("export run -o table.ftp").ok();
+    assert_eq!(temp.read("table.ftp")[8], 3, "real numbers take version 3");
+    temp.run("export table.ftp -o exact.onnx").ok();
+    for file in ["table.pt", "table.tflite", "table", "table.ftp.bak"] {
+        temp.run(&format!("export run -o {file}")).refused(2, &[file, ".ftp", ".onnx", ".safetensors", "--format"]);
+        assert!(!temp.path(file).exists());
+    }
     temp.run("export run -o table.onnx --format onnx").ok();
     // The ending says it as well.
     let onnx = temp.read("table.onnx");
@@ -331,4 +336,19 @@ fn bench_takes_a_packed_model_and_a_run() {
     temp.run("bench infer nothing.ftp").refused(1, &["nothing.ftp"]);
     temp.write("text.ftp", "this is not a model");
     temp.run("bench infer text.ftp").refused(1, &["text.ftp"]);
+}
+
+/// A pipe or a device cannot be replaced; what is written to standard output is the model alone.
+#[cfg(unix)]
+#[test]
+fn a_model_can_go_to_a_stream() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out run").ok();
+    temp.run("export run -o model.ftp").ok();
+    let output = temp.command("export run -o /dev/stdout").output().unwrap();
+    assert!(output.status.success() && output.stdout == temp.read("model.ftp"), "{output:?}");
+    let into_file = fs::File::create(temp.path("redirected.ftp")).unwrap();
+    assert!(temp.command("export run -o /dev/stdout").stdout(into_file).status().unwrap().success());
+    assert!(temp.read("redirected.ftp") == temp.read("model.ftp"));
+    temp.run("export run -o /dev/full").refused(1, &["/dev/full", "disk is full"]);
 }

@@ -4,6 +4,56 @@ mod common;
 
 use common::*;
 
+/// A run that gets no better on the validation part ends, and ends the same way when it was killed on the way.
+#[test]
+fn patience_ends_a_run_early() {
+    let temp = Temp::with_recipes();
+    let train =
+        "train --recipe small.toml --quiet --set train.epochs=60 --set data.validation=0.2 --set train.patience=3";
+    let said = temp.run(&format!("{train} --out run")).ok();
+    let summary = temp.json("run/summary.json");
+    let (epochs, best) = (summary["epochs"].as_u64().unwrap(), summary["best_epoch"].as_u64().unwrap());
+    assert!(epochs < 60 && epochs == best + 3, "{summary}");
+    assert!(said.out.contains(&format!("ended after epoch {epochs}: 3 epochs")), "{said:?}");
+    // Going on with it is over at once.
+    let before = temp.read("run/checkpoint.safetensors");
+    temp.run("train --resume run --quiet").ok();
+    assert!(before == temp.read("run/checkpoint.safetensors"));
+    temp.run(&format!("{} --out short", train.replace("epochs=60", "epochs=2"))).ok();
+    temp.run("train --resume short --epochs 60 --quiet").ok();
+    temp.assert_same_result("run", "short");
+    temp.run(&train.replace("validation=0.2", "validation=0")).refused(1, &["train.patience", "data.validation"]);
+}
+
+/// A network of other classes begins where another one ended, but for its last layer.
+#[test]
+fn a_run_begins_with_another_ones_network() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out digits").ok();
+    let rows: String = (0..80)
+        .map(|i| {
+            let cells: Vec<String> = noise(i, 64).iter().map(|v| (v / 16).to_string()).collect();
+            format!("{},{}\n", cells.join(","), if i % 2 == 0 { "even" } else { "odd" })
+        })
+        .collect();
+    temp.write("two.csv", rows);
+    let freeze = "--set groups=[{pattern=\"0.*\",lr_factor=0.0}]";
+    let train = format!("train --recipe small.toml --data two.csv --init-from digits --epochs 2 {freeze}");
+    let said = temp.run(&format!("{train} --out fine")).ok();
+    assert!(said.err.contains("2 of 4 tensors are those of digits; anew: 2.weight, 2.bias"), "{said:?}");
+    let tensor = |run: &str, name: &str| {
+        let bytes = temp.read(&format!("{run}/best.safetensors"));
+        safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor(name).unwrap().data().to_vec()
+    };
+    assert!(tensor("fine", "0.weight") == tensor("digits", "0.weight"), "a frozen layer stays as it was");
+    assert!(tensor("fine", "2.bias").len() == 8 && tensor("digits", "2.bias").len() == 40);
+    temp.run("train --recipe small.toml --quiet --set network.widths=[7,5] --init-from digits --out odd")
+        .refused(1, &["no layer"]);
+    assert!(!temp.path("odd").exists());
+    temp.run("train --recipe small.toml --quiet --init-from nowhere --out odd").refused(1, &["nowhere"]);
+    assert!(!temp.path("odd").exists());
+}
+
 /// The averaged network is the one that is measured, kept as the best and as the last, and taken up again.
 #[test]
 fn a_moving_average_is_what_is_measured_and_kept() {

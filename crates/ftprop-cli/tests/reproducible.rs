@@ -38,3 +38,25 @@ fn a_resumed_run_may_use_other_threads() {
     assert_eq!(temp.timeless_metrics("run"), temp.timeless_metrics("whole"));
     assert!(temp.read("run/checkpoint.safetensors") == temp.read("whole/checkpoint.safetensors"));
 }
+
+/// Whatever rounds a product and a sum once comes to the same bytes; what does not still trains.
+#[test]
+fn instruction_sets_with_fma_agree() {
+    let temp = Temp::with_recipes();
+    let mut trained: Vec<&str> = Vec::new();
+    for isa in ["avx512", "avx2", "neon", "portable"] {
+        let outcome = temp.run(&format!("--isa {isa} train --recipe thorough.toml --quiet --epochs 2 --out {isa}"));
+        if outcome.code == Some(0) {
+            trained.push(isa);
+        } else {
+            outcome.refused(1, &["this machine"]);
+        }
+    }
+    assert!(trained.contains(&"portable"), "{trained:?}");
+    for pair in trained.windows(2).filter(|pair| pair[1] != "portable") {
+        temp.assert_same_result(pair[0], pair[1]);
+    }
+    // The option may stand behind the command, too.
+    temp.run("devices --isa portable").ok();
+    temp.run("devices --isa mmx").refused(2, &["mmx", "portable"]);
+}

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The first argument makes the run, the second goes on with it.
 const TRAIN: &str = "train --recipe thorough.toml --quiet --set train.checkpoint_seconds=0.02 --out run";
@@ -77,21 +77,29 @@ fn killed_at_random_moments() {
 fn killed_within_epochs_and_while_files_are_written() {
     let (temp, _) = with_whole_run();
     let (run, checkpoint) = (temp.path("run"), temp.path("run/checkpoint.safetensors"));
-    let part = temp.path("run/.checkpoint.safetensors.part");
+    let unfinished = || {
+        let names = fs::read_dir(&run).into_iter().flatten().flatten().map(|entry| entry.path());
+        names.filter(|path| path.extension().is_some_and(|e| e == "part")).collect::<Vec<_>>()
+    };
     // Within the first epoch, before there is any checkpoint.
     assert!(kill_when(start(&temp), || run.join("recipe.toml").exists()));
     assert!(kill_when(start(&temp), || checkpoint.exists()));
     // While a checkpoint is written, which a fast disk may hide.
     for _ in 0..4 {
-        kill_when(start(&temp), || part.exists());
+        kill_when(start(&temp), || !unfinished().is_empty());
     }
     // When an epoch has just been recorded, but perhaps not saved.
     for epochs in 1..=6 {
         kill_when(start(&temp), || lines(&run.join("metrics.jsonl")) >= epochs);
     }
+    // What lies there for a while is nobody's any more.
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    unfinished()
+        .iter()
+        .for_each(|path| fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap());
     temp.run(RESUME).ok();
     temp.assert_same_result("run", "whole");
-    assert!(!part.exists(), "nothing half written is left");
+    assert_eq!(unfinished(), [] as [std::path::PathBuf; 0], "nothing half written is left");
     assert_eq!(temp.json("run/summary.json")["epochs"], 6);
 }
 
@@ -103,9 +111,8 @@ fn what_a_killed_process_can_leave_behind_does_no_harm() {
     let metrics = temp.text("run/metrics.jsonl");
     let last = metrics.lines().last().unwrap().replace("\"epoch\":2", "\"epoch\":3");
     temp.write("run/metrics.jsonl", format!("{metrics}{last}\n{}", &last[..last.len() / 2]));
-    for file in ["checkpoint.safetensors", "best.safetensors", "metrics.jsonl", "summary.json", "recipe.toml"] {
-        temp.write(&format!("run/.{file}.part"), "half of someth");
-    }
+    let leftover = fs::File::create(temp.write("run/.ftprop-abcdef.part", "half of someth")).unwrap();
+    leftover.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
     // The half line does not keep others from looking at the run either.
     temp.run("plot run").ok();
     temp.run("eval run --split validation").ok();

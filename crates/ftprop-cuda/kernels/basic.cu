@@ -6,9 +6,9 @@
 extern "C" __global__ void __launch_bounds__(256)
 gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, const u32* __restrict__ numbers, const float* __restrict__ tables,
              act_t* __restrict__ images, u32* __restrict__ labels, const DeviceStep* __restrict__ step, u32 examples, u32 batch, int height, int width,
-             int channels, int stored, int window_h, int window_w, int pad, int shuffle, int crop, int flip) {
+             int channels, int stored, int window_h, int window_w, int pad, int shuffle, int reflect, int crop, int flip, int alternate, int cutout) {
     __shared__ u32 shared_number;
-    __shared__ int shared_x, shared_y, shared_flip;
+    __shared__ int shared_x, shared_y, shared_flip, blank_x, blank_y;
     if (threadIdx.x == 0) {
         u64 x = (u64)step->batch * batch + blockIdx.x;
         if (shuffle) {
@@ -31,7 +31,10 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
         shared_number = number;
         shared_y = crop ? (int)(((mix(own) >> 32) * (room_y + 1)) >> 32) : (int)(room_y / 2);
         shared_x = crop ? (int)(((mix(own + 1) >> 32) * (room_x + 1)) >> 32) : (int)(room_x / 2);
-        shared_flip = flip && (mix(own + 2) >> 63);
+        const u64 side = alternate ? mix(fork(step->flip_key, number) + 2) ^ (step->epoch << 63) : mix(own + 2);
+        shared_flip = flip && (side >> 63);
+        blank_y = (int)(((mix(own + 3) >> 32) * (u64)window_h) >> 32) - cutout / 2;
+        blank_x = (int)(((mix(own + 4) >> 32) * (u64)window_w) >> 32) - cutout / 2;
         if (blockIdx.y == 0) labels[blockIdx.x] = all_labels[number];
     }
     __syncthreads();
@@ -40,12 +43,17 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
     act_t* to = images + (size_t)blockIdx.x * window_h * window_w * stored;
     for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < size; i += gridDim.y * blockDim.x) {
         int c = i % channels, place = i / channels, row = place / window_w, col = place % window_w;
+        const bool blank = (u32)(row - blank_y) < (u32)cutout && (u32)(col - blank_x) < (u32)cutout;
         if (shared_flip) col = window_w - 1 - col;
         int y = shared_y + row - pad, x = shared_x + col - pad;
+        if (reflect) {
+            y = y < 0 ? -y : y < height ? y : 2 * height - 2 - y;
+            x = x < 0 ? -x : x < width ? x : 2 * width - 2 - x;
+        }
         bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
         u32 raw = inside ? from[(y * width + x) * channels + c] : 0;
         FloatVec<1> v;
-        v.v[0] = operand(tables[c * 256 + raw]);
+        v.v[0] = blank ? 0.0f : operand(tables[c * 256 + raw]);
         store<1>(to + place * stored + c, v);
     }
 }

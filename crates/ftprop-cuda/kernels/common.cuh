@@ -37,6 +37,8 @@ struct DeviceStep {
     u64 target_base;
     u64 shuffle_key;
     u64 augment_key;
+    u64 flip_key;
+    u64 epoch;
     u32 index;
     u32 batch;
 };

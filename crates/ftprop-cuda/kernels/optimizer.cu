@@ -1,7 +1,8 @@
 // The optimizers: one pass over the flat buffers, of which each weight has MOMENTS. What becomes of one weight,
 // `update(group, w, m, v, g, scalars)`, stands before this file, written down from its one definition, and so does the moving
 // average of the weights where AVERAGE says that there is one. With more groups than one, each weight has the number of its
-// group; one whose number is GROUPS is not this pass's. For bf16 the pass also writes the copy that the matrix units read.
+// group; `update` leaves alone what matrices.cu has learned before. For bf16 the pass also writes the copy that the matrix
+// units read.
 
 extern "C" __global__ void __launch_bounds__(256)
 optimize(float* __restrict__ values, const float* __restrict__ grads, float* __restrict__ moment1, float* __restrict__ moment2,
@@ -13,7 +14,7 @@ optimize(float* __restrict__ values, const float* __restrict__ grads, float* __r
     for (u32 q = thread; q < quads; q += stride) {
         u32 i = 4 * q;
         FloatVec<4> w = load<4>(values + i), g = load<4>(grads + i), m, v;
-#if GROUPS > 1 || MATRICES
+#if GROUPS > 1
         const uchar4 quad = *(const uchar4*)(groups + i);
         const u32 of[4] = {quad.x, quad.y, quad.z, quad.w};
 #else
@@ -52,7 +53,7 @@ optimize(float* __restrict__ values, const float* __restrict__ grads, float* __r
 #if MOMENTS >= 2
         v = moment2[i];
 #endif
-#if GROUPS > 1 || MATRICES
+#if GROUPS > 1
         update(groups[i], w, m, v, grads[i] * scale, at);
 #else
         update(0, w, m, v, grads[i] * scale, at);

@@ -57,6 +57,8 @@ pub(crate) struct DeviceStep {
     pub(crate) target_base: u64,
     pub(crate) shuffle_key: u64,
     pub(crate) augment_key: u64,
+    pub(crate) flip_key: u64,
+    pub(crate) epoch: u64,
     /// The row of the table of scalars.
     pub(crate) index: u32,
     /// The batch's number in its epoch.
@@ -143,6 +145,6 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_kernels_structs() {
-        assert_eq!(SIZES.map(|(_, size)| size), [48, 32, 40, 32, 48]);
+        assert_eq!(SIZES.map(|(_, size)| size), [64, 32, 40, 32, 48]);
     }
 }

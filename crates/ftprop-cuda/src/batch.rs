@@ -33,8 +33,11 @@ kernels! {
         window_w: i32,
         pad: i32,
         shuffle: i32,
+        reflect: i32,
         crop: i32,
         flip: i32,
+        alternate: i32,
+        cutout: i32,
     }
 
     /// A batch that the host brought.
@@ -128,7 +131,10 @@ impl BatchLoader {
             pad: d.augment.pad as i32,
             shuffle: i32::from(d.shuffle),
             crop: i32::from(d.augment.crop),
+            reflect: i32::from(d.augment.reflect),
             flip: i32::from(d.augment.flip),
+            alternate: i32::from(d.augment.alternate),
+            cutout: d.augment.cutout as i32,
         };
         let per_example = d.window.len().div_ceil(4096).clamp(1, 64) as u32;
         let config = LaunchConfig { grid: (n as u32, per_example, 1), threads: 256, shared: 0 };

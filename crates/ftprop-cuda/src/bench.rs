@@ -65,7 +65,7 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     let picture = ftprop_data::Shape::new(shape.height, shape.width, shape.channels);
     let split = Split::from_pixels(picture, bytes, labels).map_err(CudaError::from)?;
     let normalize = Normalize::pixels(&vec![0.5; shape.channels], &vec![0.25; shape.channels]);
-    let augment = Augment { pad: 4, crop: true, flip: true };
+    let augment = Augment::CIFAR;
     let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
 
     let start = Instant::now();

@@ -1,9 +1,9 @@
 //! From the text of kernels to machine code: assembled with the numbers of one layer, compiled by NVRTC at first use, and kept on
-//! disk. The key of a kept kernel is its whole text, the GPU's architecture and the compiler's version.
+//! disk. The key of a kept kernel is its whole text, the compiler's options, with the GPU's architecture, and its version.
 
 use crate::CudaError;
 use crate::abi;
-use crate::cache::{cache_folder, hash, keep};
+use crate::cache::{cache_folder, hash, keep_image, kept_image};
 use crate::library::Library;
 use crate::precision::Precision;
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
@@ -82,15 +82,15 @@ impl Source {
     pub(crate) fn image(&self, arch: &str) -> Result<Vec<u8>, CudaError> {
         let text = self.text();
         let (major, minor) = nvrtc_version()?;
-        let key = format!("{arch} nvrtc {major}.{minor}\n{text}");
+        let key = format!("{} nvrtc {major}.{minor}\n{text}", options(arch).join(" "));
         let kept = cache_folder()
             .map(|f| f.join("kernels").join(format!("{:016x}{:016x}.cubin", hash(&key, 1), hash(&key, 2))));
-        if let Some(image) = kept.as_ref().and_then(|path| std::fs::read(path).ok()).filter(|i| !i.is_empty()) {
+        if let Some(image) = kept.as_ref().and_then(|path| kept_image(path)) {
             return Ok(image);
         }
         let image = self.compile(arch)?;
         if let Some(path) = kept {
-            keep(&path, &image);
+            keep_image(&path, &image);
         }
         Ok(image)
     }
@@ -102,10 +102,9 @@ impl Source {
         let c = |s: &str| CString::new(s).map_err(|_| failed("a zero byte in the source".into()));
         let (text, c_name) = (c(&self.text())?, c(name)?);
         let program = nvrtc::create_program(&text, Some(&c_name)).map_err(|e| failed(format!("{e:?}")))?;
-        let options = [format!("--gpu-architecture={arch}"), "-std=c++17".into(), "-diag-suppress=128,177".into()];
         // SAFETY: the program was created above and is destroyed once, below.
         let outcome = unsafe {
-            nvrtc::compile_program(program, &options).map_err(|_| {
+            nvrtc::compile_program(program, &options(arch)).map_err(|_| {
                 let log = nvrtc::get_program_log(program).unwrap_or_default();
                 let log: Vec<u8> = log.into_iter().map(|b| b as u8).take_while(|&b| b != 0).collect();
                 failed(String::from_utf8_lossy(&log).trim().replace('\n', " | "))
@@ -124,6 +123,11 @@ impl Source {
         let _ = unsafe { nvrtc::destroy_program(program) };
         image
     }
+}
+
+/// What the compiler is told beside the text.
+fn options(arch: &str) -> [String; 3] {
+    [format!("--gpu-architecture={arch}"), "-std=c++17".into(), "-diag-suppress=128,177".into()]
 }
 
 pub(crate) fn nvrtc_version() -> Result<(i32, i32), CudaError> {
@@ -149,6 +153,6 @@ mod tests {
         assert!(text.starts_with("#define PRECISION PRECISION_TF32\n") && text.contains("#define BM 64\n"));
         assert!(text.contains("#define EPS 1e-8f\n"));
         assert_ne!(hash(&text, 1), hash(&text, 2));
-        assert_ne!(hash(&text, 1), hash(&source.clone().int("BN", 64).text(), 1));
+        assert_ne!(hash(&text, 1), hash(source.clone().int("BN", 64).text(), 1));
     }
 }

@@ -102,6 +102,7 @@ fn count() -> Result<usize, CudaError> {
     if (major, minor) < OLDEST_DRIVER {
         return Err(CudaError::OldDriver { found: (major, minor), needed: OLDEST_DRIVER });
     }
+    Library::Driver.check_functions()?;
     // SAFETY: the driver is loaded.
     let code = unsafe { sys::cuInit(0) };
     if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {

@@ -23,6 +23,16 @@ pub enum CudaError {
         /// Where they were looked for.
         places: String,
     },
+    /// Something has the name of one of NVIDIA's libraries and is another.
+    #[error(
+        "what was found as {library} has no {function}: it is another library or an unsuitable version; install the right one or name its folder in FTPROP_CUDA_LIBRARIES"
+    )]
+    StrangeLibrary {
+        /// What a person calls it.
+        library: &'static str,
+        /// A function that it lacks.
+        function: &'static str,
+    },
     /// A product was to be computed by a library that is not in use.
     #[error("{library} was chosen but is not loaded")]
     NotLoaded {
@@ -130,9 +140,6 @@ pub enum CudaError {
     /// A network for batches of nothing.
     #[error("a batch needs at least one example")]
     EmptyBatch,
-    /// An optimizer that the GPU's engine does not have.
-    #[error("optimizers of whole matrices, such as muon, are not there on a GPU yet; use the CPU or another optimizer")]
-    MatrixOptimizer,
     /// A tensor of a full batch has more numbers than a kernel counts.
     #[error("a batch of {batch} examples of {shape} is too large for one kernel; lower the batch size")]
     BatchTooLarge {

@@ -11,6 +11,7 @@ use crate::data::ResidentData;
 use crate::device::Device;
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
+use crate::matrices;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
@@ -68,6 +69,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
         optimizer::source(config.learning, &config.options.scalars, precision),
         basic::source(precision),
     ]);
+    sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
     sources
 }
 

@@ -35,11 +35,13 @@
 //! ```
 //!
 //! Compiled kernels and timings are kept under `FTPROP_CACHE`, else in the user's cache folder; folders named in
-//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries beside the usual ones.
+//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries beside the usual ones. A kept kernel is loaded only if it is
+//! the user's own and as it was written; otherwise it is compiled again, which [`take_notes`] tells. Folders that the
+//! environment names count if they are absolute.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `device`, `library`, `error` | [`devices`], [`Device`], and the libraries behind them |
+//! | `device`, `library`, `environment`, `error` | [`devices`], [`Device`], and the libraries behind them |
 //! | `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
 //! | `abi`, `arguments`, `kernel` | what host and kernels agree on, how what a kernel takes is declared, and its launch |
 //! | `stream`, `memory`, `arena` | streams, events, graphs and device memory |
@@ -81,6 +83,7 @@ mod cudnn;
 mod cudnn_engines;
 mod data;
 mod device;
+mod environment;
 mod error;
 mod executor;
 mod gemm;
@@ -89,6 +92,7 @@ mod kernel;
 mod libraries;
 mod library;
 mod loss;
+mod matrices;
 mod memory;
 mod module;
 mod network;
@@ -110,6 +114,7 @@ mod tuning;
 mod tuning_cache;
 
 pub use bench::{Bench, bench, profile};
+pub use cache::take_notes;
 pub use data::ResidentData;
 pub use device::{Device, DeviceInfo, Versions, devices, versions};
 pub use error::CudaError;

@@ -1,12 +1,27 @@
 //! NVIDIA's libraries, looked for before anything calls into them.
 //!
-//! cudarc loads a library at the first call into it and panics where there is none. So each is loaded here
-//! first, from the system's own places or from the folders where installers put it; a library that is
-//! already in the process is then found by its name.
+//! cudarc loads a library at the first call into it and panics where there is none, or where it lacks what is called. So
+//! each is loaded here first, from the system's own places or from the folders where installers put it; a library that is
+//! already in the process is then found by its name. And it is asked for every function that is called, in the very handle
+//! that cudarc calls through: a strange library under the right name is an error, too.
+//!
+//! Folders in the environment count only if they are absolute: nothing is loaded because it lies in the current folder.
+
+mod functions;
 
 use crate::CudaError;
+use crate::environment;
+use functions::{CUBLAS, CUDNN, DRIVER, NVRTC};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+/// What a look for a library came to.
+enum Found {
+    Library,
+    /// Something of its name that lacks this function.
+    Without(&'static str),
+    Nothing,
+}
 
 /// A library that is loaded when it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,18 +69,83 @@ impl Library {
         }
     }
 
+    /// What every version of it has. Which of its other functions there are is known once its version is, see
+    /// [`Library::check_functions`].
+    fn always(self) -> &'static [&'static str] {
+        match self {
+            Library::Driver => &["cuInit", "cuDriverGetVersion"],
+            other => other.functions(),
+        }
+    }
+
+    /// All functions of it that this crate calls.
+    fn functions(self) -> &'static [&'static str] {
+        match self {
+            Library::Driver => DRIVER,
+            Library::Nvrtc => NVRTC,
+            Library::Cudnn => CUDNN,
+            Library::Cublas => CUBLAS,
+        }
+    }
+
+    /// The first of these functions that cudarc would not find. Called only where [`Library::reaches_cudarc`].
+    fn missing(self, functions: &'static [&'static str]) -> Option<&'static str> {
+        use cudarc::{cublaslt, cudnn, driver, nvrtc};
+        // SAFETY: the library is there, so this does not panic; initialisers have no requirements of their own.
+        let library = unsafe {
+            match self {
+                Library::Driver => driver::sys::culib(),
+                Library::Nvrtc => nvrtc::sys::culib(),
+                Library::Cudnn => cudnn::sys::culib(),
+                Library::Cublas => cublaslt::sys::culib(),
+            }
+        };
+        // SAFETY: the addresses are looked at and not called.
+        let lacks = |name: &str| unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err();
+        functions.iter().copied().find(|name| lacks(name))
+    }
+
+    /// Whether cudarc finds what was loaded.
+    fn reaches_cudarc(self) -> bool {
+        use cudarc::{cublaslt, cudnn, driver, nvrtc};
+        // SAFETY: initialisers of these libraries have no requirements of their own.
+        unsafe {
+            match self {
+                Library::Driver => driver::sys::is_culib_present(),
+                Library::Nvrtc => nvrtc::sys::is_culib_present(),
+                Library::Cudnn => cudnn::sys::is_culib_present(),
+                Library::Cublas => cublaslt::sys::is_culib_present(),
+            }
+        }
+    }
+
+    fn strange(self, function: &'static str) -> CudaError {
+        CudaError::StrangeLibrary { library: self.name(), function }
+    }
+
+    /// Refuses a library that lacks something that this crate calls.
+    pub(crate) fn check_functions(self) -> Result<(), CudaError> {
+        self.load()?;
+        self.missing(self.functions()).map_or(Ok(()), |function| Err(self.strange(function)))
+    }
+
     /// Loads it, once; the answer stays the same for the life of the process.
     pub fn load(self) -> Result<(), CudaError> {
-        static FOUND: [OnceLock<bool>; 4] = [const { OnceLock::new() }; 4];
+        static FOUND: [OnceLock<Found>; 4] = [const { OnceLock::new() }; 4];
         let found = FOUND[self as usize].get_or_init(|| {
             let folders = folders();
             let paths = self.file_names().iter().flat_map(|name| {
                 std::iter::once(PathBuf::from(name)).chain(folders.iter().map(move |folder| folder.join(name)))
             });
-            paths.into_iter().any(|path| keep_loaded(&path))
+            if !paths.into_iter().any(|path| keep_loaded(&path)) || !self.reaches_cudarc() {
+                return Found::Nothing;
+            }
+            self.missing(self.always()).map_or(Found::Library, Found::Without)
         });
-        if *found {
-            return Ok(());
+        match found {
+            Found::Library => return Ok(()),
+            Found::Without(function) => return Err(self.strange(function)),
+            Found::Nothing => {}
         }
         let places: Vec<String> = folders().iter().map(|f| f.display().to_string()).collect();
         Err(CudaError::Library {
@@ -79,15 +159,9 @@ impl Library {
 
 /// Where libraries may be beside the system's own places.
 fn folders() -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    if let Some(named) = std::env::var_os("FTPROP_CUDA_LIBRARIES") {
-        folders.extend(std::env::split_paths(&named));
-    }
-    for home in ["CUDA_HOME", "CUDA_PATH"] {
-        if let Some(home) = std::env::var_os(home) {
-            folders.push(PathBuf::from(&home).join("lib64"));
-            folders.push(PathBuf::from(&home).join("bin"));
-        }
+    let mut folders = environment::folders("FTPROP_CUDA_LIBRARIES");
+    for home in ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(environment::folder) {
+        folders.extend([home.join("lib64"), home.join("bin")]);
     }
     if cfg!(unix) {
         folders.extend(

@@ -8,6 +8,7 @@ use crate::basic;
 use crate::compile::{KernelFile, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
+use crate::matrices::MatrixPass;
 use crate::memory::DeviceBuffer;
 use crate::parameters::ParameterBuffers;
 use crate::precision::Precision;
@@ -60,6 +61,7 @@ pub(crate) struct OptimizerPass {
     /// The number of each parameter's group, where there is more than one.
     groups: Option<DeviceBuffer>,
     clip: Option<GradientClip>,
+    matrices: Option<MatrixPass>,
 }
 
 /// Scales the whole gradient down to a norm.
@@ -77,12 +79,9 @@ pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Pre
     let groups = learning.groups.groups();
     let mut text = String::new();
     let mut cases = String::new();
-    let mut matrices = false;
     for (i, group) in groups.iter().enumerate() {
-        let Some(update) = group.device_update(&format!("update{i}")) else {
-            matrices = true;
-            continue;
-        };
+        // Matrices have their own kernels; here their weights only become copies and averages.
+        let Some(update) = group.device_update(&format!("update{i}")) else { continue };
         text += &update;
         let at: Vec<String> = (0..4).map(|s| format!("at[{}]", scalars.group_at(i) + s)).collect();
         let _ = writeln!(cases, "    case {i}: update{i}(w, m, v, g, {}); break;", at.join(", "));
@@ -98,7 +97,6 @@ pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Pre
     Source::new(FILE, precision)
         .int("MOMENTS", learning.groups.moments())
         .int("GROUPS", groups.len())
-        .int("MATRICES", usize::from(matrices))
         .int("AVERAGE", usize::from(learning.average.is_some()))
         .int("SCALARS", scalars.width())
         .int("AVERAGE_SCALAR", scalars.average_at())
@@ -136,6 +134,7 @@ impl OptimizerPass {
             counter: layout.take(4),
             groups: groups.transpose()?,
             clip: learning.clip.map(|most| GradientClip::new(device, most, precision, layout)).transpose()?,
+            matrices: MatrixPass::new(device, &learning.groups, scalars, precision, layout)?,
         })
     }
 
@@ -152,6 +151,9 @@ impl OptimizerPass {
             Some(clip) => clip.run(stream, arena, parameters)?,
             None => DevicePtr::NULL,
         };
+        if let Some(matrices) = &self.matrices {
+            matrices.run(stream, arena, parameters, step, clip_scale)?;
+        }
         let count = parameters.count();
         let args = OptimizeArgs {
             values: parameters.value(0),

@@ -2,20 +2,22 @@
 //! definitions that the CPU goes by too.
 
 use ftprop_nn::graph::{Graph, Op};
-use ftprop_nn::optimizer::{ParameterGroups, average_rest};
+use ftprop_nn::optimizer::{ParameterGroups, Span, average_rest};
 use ftprop_nn::{LayerLoss, Learning};
 use std::sync::Arc;
 
-/// Numbers that a group of parameters has in a row.
+/// Numbers that a group of parameters has in a row, and a matrix that is learned as a whole.
 const PER_GROUP: usize = 4;
 
-/// What a row holds: four numbers for each group of parameters, what the moving average gives up, and one number for each
-/// layer loss.
+/// What a row holds: four numbers for each group of parameters, what the moving average gives up, one number for each
+/// layer loss, and four for each size of matrix that a group learns as a whole.
 #[derive(Clone, Debug)]
 pub(crate) struct ScalarLayout {
     groups: Arc<ParameterGroups>,
     average: Option<f64>,
     losses: Vec<LayerLoss>,
+    /// Groups and sizes.
+    matrices: Vec<(usize, [usize; 2])>,
 }
 
 impl ScalarLayout {
@@ -28,12 +30,30 @@ impl ScalarLayout {
                 losses.push(unit.layer_loss);
             }
         }
-        ScalarLayout { groups: learning.groups.clone(), average: learning.average, losses }
+        let mut matrices = Vec::new();
+        for span in learning.groups.spans() {
+            let key = (span.group, span.matrix);
+            if learning.groups.groups()[span.group].matrix_method().is_some() && !matrices.contains(&key) {
+                matrices.push(key);
+            }
+        }
+        ScalarLayout { groups: learning.groups.clone(), average: learning.average, losses, matrices }
     }
 
     /// Numbers in a row.
     pub(crate) fn width(&self) -> usize {
+        self.matrices_at() + PER_GROUP * self.matrices.len()
+    }
+
+    fn matrices_at(&self) -> usize {
         self.average_at() + 1 + self.losses.len()
+    }
+
+    /// Where the four of a matrix begin.
+    pub(crate) fn matrix_at(&self, span: &Span) -> usize {
+        let key = (span.group, span.matrix);
+        let number = self.matrices.iter().position(|m| *m == key).expect("every matrix was listed");
+        self.matrices_at() + PER_GROUP * number
     }
 
     /// Where a group's four begin.
@@ -59,6 +79,10 @@ impl ScalarLayout {
         }
         rows.push(self.average.map_or(0.0, |decay| average_rest(decay, t)));
         rows.extend(self.losses.iter().map(|loss| loss.scheduled(progress)));
+        for &(group, matrix) in &self.matrices {
+            let method = self.groups.groups()[group].matrix_method().expect("only such groups were listed");
+            rows.extend(method.scalars(t, lr_factor, matrix));
+        }
     }
 
     /// A row for work in which nothing is learned.

@@ -93,7 +93,7 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), En
     let random = Stream::numbered(4);
     let count = 61;
     let shape = ftprop_data::Shape::new(10, 12, 3);
-    let bytes = (0..count * shape.size()).map(|i| random.below(i as u64, 256) as u8).collect();
+    let bytes: Vec<u8> = (0..count * shape.size()).map(|i| random.below(i as u64, 256) as u8).collect();
     let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
     let split = Split::from_pixels(shape, bytes, labels).map_err(CudaError::from)?;
     let (split, _) = split.hold_out(ftprop_data::HoldOut::Count(11), 1).map_err(CudaError::from)?;
@@ -114,7 +114,7 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), En
     Ok((split, normalize, config))
 }
 
-const AUGMENT: Augment = Augment { pad: 2, crop: true, flip: true };
+const AUGMENT: Augment = Augment { pad: 2, reflect: true, crop: true, flip: true, alternate: true, cutout: 3 };
 
 fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<ResidentData, CudaError> {
     ResidentData::new(device, split, normalize, AUGMENT, true)?.ok_or(CudaError::NotBytes)

@@ -14,6 +14,8 @@ impl DeviceStep {
             target_base: mix(mix(seed).wrapping_add(Purpose::Target as u64)),
             shuffle_key: Stream::new(seed, Purpose::Shuffle, epoch).key(),
             augment_key: Stream::new(seed, Purpose::Augment, epoch).key(),
+            flip_key: Stream::new(seed, Purpose::Augment, u64::MAX).key(),
+            epoch,
             index: 0,
             batch: batch as u32,
         }

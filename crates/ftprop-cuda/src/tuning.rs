@@ -2,6 +2,7 @@
 
 use crate::CudaError;
 use crate::arena::{Arena, ArenaLayout, Region};
+use crate::compile::nvrtc_version;
 use crate::compiled_gemm::CompiledGemm;
 use crate::device::{Device, DeviceLimits};
 use crate::gemm::{Algorithm, Gemm, Mode, Operands};
@@ -89,7 +90,7 @@ fn fastest(
     n: usize,
     concurrent: usize,
 ) -> Result<(Vec<Algorithm>, Libraries), CudaError> {
-    let mut cache = TuningCache::open(&device.info()?.name);
+    let mut cache = TuningCache::open(&device.info()?, nvrtc_version()?);
     let limits = device.limits()?;
     let key = |gemm: &Gemm| match concurrent {
         1 => gemm.key(n),

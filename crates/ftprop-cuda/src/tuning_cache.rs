@@ -1,9 +1,11 @@
 //! Which algorithm was the fastest for a product, kept on disk for each kind of GPU.
 
 use crate::cache::{cache_folder, hash, keep};
+use crate::device::DeviceInfo;
 use crate::gemm::{Algorithm, MAX_SPLIT_K, TILES, Tiling};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 /// An algorithm that was the fastest.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,8 +22,9 @@ pub(crate) struct TuningCache {
 }
 
 impl TuningCache {
-    /// For a GPU of that name.
-    pub(crate) fn open(name: &str) -> Self {
+    /// For GPUs of this kind. One name has been given to several: what counts beside it is the compute capability, the
+    /// multiprocessors and the memory; and which kernels NVRTC makes of the text, its version.
+    pub(crate) fn open(device: &DeviceInfo, compiler: (i32, i32)) -> Self {
         // Another kernel text may make another choice the best; the number counts how choices were made.
         let kernels = concat!(
             include_str!("../kernels/gemm.cu"),
@@ -30,10 +33,9 @@ impl TuningCache {
             include_str!("../kernels/patch_backward.cu")
         );
         let version = hash(kernels, 8);
-        let file = format!("{}-{version:016x}.txt", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+        let file = format!("{}-{version:016x}.txt", kind(device, compiler));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
-        let text = path.as_ref().and_then(|p| std::fs::read_to_string(p).ok()).unwrap_or_default();
-        TuningCache { path, known: parse(&text) }
+        TuningCache { known: path.as_deref().map(read).unwrap_or_default(), path }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<CachedAlgorithm> {
@@ -44,11 +46,35 @@ impl TuningCache {
         self.known.insert(key, known);
     }
 
-    pub(crate) fn save(&self) {
-        if let Some(path) = &self.path {
-            keep(path, write(&self.known).as_bytes());
+    /// Writes what is known, with what other processes have found out since: under a lock, where there are locks, so that
+    /// nothing of theirs is lost.
+    pub(crate) fn save(&mut self) {
+        let Some(path) = &self.path else { return };
+        let Some(folder) = path.parent() else { return };
+        let _ = ftprop_files::create_folder(folder);
+        let lock = File::open(folder).ok();
+        if let Some(folder) = &lock {
+            let _ = folder.lock();
         }
+        let mut all = read(path);
+        all.extend(self.known.iter().map(|(key, known)| (key.clone(), *known)));
+        keep(path, write(&all).as_bytes());
+        self.known = all;
     }
+}
+
+/// What a kind of GPU is called in a file's name.
+fn kind(device: &DeviceInfo, compiler: (i32, i32)) -> String {
+    let name = device.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let (major, minor) = device.compute_capability;
+    // The driver keeps some of the memory, and not always as much.
+    let gigabytes = (device.memory_total as f64 / f64::from(1 << 30)).round();
+    let multiprocessors = device.multiprocessors;
+    format!("{name}-sm{major}{minor}-{multiprocessors}-{gigabytes}GB-nvrtc{}.{}", compiler.0, compiler.1)
+}
+
+fn read(path: &Path) -> BTreeMap<String, CachedAlgorithm> {
+    parse(&std::fs::read_to_string(path).unwrap_or_default())
 }
 
 /// A line each: a tile's number and the split of its depth, or a library's name, the number of its algorithm and its version.
@@ -107,6 +133,43 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(parse(&write(&some())), some());
+    }
+
+    #[test]
+    fn one_name_can_be_of_several_kinds() {
+        let device = DeviceInfo {
+            ordinal: 0,
+            name: "NVIDIA A100/x".into(),
+            compute_capability: (8, 0),
+            multiprocessors: 108,
+            memory_total: 42_000_000_000,
+            memory_free: 0,
+        };
+        assert_eq!(kind(&device, (13, 0)), "NVIDIA-A100-x-sm80-108-39GB-nvrtc13.0");
+        let larger = DeviceInfo { memory_total: 84_000_000_000, ..device.clone() };
+        assert_ne!(kind(&device, (13, 0)), kind(&larger, (13, 0)));
+        assert_ne!(kind(&device, (13, 0)), kind(&device, (12, 9)));
+    }
+
+    #[test]
+    fn processes_that_tune_at_once_lose_nothing() {
+        let folder = std::env::temp_dir().join(format!("ftprop-tuning-{}", std::process::id()));
+        let path = folder.join("gpu.txt");
+        let one = CachedAlgorithm { algorithm: Algorithm::Patch, version: 0 };
+        std::thread::scope(|scope| {
+            for process in 0..8 {
+                let path = path.clone();
+                scope.spawn(move || {
+                    for product in 0..10 {
+                        let mut cache = TuningCache { path: Some(path.clone()), known: BTreeMap::new() };
+                        cache.insert(format!("{process} {product}"), one);
+                        cache.save();
+                    }
+                });
+            }
+        });
+        assert_eq!(read(&path).len(), 80);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -9,30 +9,43 @@
 //! | `own.below(0, room.y + 1)` | the row of the padded picture where the window begins |
 //! | `own.below(1, room.x + 1)` | the column |
 //! | `own.u64(2) >> 63` | 1: the window is mirrored left to right |
+//! | `own.below(3, height)`, `own.below(4, width)` | the middle of the square that is blanked |
+//!
+//! Where mirrored pictures alternate, the third number comes from the stream of epoch 2⁶⁴ − 1, the same in every epoch,
+//! and its answer is turned round in odd epochs: whatever an example showed in one epoch, it shows the other side in the
+//! next.
 //!
 //! A number that decides nothing (no crop, no flip) is not read, and the others stay the same. The padded
-//! picture has `pad` rows and columns of black (raw value 0, before normalising) on every side; `room` is how
-//! far the window can move in it. Without a random crop the window lies at half the room, rounded down.
+//! picture has `pad` rows and columns on every side: of black (raw value 0, before normalising), or of the picture
+//! mirrored at its edge; `room` is how far the window can move in it. Without a random crop the window lies at half the
+//! room, rounded down. What is blanked has the value 0 after normalising.
 //! The order of the examples is another purpose's stream, see [`Loader`](crate::Loader).
 
-use ftprop_tensor::random::Stream;
+use crate::Shape;
+use ftprop_tensor::random::{Purpose, Stream};
 
 /// What is done to training pictures. The default does nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Augment {
-    /// Rows and columns of black added on every side.
+    /// Rows and columns added on every side.
     pub pad: usize,
+    /// What is added is the picture mirrored at its edge, not black.
+    pub reflect: bool,
     /// Put the window at a random place, not in the centre.
     pub crop: bool,
     /// Mirror every other picture, at random.
     pub flip: bool,
+    /// With `flip`: show the other side in every other epoch, not at random.
+    pub alternate: bool,
+    /// The side of a square that is blanked at a random place; it may reach over the edge.
+    pub cutout: usize,
 }
 
 impl Augment {
     /// For CIFAR: pad with 4 pixels, crop at random, flip.
-    pub const CIFAR: Augment = Augment { pad: 4, crop: true, flip: true };
+    pub const CIFAR: Augment = Augment { pad: 4, reflect: false, crop: true, flip: true, alternate: false, cutout: 0 };
     /// For photos: crop at random, flip.
-    pub const PHOTOS: Augment = Augment { pad: 0, crop: true, flip: true };
+    pub const PHOTOS: Augment = Augment { pad: 0, ..Augment::CIFAR };
 }
 
 /// How far a window can move in a padded picture.
@@ -44,7 +57,23 @@ pub struct Room {
     pub y: usize,
 }
 
-/// Where a window begins in a padded picture, and whether it is mirrored.
+/// The random numbers of an epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct Draws {
+    epoch: u64,
+    own: Stream,
+    flips: Stream,
+}
+
+impl Draws {
+    /// Those of a seed and an epoch.
+    pub fn new(seed: u64, epoch: u64) -> Self {
+        let stream = |epoch| Stream::new(seed, Purpose::Augment, epoch);
+        Draws { epoch, own: stream(epoch), flips: stream(u64::MAX) }
+    }
+}
+
+/// Where a window begins in a padded picture, whether it is mirrored, and what of it is blanked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Its first column.
@@ -53,36 +82,46 @@ pub struct Placement {
     pub y: usize,
     /// Whether left and right change places.
     pub flip: bool,
+    /// Row and column of the window in the middle of what is blanked.
+    pub blank: Option<[usize; 2]>,
 }
 
 impl Placement {
-    /// Where the window of an example lies. The stream is that of the seed and the epoch.
+    /// Where the window of an example lies.
     ///
     /// ```
-    /// use ftprop_data::{Augment, Placement, Room};
+    /// use ftprop_data::{Augment, Draws, Placement, Room, Shape};
     /// use ftprop_tensor::random::{Purpose, Stream};
     ///
-    /// let room = Room { x: 8, y: 8 };
-    /// let stream = Stream::new(7, Purpose::Augment, 1);
-    /// let own = stream.fork(41);
-    /// let placed = Placement::of(stream, 41, &Augment::CIFAR, room);
+    /// let (room, window) = (Room { x: 8, y: 8 }, Shape::new(32, 32, 3));
+    /// let own = Stream::new(7, Purpose::Augment, 1).fork(41);
+    /// let placed = Placement::of(&Draws::new(7, 1), 41, &Augment::CIFAR, room, window);
     /// assert_eq!(placed.y as u64, own.below(0, 9));
     /// assert_eq!(placed.x as u64, own.below(1, 9));
     /// assert_eq!(placed.flip, own.u64(2) >> 63 == 1);
     /// ```
-    pub fn of(stream: Stream, example: usize, augment: &Augment, room: Room) -> Self {
-        let own = stream.fork(example as u64);
+    pub fn of(draws: &Draws, example: usize, augment: &Augment, room: Room, window: Shape) -> Self {
+        let own = draws.own.fork(example as u64);
         let mut placed = Placement::centre(room);
         if augment.crop {
             placed.y = own.below(0, room.y as u64 + 1) as usize;
             placed.x = own.below(1, room.x as u64 + 1) as usize;
         }
-        placed.flip = augment.flip && own.u64(2) >> 63 == 1;
+        if augment.flip {
+            placed.flip = match augment.alternate {
+                false => own.u64(2) >> 63 == 1,
+                true => (draws.flips.fork(example as u64).u64(2) >> 63) ^ (draws.epoch & 1) == 1,
+            };
+        }
+        if augment.cutout > 0 {
+            let below = |number, most: usize| own.below(number, most as u64) as usize;
+            placed.blank = Some([below(3, window.height), below(4, window.width)]);
+        }
         placed
     }
 
     /// The centre, for tests and predictions.
     pub fn centre(room: Room) -> Self {
-        Placement { x: room.x / 2, y: room.y / 2, flip: false }
+        Placement { x: room.x / 2, y: room.y / 2, flip: false, blank: None }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::dataset::Dataset;
 use crate::error::too_much;
+use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 use crate::{DataError, Source, bytes};
@@ -123,7 +124,7 @@ fn open(variant: &Variant, path: &Path) -> Result<Dataset, DataError> {
         for name in names {
             parse(variant, &files.place(name), &files.read(name)?, &mut pixels, &mut labels)?;
         }
-        Ok::<_, DataError>(Split::new(Content::Pixels { shape: SHAPE, bytes: pixels }, labels, SHAPE))
+        Ok::<_, DataError>(Split::new(Content::Pixels { shape: SHAPE, bytes: Memory::new(pixels) }, labels, SHAPE))
     };
     Ok(Dataset {
         name: variant.source.to_string(),

@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use crate::dataset::Dataset;
+use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, HoldOut, Split};
 use crate::{DataError, Source, bytes};
@@ -35,8 +36,8 @@ pub(crate) fn open() -> Result<Dataset, DataError> {
             _ => return Err(broken(format!("row `{line}`"))),
         }
     }
-    let (train, test) =
-        Split::new(Content::Pixels { shape: SHAPE, bytes: pixels }, labels, SHAPE).divide_for_test(TEST)?;
+    let (train, test) = Split::new(Content::Pixels { shape: SHAPE, bytes: Memory::new(pixels) }, labels, SHAPE)
+        .divide_for_test(TEST)?;
     Ok(Dataset {
         name: Source::Digits.to_string(),
         shape: SHAPE,

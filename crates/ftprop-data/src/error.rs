@@ -24,6 +24,10 @@ pub enum DataError {
         dataset: &'static str,
     },
 
+    /// Data that only the program that handed them over had.
+    #[error("the data were arrays in a program's memory and are nowhere else; hand them over again")]
+    InMemory,
+
     /// Files that are not where they were looked for.
     #[error("{dataset} not found: looked for {wanted} in {}", list(.places))]
     Missing {

@@ -19,7 +19,7 @@ use crate::decode::EXTENSIONS;
 use crate::photo::check_sizes;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
-use crate::{DataError, Source};
+use crate::{DataError, Options, Source};
 
 /// The names a folder of test pictures may have.
 const TEST: [&str; 3] = ["val", "validation", "test"];
@@ -28,24 +28,29 @@ const TEST_FRACTION: f64 = 0.2;
 /// Folders in folders beyond this are a loop or a slip.
 const MOST_DEPTH: usize = 32;
 
-pub(crate) fn open(path: &Path, resize: usize, crop: usize) -> Result<Dataset, DataError> {
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Dataset, DataError> {
+    let (resize, crop) = (options.resize.unwrap_or(256), options.crop.unwrap_or(224));
     let shape = Shape::new(crop, crop, 3);
     check_sizes(resize, shape)?;
     let layout = layout(path)?;
     let (name, normalize) = (Source::Folder.to_string(), Normalize::imagenet());
     let mut passed_over = PassedOver::default();
+    let known = options.known.as_ref().map(|known| &known.classes[..]);
     let (classes, train, test) = match layout {
         Layout::Parts { train, test } => {
-            let classes = class_folders(&train)?;
+            let classes = known.map_or_else(|| class_folders(&train), |known| Ok(known.to_vec()))?;
             let mut part = |folder: &Path| read(folder, &classes, resize, shape, &mut passed_over);
             let (train, test) = (part(&train)?, part(&test)?);
             (classes, train, test)
         }
         Layout::Classes => {
-            let classes = class_folders(path)?;
+            let classes = known.map_or_else(|| class_folders(path), |known| Ok(known.to_vec()))?;
             let all = read(path, &classes, resize, shape, &mut passed_over)?;
             // As for other data in one piece: a run's seed moves its validation split, never its test part.
-            let (train, test) = all.divide_each_class(TEST_FRACTION, Stream::new(0, Purpose::Split, 1))?;
+            let (train, test) = match options.whole {
+                true => (all.clone(), all),
+                false => all.divide_each_class(TEST_FRACTION, Stream::new(0, Purpose::Split, 1))?,
+            };
             (classes, train, test)
         }
     };
@@ -110,7 +115,7 @@ fn read(
     let (mut paths, mut labels) = (Vec::new(), Vec::new());
     for name in class_folders(folder)? {
         let path = folder.join(&name);
-        let Ok(label) = classes.binary_search(&name) else {
+        let Some(label) = classes.iter().position(|class| *class == name) else {
             return Err(DataError::UnknownClass { path });
         };
         let before = paths.len();

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::dataset::Dataset;
+use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 use crate::{DataError, Source, bytes};
@@ -102,7 +103,7 @@ fn read(images: &Path, labels: &Path, classes: usize) -> Result<Split, DataError
         return Err(DataError::Label { path: labels.to_owned(), example, label, classes });
     }
     let shape = Shape::new(sizes[1], sizes[2], 1);
-    Ok(Split::new(Content::Pixels { shape, bytes: pixels }, numbers, shape))
+    Ok(Split::new(Content::Pixels { shape, bytes: Memory::new(pixels) }, numbers, shape))
 }
 
 /// The sizes and bytes of an IDX file of `D` dimensions.

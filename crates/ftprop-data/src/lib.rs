@@ -24,12 +24,14 @@
 //! | `dataset` | [`Dataset`] |
 //! | `preprocess` | [`Shape`], [`Normalize`], [`Preprocess`] |
 //! | `split` | [`Split`]: examples and labels, and holding some of them out |
+//! | `statistics` | mean and deviation of what is in memory |
 //! | `source` | [`Source`] and [`open`]: which reader for which name |
 //! | `detect` | [`Source::detect`]: what a path holds |
 //! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format, [`CsvTable`] |
 //! | `table`, `table_file` | [`TableTransform`]: from cells to numbers, for any rows alike |
 //! | `photo`, `decode`, `jpeg_scan`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
+//! | `memory` | numbers in memory, whoever they belong to |
 //! | `window` | cutting a normalised window out of a picture |
 //! | `loader` | [`Loader`], [`Epoch`], [`Batch`] and their threads |
 //! | `prepare` | what one batch holds |
@@ -52,26 +54,28 @@ mod folder;
 mod idx;
 mod jpeg_scan;
 mod loader;
+mod memory;
 mod photo;
 mod prepare;
 mod preprocess;
 mod resize;
 mod source;
 mod split;
+mod statistics;
 mod table;
 mod table_file;
 mod window;
 
-pub use augment::{Augment, Placement, Room};
+pub use augment::{Augment, Draws, Placement, Room};
 pub use bytes::read_text;
 pub use csv_file::{CsvTable, LabelColumn};
 pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
-pub use photo::load_image;
+pub use photo::{is_picture, load_image};
 pub use prepare::{BadImage, LoaderConfig};
 pub use preprocess::{Normalize, Preprocess, Shape};
-pub use source::{Options, Source, open};
+pub use source::{Known, Options, Source, open};
 pub use split::{HoldOut, Split};
 pub use table::{ColumnKind, CsvOptions, Missing, TableColumn, TableTransform, TestPart};

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::DataError;
-use crate::augment::{Placement, Room};
-use crate::decode::decode;
+use crate::augment::{Augment, Placement, Room};
+use crate::decode::{EXTENSIONS, decode};
 use crate::preprocess::{Preprocess, Shape};
 use crate::resize::{self, Region, Rows};
 use crate::window::Cutter;
@@ -35,6 +35,12 @@ pub(crate) fn check_sizes(resize: usize, window: Shape) -> Result<(), DataError>
     Ok(())
 }
 
+/// Whether a file's name ends as those of pictures do that can be read.
+pub fn is_picture(path: &Path) -> bool {
+    let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    EXTENSIONS.contains(&ending.as_str())
+}
+
 /// One picture as a network's input: decoded, resized, the centre cut out and normalised.
 pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, DataError> {
     let shape = preprocess.shape;
@@ -45,7 +51,7 @@ pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, Data
             shape.height, shape.width, preprocess.resize
         )));
     }
-    let cutter = Cutter::new(shape, 0, &preprocess.normalize)?;
+    let cutter = Cutter::new(shape, &Augment::default(), &preprocess.normalize)?;
     let mut out = vec![0.0; shape.size()];
     Scratch::default().load(path, preprocess.resize, false, &cutter, Placement::centre, &mut out)?;
     Ok(out)
@@ -98,7 +104,7 @@ impl Scratch {
             1 => resize::resize::<1>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
             _ => resize::resize::<3>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
         }
-        let whole = Placement { x: 0, y: 0, flip: placed.flip };
+        let whole = Placement { x: 0, y: 0, ..placed };
         cutter.cut(&self.resized, window.height, window.width, whole, out);
         Ok(())
     }

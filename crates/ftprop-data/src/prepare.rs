@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
-use crate::augment::{Augment, Placement, Room};
+use crate::augment::{Augment, Draws, Placement, Room};
 use crate::photo::Scratch;
 use crate::split::{Content, Split};
 use crate::window::Cutter;
@@ -95,7 +95,9 @@ impl Plan {
             return Err(DataError::BatchTooLarge { batch: config.batch, examples: split.len() });
         }
         match split.content() {
-            Content::Features { .. } if config.augment != Augment::default() => {
+            Content::Floats { shape, .. }
+                if config.augment != Augment::default() && shape.height * shape.width == 1 =>
+            {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
             Content::Files { .. } if config.augment.pad != 0 => {
@@ -104,7 +106,26 @@ impl Plan {
             }
             _ => {}
         }
-        let cutter = Cutter::new(split.shape(), config.augment.pad, &config.normalize)?;
+        if config.augment.alternate && !config.augment.flip {
+            return Err(DataError::Option("flips can only alternate where there are flips".into()));
+        }
+        if let (Some((_, picture)), Augment { reflect: true, pad, .. }) = (split.bytes(), config.augment)
+            && pad >= picture.height.min(picture.width)
+        {
+            let edge = picture.height.min(picture.width);
+            return Err(DataError::Option(format!(
+                "a picture of {edge} pixels cannot reflect into a padding of {pad}"
+            )));
+        }
+        let cutter = Cutter::new(split.shape(), &config.augment, &config.normalize)?;
+        if let Content::Pixels { shape, .. } = split.content()
+            && config.augment.crop
+            && cutter.room(shape.height, shape.width) == (Room { x: 0, y: 0 })
+        {
+            let why = "a random crop has no room to move in: pad the pictures (`pad`), or make the window smaller than \
+                       they are (`crop`)";
+            return Err(DataError::Option(why.into()));
+        }
         let files = if let Content::Files { paths, .. } = split.content() { paths.len() } else { 0 };
         let whole = (0..files).map(|_| AtomicBool::new(false)).collect();
         Ok(Plan { split, config, cutter, whole })
@@ -136,7 +157,7 @@ impl Plan {
         let to = (from + config.batch).min(split.len());
         let size = split.shape().size();
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
-        let augment = Stream::new(config.seed, Purpose::Augment, epoch);
+        let draws = Draws::new(config.seed, epoch);
 
         slot.images.resize((to - from) * size, 0.0);
         slot.labels.clear();
@@ -150,7 +171,7 @@ impl Plan {
             let position = if config.shuffle { order.at(position) } else { position };
             let at = slot.labels.len() * size;
             let out = &mut slot.images[at..at + size];
-            match self.example(split.number(position), augment, out, scratch) {
+            match self.example(split.number(position), &draws, out, scratch) {
                 Ok(()) => {
                     slot.labels.push(split.label(position));
                     slot.numbers.push(split.number(position) as u32);
@@ -178,7 +199,7 @@ impl Plan {
             }
             looked_at += 1;
             let number = self.split.number(position);
-            which.extend(self.example(number, Stream::numbered(0), &mut out, &mut scratch).err());
+            which.extend(self.example(number, &Draws::new(0, 0), &mut out, &mut scratch).err());
         }
         let words = found.to_string();
         if !which.iter().any(|bad| bad.to_string() == words) {
@@ -188,11 +209,11 @@ impl Plan {
         DataError::BadImages { count: which.len(), looked_at, which }
     }
 
-    fn example(&self, number: usize, augment: Stream, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
-        let place = |room: Room| Placement::of(augment, number, &self.config.augment, room);
+    fn example(&self, number: usize, draws: &Draws, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
+        let place = |room: Room| Placement::of(draws, number, &self.config.augment, room, self.cutter.window());
         match self.split.content() {
             Content::Pixels { shape, bytes } => {
-                let pixels = &bytes[number * shape.size()..(number + 1) * shape.size()];
+                let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
                 let placed = place(self.cutter.room(shape.height, shape.width));
                 self.cutter.cut(pixels, shape.height, shape.width, placed, out);
             }
@@ -202,11 +223,10 @@ impl Plan {
                 scratch.load(&paths[number], *resize, known, &self.cutter, place, out)?;
                 whole.store(true, Ordering::Relaxed);
             }
-            Content::Features { columns, values } => {
-                let row = &values[number * columns..(number + 1) * columns];
-                for (column, (out, &x)) in out.iter_mut().zip(row).enumerate() {
-                    *out = self.config.normalize.apply(x, column);
-                }
+            Content::Floats { shape, values } => {
+                let numbers = &values.get()[number * shape.size()..(number + 1) * shape.size()];
+                let placed = place(self.cutter.room(shape.height, shape.width));
+                self.cutter.cut_floats(numbers, shape.height, shape.width, placed, &self.config.normalize, out);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::table::CsvOptions;
+use crate::table::{CsvOptions, TableTransform};
 use crate::{DataError, Dataset, cifar, digits, folder, idx, table_file};
 
 /// A kind of data set.
@@ -24,10 +24,12 @@ pub enum Source {
     Folder,
     /// A table with a label column.
     Csv,
+    /// Arrays that a program handed over. They are nowhere but in its memory, so they cannot be opened by a path.
+    Arrays,
 }
 
 impl Source {
-    /// Every kind.
+    /// Every kind that can be opened.
     pub const ALL: [Source; 7] = [
         Source::Digits,
         Source::Cifar10,
@@ -48,6 +50,7 @@ impl Source {
             Source::FashionMnist => "fashion-mnist",
             Source::Folder => "folder",
             Source::Csv => "csv",
+            Source::Arrays => "arrays",
         }
     }
 }
@@ -62,7 +65,7 @@ impl FromStr for Source {
     type Err = DataError;
 
     fn from_str(name: &str) -> Result<Self, DataError> {
-        Source::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+        Source::ALL.into_iter().chain([Source::Arrays]).find(|source| source.name() == name).ok_or_else(|| {
             let known = Source::ALL.map(Source::name).join(", ");
             DataError::UnknownSource { name: name.to_owned(), known }
         })
@@ -78,6 +81,19 @@ pub struct Options {
     pub resize: Option<usize>,
     /// For tables.
     pub csv: CsvOptions,
+    /// For class folders and tables: what a network was trained on, where these data are for it.
+    pub known: Option<Known>,
+    /// Do not divide data that come in one piece: all of it is to be measured, and is the test part.
+    pub whole: bool,
+}
+
+/// What a network was trained on, as far as other data depend on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The names of its classes; others are refused, and not all need occur.
+    pub classes: Vec<String>,
+    /// For tables: what was done to the cells, to be done to these alike.
+    pub table: Option<TableTransform>,
 }
 
 /// Opens a data set and checks it. The path is a folder, an archive or a file, as the kind has it.
@@ -87,13 +103,18 @@ pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Da
         return Err(DataError::Option(format!("`resize` is for folders of pictures; {source} has one size only")));
     }
     let dataset = match source {
+        Source::Digits if path.is_some() => {
+            let why = "the digits are built in and lie nowhere; say which kind of data the path holds, or leave it out";
+            return Err(DataError::Option(why.into()));
+        }
         Source::Digits => digits::open()?,
         Source::Cifar10 => cifar::open10(place()?)?,
         Source::Cifar100 => cifar::open100(place()?)?,
         Source::Mnist => idx::open_mnist(place()?)?,
         Source::FashionMnist => idx::open_fashion(place()?)?,
-        Source::Folder => return folder::open(place()?, options.resize.unwrap_or(256), options.crop.unwrap_or(224)),
-        Source::Csv => table_file::open(place()?, &options.csv)?,
+        Source::Folder => return folder::open(place()?, options),
+        Source::Csv => table_file::open(place()?, options)?,
+        Source::Arrays => return Err(DataError::InMemory),
     };
     match options.crop {
         Some(side) => dataset.crop_to(side),

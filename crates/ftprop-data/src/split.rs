@@ -7,15 +7,16 @@ use std::sync::Arc;
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::DataError;
+use crate::memory::Memory;
 use crate::preprocess::Shape;
 
 /// Where the values of the examples are.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// Pictures in memory, NHWC, one byte a value.
-    Pixels { shape: Shape, bytes: Vec<u8> },
-    /// Rows of a table.
-    Features { columns: usize, values: Vec<f32> },
+    Pixels { shape: Shape, bytes: Memory<u8> },
+    /// Rows of a table, or pictures of floats in memory, NHWC.
+    Floats { shape: Shape, values: Memory<f32> },
     /// RGB pictures in files, read when they are needed; the shorter edge is resized to `resize` pixels.
     Files { paths: Vec<PathBuf>, resize: usize },
 }
@@ -48,7 +49,8 @@ pub enum HoldOut {
 }
 
 impl Split {
-    /// Pictures in memory: bytes in the order NHWC, and a label for each picture.
+    /// Pictures in memory: bytes in the order NHWC, and a label for each picture. The bytes are not copied, so they may
+    /// be anybody's.
     ///
     /// ```
     /// use ftprop_data::{Shape, Split};
@@ -56,22 +58,41 @@ impl Split {
     /// assert_eq!((two.len(), two.label(1)), (2, 1));
     /// # Ok::<(), ftprop_data::DataError>(())
     /// ```
-    pub fn from_pixels(shape: Shape, bytes: Vec<u8>, labels: Vec<u32>) -> Result<Split, DataError> {
-        check_count(bytes.len(), shape.size(), labels.len())?;
+    pub fn from_pixels(
+        shape: Shape,
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+        labels: Vec<u32>,
+    ) -> Result<Split, DataError> {
+        let bytes = Memory::new(bytes);
+        check_count(bytes.get().len(), shape.size(), labels.len())?;
         Ok(Split::new(Content::Pixels { shape, bytes }, labels, shape))
     }
 
-    /// A table in memory, row by row, and a label for each row.
-    pub fn from_features(columns: usize, values: Vec<f32>, labels: Vec<u32>) -> Result<Split, DataError> {
-        check_count(values.len(), columns, labels.len())?;
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let (row, column) = (at / columns, at % columns);
+    /// A table in memory, row by row, and a label for each row. The numbers are not copied.
+    pub fn from_features(
+        columns: usize,
+        values: impl AsRef<[f32]> + Send + Sync + 'static,
+        labels: Vec<u32>,
+    ) -> Result<Split, DataError> {
+        Split::from_floats(Shape::new(1, 1, columns), values, labels)
+    }
+
+    /// Pictures of floats in memory, in the order NHWC, and a label for each. The numbers are not copied.
+    pub fn from_floats(
+        shape: Shape,
+        values: impl AsRef<[f32]> + Send + Sync + 'static,
+        labels: Vec<u32>,
+    ) -> Result<Split, DataError> {
+        let values = Memory::new(values);
+        check_count(values.get().len(), shape.size(), labels.len())?;
+        if let Some(at) = values.get().iter().position(|value| !value.is_finite()) {
+            let (row, column) = (at / shape.size(), at % shape.size());
             return Err(DataError::Option(format!(
                 "{} in row {row}, column {column} (counted from 0) is not a finite number",
-                values[at]
+                values.get()[at]
             )));
         }
-        Ok(Split::new(Content::Features { columns, values }, labels, Shape::new(1, 1, columns)))
+        Ok(Split::new(Content::Floats { shape, values }, labels, shape))
     }
 
     /// The readers have checked that there are as many labels as examples, and that there is one at least.
@@ -121,7 +142,7 @@ impl Split {
     /// in memory. Enough, with [`numbers`](Split::numbers), to keep a data set on a device.
     pub fn bytes(&self) -> Option<(&[u8], Shape)> {
         match &self.store.content {
-            Content::Pixels { shape, bytes } => Some((bytes, *shape)),
+            Content::Pixels { shape, bytes } => Some((bytes.get(), *shape)),
             _ => None,
         }
     }
@@ -130,7 +151,7 @@ impl Split {
     /// `None` for pictures.
     pub fn features(&self) -> Option<(&[f32], usize)> {
         match &self.store.content {
-            Content::Features { columns, values } => Some((values, *columns)),
+            Content::Floats { shape, values } if shape.height * shape.width == 1 => Some((values.get(), shape.size())),
             _ => None,
         }
     }
@@ -143,9 +164,28 @@ impl Split {
         Ok(self.parts(&held(self.len(), amount, Stream::new(seed, Purpose::Split, 0))?))
     }
 
+    /// The examples at these positions, in this order; one that is named several times is learned from as often.
+    ///
+    /// ```
+    /// use ftprop_data::Split;
+    /// let three = Split::from_features(1, vec![7.0, 8.0, 9.0], vec![0, 1, 2])?;
+    /// let drawn = three.select(&[2, 0, 2])?;
+    /// assert_eq!((0..3).map(|i| drawn.label(i)).collect::<Vec<_>>(), [2, 0, 2]);
+    /// assert!(three.select(&[3]).is_err());
+    /// # Ok::<(), ftprop_data::DataError>(())
+    /// ```
+    pub fn select(&self, positions: &[u32]) -> Result<Split, DataError> {
+        let examples = self.len();
+        let Some(outside) = positions.iter().find(|&&position| position as usize >= examples) else {
+            let numbers = positions.iter().map(|&position| self.number(position as usize) as u32);
+            return Ok(Split { chosen: Some(numbers.collect()), ..self.clone() });
+        };
+        Err(DataError::Option(format!("there is no example {outside} (counted from 0) among {examples}")))
+    }
+
     /// Divides data that comes in one piece into training and test parts, always alike: a run's seed moves its
     /// validation split, never its test part. Epoch 1 of seed 0 keeps this apart from every validation split.
-    pub(crate) fn divide_for_test(&self, amount: HoldOut) -> Result<(Split, Split), DataError> {
+    pub fn divide_for_test(&self, amount: HoldOut) -> Result<(Split, Split), DataError> {
         Ok(self.parts(&held_for_test(self.len(), amount)?))
     }
 
@@ -187,6 +227,11 @@ impl Split {
         (part(false), part(true))
     }
 
+    /// Whether another split holds the same examples in the same order.
+    pub fn same_examples(&self, other: &Split) -> bool {
+        Arc::ptr_eq(&self.store, &other.store) && self.chosen == other.chosen
+    }
+
     pub(crate) fn content(&self) -> &Content {
         &self.store.content
     }
@@ -196,7 +241,7 @@ impl Split {
         match &self.store.content {
             Content::Pixels { shape, .. } => Some(shape.height.min(shape.width)),
             Content::Files { resize, .. } => Some(*resize),
-            Content::Features { .. } => None,
+            Content::Floats { shape, .. } => (shape.height * shape.width > 1).then(|| shape.height.min(shape.width)),
         }
     }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DataError;
 use crate::csv_file::{CsvTable, LabelColumn, quote};
+use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 
@@ -19,6 +20,8 @@ use crate::split::{Content, Split};
 const MOST_TEXTS: usize = 256;
 /// Different numbers that a label column may have before it counts as a measurement, if not all are whole.
 const MOST_NUMBERS: usize = 20;
+/// Rows of each label, on average, that there must be where there are more labels than that.
+const LEAST_OF_A_CLASS: usize = 2;
 /// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
 const LEAST_NUMBERS: usize = 1 << 26;
 
@@ -246,8 +249,9 @@ impl TableTransform {
 
     /// A table's rows as examples.
     pub fn split(&self, table: &CsvTable) -> Result<Split, DataError> {
-        let content = Content::Features { columns: self.width(), values: self.features(table)? };
-        Ok(Split::new(content, self.labels(table)?, Shape::new(1, 1, self.width())))
+        let shape = Shape::new(1, 1, self.width());
+        let content = Content::Floats { shape, values: Memory::new(self.features(table)?) };
+        Ok(Split::new(content, self.labels(table)?, shape))
     }
 
     /// Where in a table the columns are.
@@ -411,9 +415,20 @@ fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> 
         }
         *texts.entry(text).or_default() += 1;
     }
+    // Whatever they are, so many are no classes that could be learnt.
+    let learnable = |labels: usize| match labels > MOST_NUMBERS && table.rows() < LEAST_OF_A_CLASS * labels {
+        false => Ok(()),
+        true => Err(wrong(format!(
+            "{} holds {labels} different labels in {} rows, too few of each to learn; choose another label column, or \
+             put the labels in groups with names",
+            table.column_words(label),
+            table.rows()
+        ))),
+    };
     if let Some(numbers) = texts.keys().map(|text| whole_number(text)).collect::<Option<BTreeSet<i64>>>() {
         texts.clear();
         if numbers.len() > 1 {
+            learnable(numbers.len())?;
             return Ok(numbers.iter().map(i64::to_string).collect());
         }
     }
@@ -431,6 +446,7 @@ fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> 
         let only = quote(table.cell(0, label));
         return Err(wrong(format!("every row has the label {only}; is it the right column?")));
     }
+    learnable(texts.len())?;
     Ok(texts.into_keys().map(str::to_owned).collect())
 }
 

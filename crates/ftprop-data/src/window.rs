@@ -1,6 +1,6 @@
 //! Cutting a normalised window out of a picture: the loader's inner loop.
 
-use crate::augment::{Placement, Room};
+use crate::augment::{Augment, Placement, Room};
 use crate::{DataError, Normalize, Shape};
 
 /// How windows of one shape are cut: one table of normalised values a channel.
@@ -8,17 +8,22 @@ use crate::{DataError, Normalize, Shape};
 pub(crate) struct Cutter {
     window: Shape,
     pad: usize,
+    /// Whether the padding is the picture mirrored at its edge, not black.
+    reflect: bool,
+    /// The side of what is blanked.
+    cutout: usize,
     tables: Vec<[f32; 256]>,
     /// A row of the window, black.
     black: Vec<f32>,
 }
 
 impl Cutter {
-    pub(crate) fn new(window: Shape, pad: usize, normalize: &Normalize) -> Result<Self, DataError> {
+    pub(crate) fn new(window: Shape, augment: &Augment, normalize: &Normalize) -> Result<Self, DataError> {
         normalize.check(window.channels)?;
         let tables = normalize.tables();
         let black = (0..window.width * window.channels).map(|i| tables[i % window.channels][0]).collect();
-        Ok(Cutter { window, pad, tables, black })
+        let &Augment { pad, reflect, cutout, .. } = augment;
+        Ok(Cutter { window, pad, reflect, cutout, tables, black })
     }
 
     pub(crate) fn window(&self) -> Shape {
@@ -32,6 +37,39 @@ impl Cutter {
 
     /// Writes the window at `placed` to `out`, which has the window's size.
     pub(crate) fn cut(&self, pixels: &[u8], height: usize, width: usize, placed: Placement, out: &mut [f32]) {
+        self.cut_by(pixels, height, width, placed, out, |pixels, out| self.look_up(pixels, placed.flip, out));
+    }
+
+    /// The same of a picture of floats, for which there are no tables.
+    pub(crate) fn cut_floats(
+        &self,
+        values: &[f32],
+        height: usize,
+        width: usize,
+        placed: Placement,
+        normalize: &Normalize,
+        out: &mut [f32],
+    ) {
+        let channels = self.window.channels;
+        self.cut_by(values, height, width, placed, out, |values, out| {
+            let write = |(out, pixel): (&mut [f32], &[f32])| {
+                out.iter_mut().zip(pixel).enumerate().for_each(|(c, (o, &x))| *o = normalize.apply(x, c));
+            };
+            let (out, pixels) = (out.chunks_exact_mut(channels), values.chunks_exact(channels));
+            if placed.flip { out.rev().zip(pixels).for_each(write) } else { out.zip(pixels).for_each(write) }
+        });
+    }
+
+    /// Cuts a window out of a picture of any kind; `write` puts a run of pixels in place, normalised.
+    fn cut_by<P>(
+        &self,
+        pixels: &[P],
+        height: usize,
+        width: usize,
+        placed: Placement,
+        out: &mut [f32],
+        write: impl Fn(&[P], &mut [f32]),
+    ) {
         let (channels, columns) = (self.window.channels, self.window.width);
         // Columns `from..to` of the unmirrored window show the picture, those beside them the padding.
         let from = self.pad.saturating_sub(placed.x).min(columns);
@@ -40,15 +78,42 @@ impl Cutter {
         let (left, right) = if placed.flip { (columns - to, columns - from) } else { (from, to) };
         for (row, out) in out.chunks_exact_mut(columns * channels).enumerate() {
             let y = placed.y + row;
-            if y < self.pad || y >= height + self.pad {
+            let inside = y >= self.pad && y < height + self.pad;
+            if !inside && !self.reflect {
                 out.copy_from_slice(&self.black);
                 continue;
             }
-            let start = (y - self.pad) * width + first;
+            let y = if inside { y - self.pad } else { mirrored(y, self.pad, height) };
+            let start = y * width + first;
             let shown = &pixels[start * channels..(start + to - from) * channels];
-            out[..left * channels].copy_from_slice(&self.black[..left * channels]);
-            out[right * channels..].copy_from_slice(&self.black[right * channels..]);
-            self.look_up(shown, placed.flip, &mut out[left * channels..right * channels]);
+            write(shown, &mut out[left * channels..right * channels]);
+            if !self.reflect {
+                out[..left * channels].copy_from_slice(&self.black[..left * channels]);
+                out[right * channels..].copy_from_slice(&self.black[right * channels..]);
+                continue;
+            }
+            for column in (0..from).chain(to..columns) {
+                let at = (y * width + mirrored(placed.x + column, self.pad, width)) * channels;
+                let column = if placed.flip { columns - 1 - column } else { column };
+                let out = &mut out[column * channels..(column + 1) * channels];
+                write(&pixels[at..at + channels], out);
+            }
+        }
+        if let Some([row, column]) = placed.blank {
+            self.blank(row, column, out);
+        }
+    }
+
+    /// Blanks a square around a place of the window.
+    fn blank(&self, row: usize, column: usize, out: &mut [f32]) {
+        let (channels, columns) = (self.window.channels, self.window.width);
+        let span = |middle: usize, end: usize| {
+            let first = middle.saturating_sub(self.cutout / 2);
+            first..(middle + self.cutout - self.cutout / 2).min(end)
+        };
+        let across = span(column, columns);
+        for row in span(row, self.window.height) {
+            out[(row * columns + across.start) * channels..(row * columns + across.end) * channels].fill(0.0);
         }
     }
 
@@ -69,6 +134,18 @@ impl Cutter {
     }
 }
 
+/// The row or column of a picture that stands in the padding at a place of the padded one: the edge is a mirror, and not
+/// repeated.
+fn mirrored(at: usize, pad: usize, len: usize) -> usize {
+    if at < pad {
+        pad - at
+    } else if at - pad < len {
+        at - pad
+    } else {
+        2 * len - 2 - (at - pad)
+    }
+}
+
 fn look_up<const C: usize>(tables: [&[f32; 256]; C], pixels: &[u8], flip: bool, out: &mut [f32]) {
     let (pixels, out) = (pixels.as_chunks::<C>().0.iter(), out.as_chunks_mut::<C>().0.iter_mut());
     let write = |(out, pixel): (&mut [f32; C], &[u8; C])| {
@@ -85,19 +162,42 @@ mod tests {
     use ftprop_tensor::random::Stream;
 
     /// One value at a time, straight from the definition.
-    fn slow(pixels: &[u8], shape: Shape, window: Shape, pad: usize, placed: Placement, n: &Normalize) -> Vec<f32> {
+    fn slow(
+        pixels: &[u8],
+        shape: Shape,
+        window: Shape,
+        augment: &Augment,
+        placed: Placement,
+        n: &Normalize,
+    ) -> Vec<f32> {
         let mut out = Vec::new();
+        let (pad, half) = (augment.pad as isize, (augment.cutout / 2) as isize);
+        let across = |at: isize, len: usize| match at {
+            at if at < 0 => -at,
+            at if at >= len as isize => 2 * (len as isize - 1) - at,
+            at => at,
+        };
         for row in 0..window.height {
-            for column in 0..window.width {
-                let column = if placed.flip { window.width - 1 - column } else { column };
-                let (y, x) = ((placed.y + row) as isize - pad as isize, (placed.x + column) as isize - pad as isize);
+            for shown in 0..window.width {
+                let column = if placed.flip { window.width - 1 - shown } else { shown };
+                let (mut y, mut x) = ((placed.y + row) as isize - pad, (placed.x + column) as isize - pad);
+                if augment.reflect {
+                    (y, x) = (across(y, shape.height), across(x, shape.width));
+                }
                 let inside = (0..shape.height as isize).contains(&y) && (0..shape.width as isize).contains(&x);
+                let blank = placed.blank.is_some_and(|[r, c]| {
+                    let near = |at: usize, middle: usize| {
+                        let from = at as isize - (middle as isize - half);
+                        (0..augment.cutout as isize).contains(&from)
+                    };
+                    near(row, r) && near(shown, c)
+                });
                 for c in 0..shape.channels {
                     let raw = match inside {
                         true => pixels[(y as usize * shape.width + x as usize) * shape.channels + c],
                         false => 0,
                     };
-                    out.push((f32::from(raw) / n.full - n.mean[c]) / n.std[c]);
+                    out.push(if blank { 0.0 } else { (f32::from(raw) / n.full - n.mean[c]) / n.std[c] });
                 }
             }
         }
@@ -107,21 +207,36 @@ mod tests {
     #[test]
     fn every_placement_of_odd_shapes_equals_the_slow_cut_bit_for_bit() {
         let random = Stream::numbered(5);
-        let cases =
-            [(1, 1, 1, 1, 1, 0), (3, 5, 1, 3, 5, 0), (4, 3, 3, 4, 3, 2), (5, 7, 3, 2, 3, 1), (6, 4, 2, 3, 9, 4)];
-        for (height, width, channels, window_height, window_width, pad) in cases {
+        let cases = [
+            (1, 1, 1, 1, 1, 0, false),
+            (3, 5, 1, 3, 5, 0, false),
+            (4, 3, 3, 4, 3, 2, false),
+            (4, 3, 3, 4, 3, 2, true),
+            (5, 7, 3, 2, 3, 1, true),
+            (6, 4, 2, 3, 9, 4, false),
+            (6, 5, 2, 3, 9, 4, true),
+        ];
+        for (number, (height, width, channels, window_height, window_width, pad, reflect)) in
+            cases.into_iter().enumerate()
+        {
             let (shape, window) =
                 (Shape::new(height, width, channels), Shape::new(window_height, window_width, channels));
             let normalize = Normalize::pixels(&[0.5, 0.25, 0.1][..channels], &[0.3, 0.2, 0.7][..channels]);
             let pixels: Vec<u8> = (0..shape.size()).map(|i| random.below(i as u64, 256) as u8).collect();
-            let cutter = Cutter::new(window, pad, &normalize).unwrap();
+            let augment = Augment { pad, reflect, cutout: number, ..Augment::CIFAR };
+            let cutter = Cutter::new(window, &augment, &normalize).unwrap();
             let room = cutter.room(height, width);
             for (x, y) in (0..=room.x).flat_map(|x| (0..=room.y).map(move |y| (x, y))) {
                 for flip in [false, true] {
-                    let placed = Placement { x, y, flip };
+                    let blank = (number > 0).then_some([y % window_height, x % window_width]);
+                    let placed = Placement { x, y, flip, blank };
                     let mut fast = vec![f32::NAN; window.size()];
                     cutter.cut(&pixels, height, width, placed, &mut fast);
-                    assert_eq!(fast, slow(&pixels, shape, window, pad, placed, &normalize), "{shape:?} {placed:?}");
+                    let expected = slow(&pixels, shape, window, &augment, placed, &normalize);
+                    assert_eq!(fast, expected, "{shape:?} {placed:?}");
+                    let floats: Vec<f32> = pixels.iter().map(|&byte| f32::from(byte)).collect();
+                    cutter.cut_floats(&floats, height, width, placed, &normalize, &mut fast);
+                    assert_eq!(fast, expected, "floats, {shape:?} {placed:?}");
                 }
             }
         }
@@ -130,7 +245,7 @@ mod tests {
     #[test]
     fn normalising_must_fit_the_channels() {
         let shape = Shape::new(2, 2, 3);
-        assert!(Cutter::new(shape, 0, &Normalize::pixels(&[0.5], &[0.5])).is_err());
-        assert!(Cutter::new(shape, 0, &Normalize::pixels(&[0.5; 3], &[0.5, 0.0, 0.5])).is_err());
+        assert!(Cutter::new(shape, &Augment::default(), &Normalize::pixels(&[0.5], &[0.5])).is_err());
+        assert!(Cutter::new(shape, &Augment::default(), &Normalize::pixels(&[0.5; 3], &[0.5, 0.0, 0.5])).is_err());
     }
 }

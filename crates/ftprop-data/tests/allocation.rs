@@ -30,7 +30,7 @@ static ALLOCATOR: Counting = Counting;
 fn batches_are_prepared_in_recycled_buffers() {
     let digits = open(Source::Digits, None, &Options::default()).unwrap();
     for workers in [0, 2] {
-        let augment = Augment { pad: 1, crop: true, flip: true };
+        let augment = Augment { pad: 1, ..Augment::CIFAR };
         let config = LoaderConfig { workers, augment, ..LoaderConfig::training(8, 1, digits.normalize.clone()) };
         let loader = Loader::new(&digits.train, config).unwrap();
         for number in 0..2 {

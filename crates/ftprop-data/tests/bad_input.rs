@@ -122,8 +122,10 @@ fn sizes_that_cannot_be() {
     write_photos(&temp);
     let open = |source, resize, crop| {
         let options = Options { resize, crop, ..Options::default() };
-        open(source, Some(temp.path()), &options).unwrap_err()
+        let path = (source != Source::Digits).then_some(temp.path());
+        open(source, path, &options).unwrap_err()
     };
+    refused(Source::Digits, temp.path(), &["digits", "built in"]);
     says(&open(Source::Folder, Some(16), Some(17)), &["17", "16"]);
     says(&open(Source::Folder, Some(0), Some(0)), &["crop"]);
     says(&open(Source::Digits, None, Some(9)), &["9", "8"]);
@@ -169,8 +171,10 @@ fn tables_with_wrong_rows_say_which_line() {
     says(&test(TestPart::File(bare)), &["bare.csv", "3 features", "1"]);
     let other = temp.write("named.csv", "b,c\nx,1\n");
     says(&test(TestPart::File(other)), &["named.csv", "missing", "`a`"]);
-    let prices: String = (0..40).map(|i| format!("{i},{}.5\n", i % 30)).collect();
-    refuse(&prices, &["column 2", "30 different numbers in 40 rows", "another label column"]);
+    let prices: String = (0..90).map(|i| format!("{i},{}.5\n", i % 30)).collect();
+    refuse(&prices, &["column 2", "30 different numbers in 90 rows", "another label column"]);
+    let years: String = (0..40).map(|i| format!("{i},{}\n", 1900 + i % 30)).collect();
+    refuse(&years, &["column 2", "30 different labels in 40 rows", "another label column"]);
     refuse("a,b,c\n1,red,x\n2,,y\n", &["line 3", "column 2 (`b`)", "mean, median or indicator"]);
     refuse("a,b,c\n1,NA,x\n2,3,y\n", &["line 2", "`NA`", "not a number"]);
     let ids: String = (0..300).map(|i| format!("{i},id{i},{}\n", i % 2)).collect();

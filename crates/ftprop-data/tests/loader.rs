@@ -5,7 +5,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::*;
-use ftprop_data::{Augment, Dataset, HoldOut, Loader, LoaderConfig, Options, Placement, Room, Source, Split, open};
+use ftprop_data::{
+    Augment, Dataset, Draws, HoldOut, Loader, LoaderConfig, Options, Placement, Room, Shape, Source, Split, open,
+};
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 type Batches = Vec<(usize, Vec<f32>, Vec<u32>, Vec<u32>)>;
@@ -87,7 +89,7 @@ fn batches_hold_what_the_documents_say() {
     let (train, _) = cifar.train.hold_out(HoldOut::Count(4), 9).unwrap();
     let (bytes, _) = train.bytes().unwrap();
     let (seed, epoch, pad) = (11, 5, 3usize);
-    let augment = Augment { pad, crop: true, flip: true };
+    let augment = Augment { pad, ..Augment::CIFAR };
     let config = LoaderConfig { augment, ..LoaderConfig::training(4, seed, cifar.normalize.clone()) };
     let batches = drain(&Loader::new(&train, config).unwrap(), epoch, 0);
 
@@ -116,10 +118,11 @@ fn batches_hold_what_the_documents_say() {
 
 #[test]
 fn placements_are_spread_evenly_and_keep_to_the_room() {
-    let (room, stream) = (Room { x: 8, y: 4 }, Stream::new(1, Purpose::Augment, 1));
+    let (room, draws, window) = (Room { x: 8, y: 4 }, Draws::new(1, 1), Shape::new(28, 32, 3));
+    let place = |example, augment: &Augment| Placement::of(&draws, example, augment, room, window);
     let (mut columns, mut rows, mut flips) = ([0; 9], [0; 5], 0);
     for example in 0..45_000 {
-        let placed = Placement::of(stream, example, &Augment::CIFAR, room);
+        let placed = place(example, &Augment::CIFAR);
         columns[placed.x] += 1;
         rows[placed.y] += 1;
         flips += usize::from(placed.flip);
@@ -130,12 +133,29 @@ fn placements_are_spread_evenly_and_keep_to_the_room() {
     assert!(flips.abs_diff(22_500) < 640, "{flips}");
     // Without a crop or a flip the rest stays as it was.
     for example in 0..50 {
-        let all = Placement::of(stream, example, &Augment::CIFAR, room);
-        let still = Placement::of(stream, example, &Augment { crop: false, ..Augment::CIFAR }, room);
+        let all = place(example, &Augment::CIFAR);
+        let still = place(example, &Augment { crop: false, ..Augment::CIFAR });
         assert_eq!(still, Placement { flip: all.flip, ..Placement::centre(room) });
-        let unflipped = Placement::of(stream, example, &Augment { flip: false, ..Augment::CIFAR }, room);
+        let unflipped = place(example, &Augment { flip: false, ..Augment::CIFAR });
         assert_eq!(unflipped, Placement { flip: false, ..all });
+        let blanked = place(example, &Augment { cutout: 9, ..Augment::CIFAR });
+        assert_eq!(Placement { blank: None, ..blanked }, all);
+        assert!(blanked.blank.is_some_and(|[y, x]| y < 28 && x < 32));
     }
+}
+
+#[test]
+fn flips_that_alternate_show_the_other_side_in_every_other_epoch() {
+    let (room, window) = (Room { x: 8, y: 8 }, Shape::new(32, 32, 3));
+    let augment = Augment { alternate: true, ..Augment::CIFAR };
+    let flips = |epoch| -> Vec<bool> {
+        (0..2000).map(|example| Placement::of(&Draws::new(5, epoch), example, &augment, room, window).flip).collect()
+    };
+    let (first, second) = (flips(1), flips(2));
+    assert!(first.iter().zip(&second).all(|(a, b)| a != b));
+    assert_eq!(first, flips(3));
+    let flipped = first.iter().filter(|flip| **flip).count();
+    assert!(flipped.abs_diff(1000) < 140, "{flipped}");
 }
 
 #[test]

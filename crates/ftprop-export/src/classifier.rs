@@ -1,17 +1,22 @@
 //! Using a packed model: what `predict`, `eval` and `export --check` have in common.
 
 use crate::error::Error;
-use ftprop_data::{Normalize, Preprocess, Shape};
-use ftprop_runtime::{Engine, EngineOptions};
+use ftprop_data::{Normalize, Preprocess, Shape, Source, TableTransform};
+use ftprop_nn::{Criterion, NnError, OutputLoss};
+use ftprop_runtime::{Element, Engine, EngineOptions, Model, note};
 use ftprop_train::evaluate::Predictor;
 use ftprop_train::files;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A packed model that is ready, taking the same normalised pictures as the trained network.
+/// A packed model that is ready, taking the same normalised examples as the trained network.
 pub struct Classifier {
     engine: Engine,
     classes: Vec<String>,
+    notes: BTreeMap<String, String>,
+    table: Option<TableTransform>,
     bytes: Vec<u8>,
+    reals: Vec<f32>,
     logits: Vec<f32>,
 }
 
@@ -30,12 +35,15 @@ impl Classifier {
 
     /// A packed model in memory, for so many threads.
     pub fn new(packed: &[u8], threads: usize) -> Result<Self, ftprop_runtime::Error> {
-        let engine = Engine::load(packed, &EngineOptions { threads, ..EngineOptions::default() })?;
+        let model = Model::parse(packed)?;
+        let engine = Engine::new(&model, &EngineOptions { threads, ..EngineOptions::default() })?;
         let classes = match engine.class_names() {
             [] => (0..engine.classes()).map(|class| class.to_string()).collect(),
             names => names.to_vec(),
         };
-        Ok(Classifier { engine, classes, bytes: Vec::new(), logits: Vec::new() })
+        let table = table(&model, &classes)?;
+        let (bytes, reals, logits) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Classifier { engine, classes, notes: model.notes, table, bytes, reals, logits })
     }
 
     /// The classes' names; their numbers where the model has none.
@@ -43,29 +51,75 @@ impl Classifier {
         &self.classes
     }
 
-    /// How a picture becomes an input.
-    pub fn preprocess(&self) -> Preprocess {
+    /// The data that it was trained on, if it says so.
+    pub fn source(&self) -> Option<Source> {
+        self.notes.get(note::SOURCE)?.parse().ok()
+    }
+
+    /// What is done to the rows of a table; none for a model of pictures.
+    pub fn table(&self) -> Option<&TableTransform> {
+        self.table.as_ref()
+    }
+
+    /// The loss that it was trained with; none if it does not say.
+    pub fn criterion(&self) -> Option<Result<Criterion, NnError>> {
+        let loss: OutputLoss = self.notes.get(note::LOSS)?.parse().ok()?;
+        let smoothing = self.notes.get(note::LABEL_SMOOTHING).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        Some(Criterion::new(loss, smoothing))
+    }
+
+    /// The shape of an example.
+    pub fn shape(&self) -> Shape {
+        let input = self.engine.preprocessing().input;
+        Shape::new(input.height, input.width, input.channels)
+    }
+
+    /// How examples are normalised, as a network in float takes them.
+    pub fn normalize(&self) -> Normalize {
         let about = self.engine.preprocessing();
-        let shape = Shape::new(about.input.height, about.input.width, about.input.channels);
-        let edge = shape.height.min(shape.width);
-        Preprocess {
-            shape,
-            resize: about.resize_shorter.map_or(edge, |resize| resize as usize),
-            normalize: Normalize::pixels(&about.mean, &about.std),
+        match about.element {
+            Element::Byte => Normalize::pixels(&about.mean, &about.std),
+            Element::Real => Normalize { full: 1.0, mean: about.mean.clone(), std: about.std.clone() },
         }
     }
 
-    /// The logits of normalised pictures. The model takes bytes and normalises them itself, so this undoes the
-    /// normalising: exactly for what was made from bytes, and to the nearest byte otherwise.
-    pub fn logits(&mut self, images: &[f32]) -> Result<&[f32], ftprop_runtime::Error> {
+    /// How a picture becomes an input; none for a model of tables.
+    pub fn preprocess(&self) -> Option<Preprocess> {
+        let (about, shape) = (self.engine.preprocessing(), self.shape());
+        let edge = shape.height.min(shape.width);
+        let resize = about.resize_shorter.map_or(edge, |resize| resize as usize);
+        (about.element == Element::Byte).then(|| Preprocess { shape, resize, normalize: self.normalize() })
+    }
+
+    /// The logits of normalised examples. The model normalises them itself, so this undoes the normalising: for pictures
+    /// exactly for what was made from bytes, and to the nearest byte otherwise.
+    pub fn logits(&mut self, examples: &[f32]) -> Result<&[f32], ftprop_runtime::Error> {
         let about = self.engine.preprocessing();
         let channels = about.mean.len();
-        let byte =
-            |(i, v): (usize, &f32)| ((v * about.std[i % channels] + about.mean[i % channels]) * 255.0).round() as u8;
-        self.bytes.clear();
-        self.bytes.extend(images.iter().enumerate().map(byte));
-        self.logits.resize(images.len() / self.engine.image_len() * self.engine.classes(), 0.0);
-        self.engine.classify(&self.bytes, &mut self.logits)?;
+        let raw = |(i, v): (usize, &f32)| v * about.std[i % channels] + about.mean[i % channels];
+        self.logits.resize(examples.len() / self.engine.image_len() * self.engine.classes(), 0.0);
+        match about.element {
+            Element::Byte => {
+                self.bytes.clear();
+                self.bytes.extend(examples.iter().enumerate().map(raw).map(|v| (v * 255.0).round() as u8));
+                self.engine.classify(&self.bytes, &mut self.logits)?;
+            }
+            Element::Real => {
+                self.reals.clear();
+                self.reals.extend(examples.iter().enumerate().map(raw));
+                self.engine.classify_reals(&self.reals, &mut self.logits)?;
+            }
+        }
         Ok(&self.logits)
     }
+}
+
+/// The transformation that a model of tables keeps, if it fits the model.
+fn table(model: &Model<'_>, classes: &[String]) -> Result<Option<TableTransform>, ftprop_runtime::Error> {
+    let Some(text) = model.notes.get(note::TABLE) else { return Ok(None) };
+    let invalid = |what: String| ftprop_runtime::Error::Invalid { place: "the note `table`".into(), what };
+    let table: TableTransform = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
+    let about = &model.preprocessing;
+    let fits = about.element == Element::Real && table.width() as u64 == about.input.len() && table.classes == classes;
+    if fits { Ok(Some(table)) } else { Err(invalid("it is of another table than the model's".into())) }
 }

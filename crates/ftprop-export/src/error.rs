@@ -30,9 +30,6 @@ pub enum Error {
         /// In what they differ.
         difference: String,
     },
-    /// A network of tables was to be packed.
-    #[error("the network was trained on a table; packed models take pictures, so export it as ONNX")]
-    NoPictures,
     /// An activation with more steps than a packed model can have.
     #[error("packed models have at most qrelu:{most}, the network has {activation}")]
     TooManySteps {

@@ -3,7 +3,7 @@
 use crate::classifier::Classifier;
 use crate::error::Error;
 use crate::numbers::Numbers;
-use ftprop_data::{Dataset, Preprocess};
+use ftprop_data::Dataset;
 use ftprop_nn::graph::{self, Node, Op, ParameterId};
 use ftprop_nn::spec::PoolKind;
 use ftprop_nn::target::HardUnit;
@@ -11,40 +11,62 @@ use ftprop_nn::{Activation, Tally};
 use ftprop_runtime::pack::{
     BatchNorm, Connected, Convolution, FlattenOrder, FloatLayer, FloatNetwork, PackOptions, WeightFormat, WeightLayout,
 };
-use ftprop_runtime::{MAX_STEPS, Preprocessing, Shape, Window};
+use ftprop_runtime::{Element, MAX_STEPS, Preprocessing, Shape, Window, note};
+use ftprop_train::checkpoint::ModelInfo;
 use ftprop_train::evaluate::evaluation_loader;
 use ftprop_train::model::Model;
 use ftprop_train::observe::StepReport;
+use ftprop_train::recipe::Recipe;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// The bytes of a packed model.
 pub fn pack(model: &Model, weights: WeightFormat) -> Result<Vec<u8>, Error> {
-    let packed = ftprop_runtime::pack::pack(&float_network(model)?, &PackOptions { weights })?;
+    let mut packed = ftprop_runtime::pack::pack(&float_network(model)?, &PackOptions { weights })?;
+    packed.notes = notes(model)?;
     Ok(packed.to_bytes()?)
+}
+
+/// What using the model depends on beside its operations.
+fn notes(model: &Model) -> Result<BTreeMap<String, String>, Error> {
+    let Recipe { data, train, .. } = &model.recipe;
+    let mut notes = BTreeMap::from([
+        (note::SOURCE.to_string(), data.source.to_string()),
+        (note::LOSS.to_string(), train.loss.to_string()),
+    ]);
+    if train.label_smoothing != 0.0 {
+        notes.insert(note::LABEL_SMOOTHING.into(), train.label_smoothing.to_string());
+    }
+    if let Some(table) = &model.info.table {
+        let text = serde_json::to_string(table)
+            .map_err(|e| Error::Unwritable { what: "the table's transformation", why: e.to_string() })?;
+        notes.insert(note::TABLE.into(), text);
+    }
+    Ok(notes)
 }
 
 /// The network as the packer takes it.
 fn float_network(model: &Model) -> Result<FloatNetwork, Error> {
-    let preprocess = model.info.preprocess().ok_or(Error::NoPictures)?;
     let numbers = Numbers::of(&model.network);
     Ok(FloatNetwork {
         name: model.recipe.name.clone(),
-        preprocessing: preprocessing(&preprocess),
+        preprocessing: preprocessing(&model.info),
         classes: model.info.classes.clone(),
         layers: float_layers(numbers, numbers.nodes())?,
     })
 }
 
-/// A pixel is a byte, 255 meaning 1, also for data whose own values have another range.
-fn preprocessing(preprocess: &Preprocess) -> Preprocessing {
-    let ftprop_data::Shape { height, width, channels } = preprocess.shape;
+/// A pixel is a byte, 255 meaning 1, also for data whose own values have another range; a table has real numbers.
+fn preprocessing(info: &ModelInfo) -> Preprocessing {
+    let ftprop_data::Shape { height, width, channels } = info.shape();
     Preprocessing {
         input: Shape { height, width, channels },
-        resize_shorter: u32::try_from(preprocess.resize).ok(),
-        center_crop: true,
-        mean: preprocess.normalize.mean.clone(),
-        std: preprocess.normalize.std.clone(),
+        element: if info.resize.is_some() { Element::Byte } else { Element::Real },
+        resize_shorter: info.resize.and_then(|resize| u32::try_from(resize).ok()),
+        center_crop: info.resize.is_some(),
+        mean: info.mean.clone(),
+        std: info.std.clone(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Charts as SVG and PNG, drawn from one description.
 //!
 //! A [`Picture`] is a grid of panels with one legend below them. A panel is a [`Figure`] (lines over one pair of
-//! axes, with an optional inset that zooms in on a part of them) or a [`Regions`] (which class a classifier gives to
-//! each point of a plane). [`curves`] makes the picture of one run's training, or of many runs compared.
+//! axes, with an optional inset that zooms in on a part of them), a [`Regions`] (which class a classifier gives to
+//! each point of a plane) or a [`Heat`] (which classes it takes for which). [`curves`] makes the picture of one run's training, or of many runs compared.
 //!
 //! A picture becomes a list of plain shapes, and one small writer for each format draws those. Text in the PNG comes
 //! from a font that is built in, so a machine without any fonts draws the same bytes.
@@ -26,6 +26,7 @@
 mod axes;
 mod curves;
 mod font;
+mod heat;
 mod inset;
 mod layout;
 mod legend;
@@ -83,6 +84,8 @@ pub enum Panel {
     Lines(Figure),
     /// A plane coloured by class.
     Regions(Regions),
+    /// Which of some classes are taken for which.
+    Heat(Heat),
 }
 
 /// Lines over one pair of axes.
@@ -163,6 +166,21 @@ pub struct Regions {
     pub class_names: Vec<String>,
 }
 
+/// A square of shares of classes, a row for each class from the top, darker where they are larger.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Heat {
+    /// Below the square.
+    pub x_label: String,
+    /// Beside the square.
+    pub y_label: String,
+    /// The classes, for rows and columns.
+    pub names: Vec<String>,
+    /// 0 to 1, row by row.
+    pub shares: Vec<f64>,
+    /// What is written into the cells, row by row; nothing for 0.
+    pub counts: Vec<u64>,
+}
+
 impl Picture {
     /// A picture of one figure, 800 pixels wide.
     pub fn of(figure: Figure) -> Self {
@@ -208,6 +226,7 @@ impl Picture {
             Panel::Lines(figure) if figure.title.is_empty() => format!("{} by {}", figure.y_label, figure.x_label),
             Panel::Lines(figure) => figure.title.clone(),
             Panel::Regions(regions) => regions.title.clone(),
+            Panel::Heat(heat) => format!("{} by {}", heat.y_label, heat.x_label),
         });
         let all: Vec<String> = std::iter::once(self.title.clone()).chain(titles).filter(|t| !t.is_empty()).collect();
         all.join("; ")

@@ -21,10 +21,10 @@ use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
 use ftprop_train::observe::Ending;
 use ftprop_train::run::{EpochMetrics, RunFolder, Summary};
-use ftprop_train::words::duration;
+use ftprop_train::words::seconds;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// What a study's runs came to, as far as they are there.
 #[derive(Clone, Debug)]
@@ -170,6 +170,8 @@ pub struct Accuracy {
     pub best: Sample,
     /// At the last epoch, on the test part.
     pub last: Sample,
+    /// At the best epoch on the held-out validation part, on that part; empty where there is none.
+    pub validation: Sample,
     /// At the epoch that was best on the held-out validation part; empty where there is none.
     pub chosen: Sample,
     /// At the last epoch, on the training part.
@@ -185,6 +187,7 @@ impl Accuracy {
         Accuracy {
             best: sample(&|s| Some(s.test.top1_best)),
             last: sample(&|s| Some(s.test.top1_last)),
+            validation: sample(&|s| s.validation.map(|v| v.top1_best)),
             chosen: sample(&|s| s.validation.map(|_| s.test_top1_at_best)),
             train: sample(&|s| Some(s.train.top1_last)),
         }
@@ -250,7 +253,7 @@ pub fn write_history(page: &mut Document, history: &[Stint]) {
         vec![
             stint.started.clone(),
             stint.device.clone(),
-            duration(Duration::from_secs_f64(stint.seconds)),
+            seconds(stint.seconds),
             stint.epochs.to_string(),
             stint.finished.to_string(),
         ]

@@ -49,6 +49,7 @@ pub mod spec;
 pub mod target;
 pub mod timing;
 pub mod trace;
+pub mod whiten;
 
 pub use activation::Activation;
 pub use engine::{CpuEngine, Engine, EngineError, Learning};

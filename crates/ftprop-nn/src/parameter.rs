@@ -54,7 +54,20 @@ impl Parameter {
             values.iter_mut().enumerate().for_each(|(i, v)| *v = (2.0 * stream.uniform(i as u64) - 1.0) * bound);
         };
         match &self.kind {
-            ParameterKind::Conv { geometry, init: Init::Uniform } => uniform(values, geometry.fan_in()),
+            ParameterKind::Conv { geometry, init: Init::Uniform | Init::Whitened } => {
+                uniform(values, geometry.fan_in());
+            }
+            ParameterKind::Conv { geometry: g, init: Init::Dirac } => {
+                uniform(values, g.fan_in());
+                let channels = g.in_channels / g.groups;
+                let middle = (g.kernel_h / 2 * g.kernel_w + g.kernel_w / 2) * channels;
+                for group in values.chunks_exact_mut(g.fan_in() * g.out_channels / g.groups) {
+                    for (channel, filter) in group.chunks_exact_mut(g.fan_in()).take(channels).enumerate() {
+                        filter.fill(0.0);
+                        filter[middle + channel] = 1.0;
+                    }
+                }
+            }
             ParameterKind::Conv { geometry: g, init: Init::NormalFanOut } => {
                 let deviation = (2.0 / (g.kernel_h * g.kernel_w * g.out_channels) as f32).sqrt();
                 values.iter_mut().enumerate().for_each(|(i, v)| *v = stream.normal(i as u64) * deviation);

@@ -1,21 +1,44 @@
-//! The paper's networks by name (SPEC: channels × height × width).
+//! Networks by name: the paper's, ones that came after it, which take pictures of any size from 28 on, and one for any input.
+
+mod auto;
 
 use crate::NnError;
+use crate::activation::Activation;
 use crate::spec::{Init, Kernel, LayerSpec};
 use LayerSpec as L;
 use ftprop_tensor::Shape;
 
 /// Every preset's name.
-pub const NAMES: [&str; 5] = ["convnet4", "convnet8", "alexnet", "resnet18", "mlp"];
+pub const NAMES: [&str; 10] =
+    ["convnet4", "convnet8", "alexnet", "resnet18", "mlp", "auto", "fast", "vgg_small", "resnet20", "bireal18"];
 
-/// The layers of a preset. `widths` are the hidden widths of `mlp`; the others have theirs fixed.
+/// The smallest side of a picture for presets of any size.
+const SMALLEST: usize = 28;
+
+/// The side from which a picture is halved twice before anything else is done, as ResNets do it.
+const LARGE: usize = 128;
+
+/// The layers of a preset. `widths` are the hidden widths of `mlp` and `auto`; the others have theirs fixed.
 pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerSpec>, NnError> {
+    let edge = input.height.min(input.width);
     let (layers, expected) = match preset {
         "convnet4" => (convnet4(), Some((32, 32))),
         "convnet8" => (convnet8(), Some((32, 32))),
         "alexnet" => (alexnet(), Some((224, 224))),
         "resnet18" => (resnet18(), Some((224, 224))),
         "mlp" => (mlp(widths), None),
+        "auto" => (auto::layers(input, widths), None),
+        "fast" | "vgg_small" | "resnet20" | "bireal18" if edge < SMALLEST => {
+            return Err(NnError::PresetInput {
+                preset: preset.into(),
+                expected: format!("{SMALLEST}×{SMALLEST} or larger"),
+                got: format!("{}×{}", input.height, input.width),
+            });
+        }
+        "fast" => (fast(edge), None),
+        "vgg_small" => (vgg_small(edge), None),
+        "resnet20" => (resnet20(input), None),
+        "bireal18" => (bireal18(input), None),
         _ => {
             return Err(NnError::Name {
                 what: "preset",
@@ -122,16 +145,7 @@ fn alexnet() -> Vec<LayerSpec> {
 
 /// torchvision's ResNet-18 with the activation in ReLU's place.
 fn resnet18() -> Vec<LayerSpec> {
-    let conv = |out, kernel, stride, pad| L::Conv {
-        out,
-        kernel: Kernel::Square(kernel),
-        stride,
-        pad,
-        groups: 1,
-        bias: None,
-        init: Init::NormalFanOut,
-    };
-    let norm = || L::batch_norm(1e-5);
+    let (conv, norm) = (fan_out_conv, || L::batch_norm(1e-5));
     let mut layers = vec![conv(64, 7, 2, 3), norm(), L::act(), L::max_pool(3, 2, 1)];
     let mut channels = 64;
     for out in [64, 128, 256, 512] {
@@ -149,7 +163,142 @@ fn resnet18() -> Vec<LayerSpec> {
     layers
 }
 
+/// Made to be trained in seconds: a whitened first layer, which is meant to be frozen, then six convolutions, each but
+/// the first with a way around it. Larger pictures are halved before, until they are about as large as CIFAR's.
+fn fast(edge: usize) -> Vec<LayerSpec> {
+    let conv = |out, kernel, pad, init| L::Conv {
+        out,
+        kernel: Kernel::Square(kernel),
+        stride: 1,
+        pad,
+        groups: 1,
+        bias: Some(kernel == 2),
+        init,
+    };
+    let (halve, norm) = (|| L::max_pool(2, 2, 0), || L::batch_norm(1e-5));
+    let mut layers = vec![conv(24, 2, 0, Init::Whitened), soft_relu()];
+    layers.extend((0..halvings(edge)).map(|_| halve()));
+    layers.extend([conv(64, 3, 1, Init::Dirac), halve(), norm()]);
+    for (stage, out) in [64, 256, 256].into_iter().enumerate() {
+        if stage > 0 {
+            let main = vec![L::act(), conv(out, 3, 1, Init::Dirac), halve(), norm()];
+            let shortcut = vec![halve(), conv(out, 1, 0, Init::Uniform), norm()];
+            layers.push(L::Residual { main, shortcut });
+        }
+        let main = vec![L::act(), conv(out, 3, 1, Init::Dirac), norm()];
+        layers.push(L::Residual { main, shortcut: vec![] });
+    }
+    layers.extend([L::max_pool(3, 3, 0), L::fc(None)]);
+    layers
+}
+
+/// The VGG of the literature on binary networks: six convolutions, pooled by twos.
+fn vgg_small(edge: usize) -> Vec<LayerSpec> {
+    let mut layers = vec![plain_conv(128), L::batch_norm(1e-5)];
+    layers.extend((0..halvings(edge)).map(|_| L::max_pool(2, 2, 0)));
+    layers.extend([L::act(), plain_conv(128), L::max_pool(2, 2, 0), L::batch_norm(1e-5), L::act()]);
+    for out in [256, 512] {
+        layers.extend([plain_conv(out), L::batch_norm(1e-5), L::act()]);
+        layers.extend([plain_conv(out), L::max_pool(2, 2, 0), L::batch_norm(1e-5), L::act()]);
+    }
+    layers.push(L::fc(None));
+    layers
+}
+
+/// ResNet-20 with a way around every convolution.
+fn resnet20(input: Shape) -> Vec<LayerSpec> {
+    ways_around(stem(16, input), &[16, 32, 64], 6, input)
+}
+
+/// ResNet-18 with a way around every convolution, as Bi-Real Net has it: activation, convolution, norm; what goes around
+/// is averaged and projected where it shrinks, and never thresholded.
+fn bireal18(input: Shape) -> Vec<LayerSpec> {
+    ways_around(stem(64, input), &[64, 128, 256, 512], 4, input)
+}
+
+/// A convolution and a norm before the first activation; large pictures are halved twice, as a ResNet does it.
+fn stem(out: usize, input: Shape) -> Vec<LayerSpec> {
+    match input.height.min(input.width) {
+        0..LARGE => vec![fan_out_conv(out, 3, 1, 1), L::batch_norm(1e-5)],
+        _ => vec![fan_out_conv(out, 7, 2, 3), L::batch_norm(1e-5), L::max_pool(3, 2, 1)],
+    }
+}
+
+/// So many convolutions of each width, each with a way around it, then the mean over the picture.
+fn ways_around(mut layers: Vec<LayerSpec>, widths: &[usize], each: usize, input: Shape) -> Vec<LayerSpec> {
+    // Everything that halves rounds up.
+    let mut sides = [input.height, input.width];
+    if sides[0].min(sides[1]) >= LARGE {
+        sides = sides.map(|side| side.div_ceil(4));
+    }
+    for (stage, &out) in widths.iter().enumerate() {
+        for number in 0..each {
+            let shrinks = stage > 0 && number == 0;
+            let main = vec![L::act(), fan_out_conv(out, 3, if shrinks { 2 } else { 1 }, 1), L::batch_norm(1e-5)];
+            let mut shortcut = Vec::new();
+            if shrinks {
+                let even = sides.iter().all(|side| side % 2 == 0);
+                let mean = if even { L::mean_pool(2, 2, 0) } else { L::mean_pool(3, 2, 1) };
+                shortcut = vec![mean, fan_out_conv(out, 1, 1, 0), L::batch_norm(1e-5)];
+                sides = sides.map(|side| side.div_ceil(2));
+            }
+            layers.push(L::Residual { main, shortcut });
+        }
+    }
+    layers.extend([L::global_average(), L::fc(None)]);
+    layers
+}
+
+/// How often a picture is halved so that its side is below 64.
+fn halvings(edge: usize) -> u32 {
+    (edge / 32).max(1).ilog2()
+}
+
+fn soft_relu() -> LayerSpec {
+    L::Act { activation: Some(Activation::Relu), layer_loss: None, target_rule: None, qrelu_form: None }
+}
+
+/// Of 3×3, without a bias: a norm comes sooner or later.
+fn plain_conv(out: usize) -> LayerSpec {
+    let (kernel, init) = (Kernel::Square(3), Init::Uniform);
+    L::Conv { out, kernel, stride: 1, pad: 1, groups: 1, bias: Some(false), init }
+}
+
+fn fan_out_conv(out: usize, kernel: usize, stride: usize, pad: usize) -> LayerSpec {
+    L::Conv { out, kernel: Kernel::Square(kernel), stride, pad, groups: 1, bias: None, init: Init::NormalFanOut }
+}
+
 /// Fully connected layers of the given widths, then one output a class.
 fn mlp(widths: &[usize]) -> Vec<LayerSpec> {
     widths.iter().flat_map(|&width| [L::fc(Some(width)), L::act()]).chain([L::fc(None)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::layer_loss::LayerLoss;
+    use crate::spec::Defaults;
+
+    #[test]
+    fn presets_of_any_size_take_any_size() {
+        for (name, parameters) in
+            [("fast", 2_055_746), ("vgg_small", 4_660_106), ("resnet20", 272_474), ("bireal18", 11_173_962)]
+        {
+            for side in [28, 32, 45, 64, 96, 160, 224] {
+                let input = Shape { height: side, width: side, channels: 3 };
+                let layers = layers(name, input, &[]).unwrap();
+                let graph =
+                    Graph::resolve(&layers, &Defaults::new(Activation::Sign, LayerLoss::soft_hinge()), input, 10);
+                graph.unwrap_or_else(|e| panic!("{name} {side}: {e}"));
+            }
+            let square = Shape { height: 32, width: 32, channels: 3 };
+            let layers32 = layers(name, square, &[]).unwrap();
+            let graph =
+                Graph::resolve(&layers32, &Defaults::new(Activation::Sign, LayerLoss::soft_hinge()), square, 10)
+                    .unwrap();
+            assert_eq!(graph.parameter_count(), parameters, "{name}");
+            assert!(layers(name, Shape { height: 27, width: 40, channels: 1 }, &[]).is_err(), "{name}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ pub struct Schedule {
     pub decay_at: Vec<u32>,
     /// `step`: what the rate is multiplied by each time.
     pub factor: f64,
-    /// `cosine`: where it ends, as a share of the learning rate.
+    /// `cosine`, `linear` and `one_cycle`: where it ends, as a share of the learning rate.
     pub floor: f64,
     /// Epochs over which the rate first rises linearly, for any kind.
     pub warmup: f64,
@@ -29,7 +29,15 @@ pub enum ScheduleKind {
     Step,
     /// Down half a cosine wave to the floor.
     Cosine,
+    /// Down a straight line to the floor.
+    Linear,
+    /// Up half a cosine wave from a 25th for three tenths of the run, then down another to the floor.
+    OneCycle,
 }
+
+/// The share of a run in which the rate of one cycle rises, and where it begins.
+const RISE: f64 = 0.3;
+const BEGINNING: f64 = 0.04;
 
 impl Default for Schedule {
     fn default() -> Self {
@@ -56,6 +64,9 @@ impl Schedule {
         if self.kind != ScheduleKind::Step && !self.decay_at.is_empty() {
             return bad("schedule.decay_at goes with schedule.kind = \"step\"".into());
         }
+        if self.kind == ScheduleKind::OneCycle && self.warmup > 0.0 {
+            return bad("schedule.warmup does not go with schedule.kind = \"one_cycle\", which rises by itself".into());
+        }
         Ok(())
     }
 
@@ -71,10 +82,20 @@ impl Schedule {
             ScheduleKind::Step => {
                 self.factor.powi(self.decay_at.iter().filter(|&&start| epoch >= start).count() as i32)
             }
-            ScheduleKind::Cosine => {
+            ScheduleKind::Cosine | ScheduleKind::Linear => {
                 let span = (f64::from(epochs) - self.warmup).max(f64::MIN_POSITIVE);
                 let share = ((done - self.warmup) / span).clamp(0.0, 1.0);
-                self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
+                match self.kind {
+                    ScheduleKind::Linear => self.floor + (1.0 - self.floor) * (1.0 - share),
+                    _ => falling(self.floor, share),
+                }
+            }
+            ScheduleKind::OneCycle => {
+                let share = (done / f64::from(epochs)).clamp(0.0, 1.0);
+                match share < RISE {
+                    true => falling(BEGINNING, 1.0 - share / RISE),
+                    false => falling(self.floor, (share - RISE) / (1.0 - RISE)),
+                }
             }
         }
     }
@@ -90,6 +111,11 @@ impl Schedule {
             ..self.clone()
         }
     }
+}
+
+/// Half a cosine wave from 1 down to a floor.
+fn falling(floor: f64, share: f64) -> f64 {
+    floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
 }
 
 #[cfg(test)]
@@ -119,8 +145,26 @@ mod tests {
     }
 
     #[test]
+    fn a_straight_line_ends_at_the_floor() {
+        let s = Schedule { kind: ScheduleKind::Linear, floor: 0.2, ..Schedule::default() };
+        let at = |epoch| s.factor_at(epoch, 0, 10, 4);
+        for (epoch, expected) in [(1, 1.0), (2, 0.8), (3, 0.6), (4, 0.4), (5, 0.2)] {
+            assert!((at(epoch) - expected).abs() < 1e-12, "{epoch}");
+        }
+    }
+
+    #[test]
+    fn one_cycle_rises_and_falls() {
+        let s = Schedule { kind: ScheduleKind::OneCycle, floor: 0.001, ..Schedule::default() };
+        let all: Vec<f64> = (0..100).map(|i| s.factor_at(1 + i / 10, i as usize % 10, 10, 10)).collect();
+        assert!((all[0] - 0.04).abs() < 1e-12 && (all[30] - 1.0).abs() < 1e-12 && all[99] < 0.01, "{all:?}");
+        assert!(all[..31].windows(2).all(|w| w[0] < w[1]) && all[30..].windows(2).all(|w| w[0] > w[1]));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for s in [
+            Schedule { kind: ScheduleKind::OneCycle, warmup: 1.0, ..Schedule::default() },
             Schedule { factor: 0.0, ..Schedule::default() },
             Schedule { warmup: -1.0, ..Schedule::default() },
             Schedule { decay_at: vec![3], ..Schedule::default() },

@@ -123,7 +123,7 @@ pub enum LayerSpec {
 
 /// A kernel's size: one number, or height and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`kernel` must be a whole number such as 3, or [height, width]")]
 pub enum Kernel {
     /// As high as wide.
     Square(usize),
@@ -164,6 +164,11 @@ pub enum Init {
     Uniform,
     /// Normal with standard deviation √(2 / (kernel_h · kernel_w · out)), as ResNets start.
     NormalFanOut,
+    /// The first filters hand their channel on, one each for as many channels as come in; the rest is uniform.
+    Dirac,
+    /// The principal directions of the training pictures' patches, scaled to variance 1, and their opposites: for the
+    /// first layer alone. Whoever trains puts them in place; before that it is uniform.
+    Whitened,
 }
 
 impl Init {

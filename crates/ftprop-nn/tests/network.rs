@@ -289,3 +289,29 @@ fn presets_have_the_published_numbers_of_parameters() {
     assert_eq!(count("resnet18", 224, 1000), 11_689_512);
     assert_eq!(count("convnet4", 32, 10), 32 * 76 + 64 * 801 + 1024 * 4097 + 10 * 1025);
 }
+
+/// The preset for any input has a network for every shape that data come in.
+#[test]
+fn the_automatic_preset_fits_every_input() {
+    let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+    for (height, width, channels) in [
+        (1, 1, 1),
+        (1, 1, 500),
+        (2, 3, 1),
+        (6, 5, 1),
+        (8, 8, 1),
+        (28, 28, 1),
+        (32, 32, 3),
+        (64, 64, 3),
+        (224, 224, 3),
+        (40, 300, 3),
+    ] {
+        for widths in [&[][..], &[5], &[8, 16, 8]] {
+            let input = Shape { height, width, channels };
+            let layers = presets::layers("auto", input, widths).unwrap();
+            let graph = Graph::resolve(&layers, &defaults, input, 7).unwrap_or_else(|e| panic!("{input}: {e}"));
+            assert_eq!(graph.classes(), 7);
+            assert!(graph.parameter_count() < 4_000_000, "{input}: {} parameters", graph.parameter_count());
+        }
+    }
+}

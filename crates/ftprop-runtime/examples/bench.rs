@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ftprop_runtime::pack::{FloatNetwork, PackOptions, WeightFormat, pack};
-use ftprop_runtime::{Activation, Engine, EngineOptions, Kernels};
+use ftprop_runtime::{Activation, Engine, EngineOptions, Images, Kernels};
 use support::networks;
 
 type Anything<T> = Result<T, Box<dyn std::error::Error>>;
@@ -129,7 +129,7 @@ fn time(engine: &mut Engine, images: &[u8], batch: usize, seconds: f64) -> Anyth
 
 /// The shortest time of each operation: other programs only ever add to it.
 fn profile(engine: &mut Engine, images: &[u8]) -> Anything<()> {
-    let rounds = (0..201).map(|_| engine.time_operations(images)).collect::<Result<Vec<_>, _>>()?;
+    let rounds = (0..201).map(|_| engine.time_operations(Images::Bytes(images))).collect::<Result<Vec<_>, _>>()?;
     for operation in 0..rounds[0].len() {
         let shortest = rounds.iter().map(|round| round[operation]).min().unwrap_or(Duration::ZERO);
         println!("    operation {operation}: {:.1} µs", shortest.as_secs_f64() * 1e6);

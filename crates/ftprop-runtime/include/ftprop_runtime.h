@@ -64,6 +64,9 @@ size_t ftp_height(const ftp_engine *engine);
 size_t ftp_width(const ftp_engine *engine);
 size_t ftp_channels(const ftp_engine *engine);
 
+/* 1 where the model takes rows of a table, channels real numbers each, and no pictures. */
+int ftp_takes_reals(const ftp_engine *engine);
+
 /* To how many pixels a picture's shorter edge is scaled before its centre is cut out; 0 for not at all. */
 size_t ftp_resize_shorter(const ftp_engine *engine);
 
@@ -85,6 +88,10 @@ const char *ftp_kernels(const ftp_engine *engine);
 /* Classifies `count` images of height * width * channels bytes each and writes count * classes logits. Returns FTP_OK
  * or what went wrong. */
 int ftp_classify(ftp_engine *engine, const uint8_t *images, size_t count, float *logits);
+
+/* The same for a model that takes rows of a table, see ftp_takes_reals. What stands for texts and for missing values is
+ * the caller's work, as the model's note `table` says; standardising is the model's. */
+int ftp_classify_reals(ftp_engine *engine, const float *rows, size_t count, float *logits);
 
 #ifdef __cplusplus
 }

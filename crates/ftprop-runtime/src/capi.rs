@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::engine::{Engine, EngineOptions};
 use crate::error::Result;
 use crate::kernels::Kernels;
+use crate::model::Element;
 
 const OK: c_int = 0;
 const NULL: c_int = 1;
@@ -53,6 +54,7 @@ struct Sizes {
     classes: usize,
     memory: u64,
     operations: u64,
+    takes_reals: c_int,
 }
 
 /// `ftp_options`.
@@ -135,6 +137,7 @@ unsafe fn load(bytes: &[u8], options: Option<&COptions>) -> Result<CEngine> {
         classes: engine.classes(),
         memory: engine.memory(),
         operations: engine.operations(),
+        takes_reals: c_int::from(about.element == Element::Real),
     };
     let kernels = engine.kernels();
     Ok(CEngine { busy: AtomicBool::new(false), engine: UnsafeCell::new(engine), names, sizes, kernels })
@@ -174,6 +177,7 @@ size!(ftp_resize_shorter, resize_shorter: usize);
 size!(ftp_classes, classes: usize);
 size!(ftp_memory, memory: u64);
 size!(ftp_operations, operations: u64);
+size!(ftp_takes_reals, takes_reals: c_int);
 
 /// `ftp_class_name`.
 ///
@@ -215,6 +219,34 @@ pub unsafe extern "C" fn ftp_classify(
     count: usize,
     logits: *mut f32,
 ) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { classify(engine, images, count, logits, |engine, images, logits| engine.classify(images, logits)) }
+}
+
+/// `ftp_classify_reals`.
+///
+/// # Safety
+/// As for [`ftp_classify`], with `rows` pointing to `count` rows of floats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftp_classify_reals(
+    engine: *mut CEngine,
+    rows: *const f32,
+    count: usize,
+    logits: *mut f32,
+) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { classify(engine, rows, count, logits, |engine, rows, logits| engine.classify_reals(rows, logits)) }
+}
+
+/// # Safety
+/// As for [`ftp_classify`]; the inputs may be of any type.
+unsafe fn classify<T>(
+    engine: *mut CEngine,
+    images: *const T,
+    count: usize,
+    logits: *mut f32,
+    run: impl Fn(&mut Engine, &[T], &mut [f32]) -> Result<()>,
+) -> c_int {
     // SAFETY: the caller's promise.
     let Some(engine) = (unsafe { engine.as_ref() }) else { return NULL };
     if count == 0 {
@@ -225,8 +257,8 @@ pub unsafe extern "C" fn ftp_classify(
     }
     let Sizes { height, width, channels, classes, .. } = engine.sizes;
     let sizes = (count.checked_mul(height * width * channels), count.checked_mul(classes));
-    let (Some(bytes), Some(floats)) = sizes else { return SHAPE };
-    if bytes > isize::MAX as usize || floats > isize::MAX as usize / size_of::<f32>() {
+    let (Some(values), Some(floats)) = sizes else { return SHAPE };
+    if values > isize::MAX as usize / size_of::<T>() || floats > isize::MAX as usize / size_of::<f32>() {
         return SHAPE;
     }
     if engine.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -234,9 +266,9 @@ pub unsafe extern "C" fn ftp_classify(
     }
     // SAFETY: the caller's promise, and the flag keeps every other thread out of the cell.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-        let images = std::slice::from_raw_parts(images, bytes);
+        let images = std::slice::from_raw_parts(images, values);
         let logits = std::slice::from_raw_parts_mut(logits, floats);
-        (*engine.engine.get()).classify(images, logits)
+        run(&mut *engine.engine.get(), images, logits)
     }));
     engine.busy.store(false, Ordering::Release);
     match outcome {
@@ -258,8 +290,14 @@ mod tests {
         let window = Window::square(1, 1, 0);
         let conv = Conv { window, groups: 1, outputs: 1, weights, stage: Stage::Affine(affine) };
         let input = Shape { height: 1, width: 1, channels: 1 };
-        let preprocessing =
-            Preprocessing { input, resize_shorter: Some(9), center_crop: true, mean: vec![0.0], std: vec![1.0] };
+        let preprocessing = Preprocessing {
+            input,
+            element: Element::Byte,
+            resize_shorter: Some(9),
+            center_crop: true,
+            mean: vec![0.0],
+            std: vec![1.0],
+        };
         let classes = vec!["gr\0ey".to_string()];
         let ops = vec![Op::Conv { input: 0, conv }];
         Model { name: "one".into(), preprocessing, classes, notes: Default::default(), ops }.to_bytes()
@@ -292,6 +330,9 @@ mod tests {
             assert_eq!(logits, [0.0, 7.0, 255.0]);
             assert_eq!(ftp_classify(engine, std::ptr::null(), 3, logits.as_mut_ptr()), NULL);
             assert_eq!(ftp_classify(engine, [0].as_ptr(), 0, std::ptr::null_mut()), OK);
+            // A model of pictures takes no rows of a table.
+            assert_eq!(ftp_takes_reals(engine), 0);
+            assert_eq!(ftp_classify_reals(engine, [0.0].as_ptr(), 1, logits.as_mut_ptr()), SHAPE);
             ftp_free(engine);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::{
-    Activation, Affine, Codec, Conv, Kind, MAX_OPS, MAX_SIDE, Model, Op, Preprocessing, Shape, Stage, Value,
+    Activation, Affine, Codec, Conv, Element, Kind, MAX_OPS, MAX_SIDE, Model, Op, Preprocessing, Shape, Stage, Value,
 };
 
 /// How many multiply-adds, which go many at a time, take as long as reading one value by itself.
@@ -16,7 +16,7 @@ impl Model<'_> {
             let what = format!("{} of them are more than {MAX_OPS}", self.ops.len());
             return Err(Error::Invalid { place: "operations".into(), what });
         }
-        let mut values = vec![Value { shape: self.preprocessing.input, kind: Kind::Image }];
+        let mut values = vec![Value { shape: self.preprocessing.input, kind: self.preprocessing.element.kind() }];
         for (number, op) in self.ops.iter().enumerate() {
             let value = self.check_op(op, &values).and_then(|value| {
                 let sides = [value.shape.height, value.shape.width, value.shape.channels];
@@ -79,7 +79,7 @@ impl Model<'_> {
     }
 
     fn check_preprocessing(&self) -> Result<()> {
-        let Preprocessing { input, mean, std, .. } = &self.preprocessing;
+        let Preprocessing { input, element, mean, std, .. } = &self.preprocessing;
         let fail = |what: String| Err(Error::Invalid { place: "preprocessing".into(), what });
         let sides = [input.height, input.width, input.channels];
         if sides.iter().any(|&side| side == 0 || side >= MAX_SIDE) || input.len() >= 1 << 31 {
@@ -88,7 +88,8 @@ impl Model<'_> {
         if mean.len() != input.channels || std.len() != input.channels {
             return fail(format!("{} means and {} deviations for {} channels", mean.len(), std.len(), input.channels));
         }
-        if !mean.iter().all(|mean| mean.abs() <= 16.0) || !std.iter().all(|std| std.is_finite() && *std > 0.0) {
+        let counted = |mean: &f32| mean.abs() <= 16.0 || (*element == Element::Real && mean.is_finite());
+        if !mean.iter().all(counted) || !std.iter().all(|std| std.is_finite() && *std > 0.0) {
             return fail("a mean beyond 16 or a deviation that is not positive".into());
         }
         Ok(())

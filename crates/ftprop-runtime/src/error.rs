@@ -82,6 +82,12 @@ pub enum Error {
         /// The length, or the unit of length, that fits.
         expected: usize,
     },
+    /// The engine was given another kind of input than the model takes.
+    #[error("the model takes {takes}; give it those")]
+    Element {
+        /// What it takes.
+        takes: &'static str,
+    },
     /// The system gives the engine no more threads.
     #[error("cannot start {wanted} threads; ask for fewer")]
     Threads {

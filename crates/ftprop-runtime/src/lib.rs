@@ -31,9 +31,10 @@ pub mod note;
 pub mod pack;
 
 pub use check::ONE_BY_ONE;
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, Images};
 pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use model::{
-    Activation, Affine, Codec, Conv, Kind, MAX_STEPS, Model, Op, Preprocessing, Shape, Stage, Value, Weights, Window,
+    Activation, Affine, Codec, Conv, Element, Kind, MAX_STEPS, Model, Op, Preprocessing, Shape, Stage, Value, Weights,
+    Window,
 };

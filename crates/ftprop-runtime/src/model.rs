@@ -1,7 +1,7 @@
 //! A packed model in memory: values, and the operations that make each from earlier ones.
 //!
 //! Value 0 is the image; operation `i` makes value `i + 1`; the last value is the logits. A value is the image
-//! (bytes), levels of a hard activation (small integers), or real numbers. [`Model::check`], in
+//! (bytes, or reals for a row of a table), levels of a hard activation (small integers), or real numbers. [`Model::check`], in
 //! `check.rs`, decides whether a list of operations makes sense, for the packer and for the reader alike.
 
 use std::borrow::Cow;
@@ -114,11 +114,33 @@ pub(crate) struct Scale {
     pub(crate) largest: i64,
 }
 
+/// What a model's input is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Element {
+    /// Bytes: the pixels of a picture.
+    #[default]
+    Byte,
+    /// Real numbers: the features of a row of a table.
+    Real,
+}
+
+impl Element {
+    /// What the first value of a model with such an input holds.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Element::Byte => Kind::Image,
+            Element::Real => Kind::Real,
+        }
+    }
+}
+
 /// What the runtime's caller does to a picture before it hands over the bytes, and what the model then does to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preprocessing {
-    /// The image the engine takes: rows, columns, channels, bytes with channels varying fastest.
+    /// The image the engine takes: rows, columns, channels, with channels varying fastest.
     pub input: Shape,
+    /// What it is made of. Below, a real number stands in the place of pixel / 255.
+    pub element: Element,
     /// Scale the shorter edge to this many pixels first, if given.
     pub resize_shorter: Option<u32>,
     /// Then cut the centre of the input's size out.

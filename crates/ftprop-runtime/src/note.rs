@@ -4,11 +4,11 @@
 //!
 //! ```
 //! use ftprop_runtime::pack::{Connected, FloatLayer, FloatNetwork, PackOptions, pack};
-//! use ftprop_runtime::{Model, Preprocessing, Shape, note};
+//! use ftprop_runtime::{Element, Model, Preprocessing, Shape, note};
 //!
 //! let input = Shape { height: 1, width: 1, channels: 1 };
 //! let preprocessing =
-//!     Preprocessing { input, resize_shorter: None, center_crop: false, mean: vec![0.5], std: vec![0.25] };
+//!     Preprocessing { input, element: Element::Byte, resize_shorter: None, center_crop: false, mean: vec![0.5], std: vec![0.25] };
 //! let layer = FloatLayer::FullyConnected(Connected { outputs: 2, weights: vec![-1.0, 1.0], bias: None });
 //! let network = FloatNetwork { name: "one".into(), preprocessing, classes: Vec::new(), layers: vec![layer] };
 //! let mut model = pack(&network, &PackOptions::default())?;
@@ -22,5 +22,7 @@
 pub const SOURCE: &str = "source";
 /// The loss that it was trained with, and that its loss is measured by.
 pub const LOSS: &str = "loss";
+/// How much of a label goes to all classes alike in that loss, where it is not 0.
+pub const LABEL_SMOOTHING: &str = "label_smoothing";
 /// The table transformation that rows go through before they are the model's input.
 pub const TABLE: &str = "table";

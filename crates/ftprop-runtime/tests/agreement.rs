@@ -3,7 +3,7 @@
 mod support;
 
 use ftprop_runtime::pack::{FlattenOrder, FloatNetwork, PackOptions, WeightFormat, WeightLayout, pack};
-use ftprop_runtime::{Activation, Engine, EngineOptions, Kernels, Result, Window};
+use ftprop_runtime::{Activation, Element, Engine, EngineOptions, Kernels, Result, Window};
 use support::Numbers;
 use support::networks::{self, Builder};
 use support::reference;
@@ -216,5 +216,42 @@ fn zero_is_on_the_low_side() -> Result<()> {
     let mut logits = [9.0; 8];
     engine.classify(&[255, 255, 255, 0, 0, 255, 0, 0], &mut logits)?;
     assert_eq!(logits, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    Ok(())
+}
+
+/// A table of bytes as reals is what it is as a picture: to rounding, and the same in every way of running it.
+#[test]
+fn rows_of_reals_agree_with_the_reference() -> Result<()> {
+    for (act, weights) in [(SIGN, WeightFormat::Int8), (Activation::QRelu(3), WeightFormat::F32)] {
+        let network =
+            Builder::new(9, 1, 1, 13).connected(40, true).norm(1e-3).act(act).connected(4, true).build("table");
+        let mut table = network.clone();
+        table.preprocessing.element = Element::Real;
+        let about = &mut table.preprocessing;
+        about.mean.iter_mut().chain(&mut about.std).for_each(|number| *number *= 255.0);
+        let file = pack(&table, &PackOptions { weights })?.to_bytes()?;
+        let bytes = Numbers(5).image(50 * 13);
+        let rows: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte)).collect();
+        let mut all = Vec::new();
+        for (threads, images_together) in WAYS {
+            let options = EngineOptions { threads, images_together, ..EngineOptions::default() };
+            let mut engine = Engine::load(&file, &options)?;
+            let mut logits = vec![0.0; 50 * 4];
+            engine.classify_reals(&rows, &mut logits)?;
+            let mut single = [0.0; 4];
+            engine.classify_reals(&rows[..13], &mut single)?;
+            assert_eq!(single, logits[..4]);
+            all.push(logits);
+        }
+        assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
+        let mut wrong = 0;
+        for (row, logits) in bytes.chunks_exact(13).zip(all[0].chunks_exact(4)) {
+            let expected = reference::logits(&network, row);
+            let far = |(found, expected): (&f32, &f64)| (f64::from(*found) - expected).abs() > 0.03;
+            wrong += usize::from(logits.iter().zip(&expected).any(far));
+        }
+        // A sum that lies on a threshold to within rounding may fall on the other side.
+        assert!(wrong <= 1, "{wrong} of 50 rows");
+    }
     Ok(())
 }

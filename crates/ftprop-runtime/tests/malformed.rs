@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use ftprop_runtime::{Engine, EngineOptions, Error, Model, Op, Preprocessing, Result, Shape, Window, note};
+use ftprop_runtime::{Element, Engine, EngineOptions, Error, Model, Op, Preprocessing, Result, Shape, Window, note};
 use support::mutants;
 
 #[test]
@@ -74,8 +74,14 @@ fn fewer_images_go_together_where_memory_has_no_room_and_give_the_same() -> Resu
 /// A model of pools alone on a grey picture.
 fn pools(side: usize, windows: impl IntoIterator<Item = Window>) -> Model<'static> {
     let input = Shape { height: side, width: side, channels: 1 };
-    let preprocessing =
-        Preprocessing { input, resize_shorter: None, center_crop: false, mean: vec![0.0], std: vec![1.0] };
+    let preprocessing = Preprocessing {
+        input,
+        element: Element::Byte,
+        resize_shorter: None,
+        center_crop: false,
+        mean: vec![0.0],
+        std: vec![1.0],
+    };
     let ops = windows.into_iter().enumerate();
     let ops = ops.map(|(input, window)| Op::MaxPool { input, window, inverted: Vec::new() }).collect();
     Model { name: String::new(), preprocessing, classes: Vec::new(), notes: Default::default(), ops }
@@ -129,6 +135,24 @@ fn notes_are_kept_and_models_without_them_are_written_as_before() -> Result<()> 
     let file = model.to_bytes()?;
     assert_eq!(version(&file), 2);
     assert_eq!(Model::parse(&file)?, model);
+    Ok(())
+}
+
+#[test]
+fn a_model_of_tables_is_of_version_3_and_takes_no_bytes() -> Result<()> {
+    let file = mutants::seeds()?.pop().unwrap();
+    assert_eq!(file[8], 3);
+    let model = Model::parse(&file)?;
+    assert_eq!(model.preprocessing.element, Element::Real);
+    assert!(model.notes.is_empty() && model.to_bytes()? == file);
+    let mut engine = Engine::load(&file, &EngineOptions::default())?;
+    let mut logits = vec![0.0; engine.classes()];
+    let refused = engine.classify(&vec![0; engine.image_len()], &mut logits);
+    assert_eq!(refused, Err(Error::Element { takes: "rows of real numbers" }));
+    engine.classify_reals(&vec![1e9; engine.image_len()], &mut logits)?;
+    let mut pictures = Engine::load(&mutants::seeds()?[0], &EngineOptions::default())?;
+    let mut logits = vec![0.0; pictures.classes()];
+    assert!(pictures.classify_reals(&vec![0.0; pictures.image_len()], &mut logits).is_err());
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::error::SearchError;
+use crate::rational::Rational;
 use crate::whole::{Decimal, Whole};
 
 /// Instances as rows of finite numbers. The bias input, a constant 1, is not stored: a unit over `inputs`
@@ -51,6 +52,13 @@ impl Points {
         let values = numbers.iter().map(|&number| number as f64 / f64::from(scale)).collect();
         let points = Points::new(inputs, values)?;
         let whole = OnceLock::from(Arc::new(Whole::from_ratios(inputs, numbers, scale)));
+        Ok(Points { whole, exact: false, ..points })
+    }
+
+    /// Instances that are fractions, row after row.
+    pub fn from_rationals(inputs: usize, values: &[Rational]) -> Result<Self, SearchError> {
+        let points = Points::new(inputs, values.iter().map(Rational::approximate).collect())?;
+        let whole = OnceLock::from(Arc::new(Whole::from_rationals(inputs, values)));
         Ok(Points { whole, exact: false, ..points })
     }
 
@@ -217,6 +225,24 @@ mod tests {
         let one = Labelled::new(points.clone(), vec![1, 1], classes.clone()).unwrap_err();
         assert!(one.to_string().contains("'b'"));
         assert!(matches!(Labelled::new(points, vec![1], classes), Err(SearchError::LabelCount { .. })));
+    }
+
+    #[test]
+    fn fractions_are_taken_as_they_are() {
+        let numbers = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Rational>>();
+        let thirds = Points::from_rationals(2, &numbers(&["1/3", "5", "2/3", "-7/2"])).unwrap();
+        assert_eq!(thirds.row(1), [2.0 / 3.0, -3.5]);
+        let near = Points::from_rows(&[vec![1.0 / 3.0, 5.0], vec![2.0 / 3.0, -3.5]]).unwrap();
+        assert!(thirds != near, "a third is not a float");
+        // What floats hold is the same data, whichever way it came.
+        let halves = Points::from_rationals(2, &numbers(&["1/2", "5", "4", "-7/2"])).unwrap();
+        let floats = Points::from_rows(&[vec![0.5, 5.0], vec![4.0, -3.5]]).unwrap();
+        assert_eq!(halves.fingerprint(&[0, 1]), floats.fingerprint(&[0, 1]));
+        // Apart by less than a float could show.
+        let close =
+            Points::from_rationals(1, &numbers(&["1", "1000000000000000000001/1000000000000000000000"])).unwrap();
+        assert_eq!(close.distinct().1.len(), 2);
+        assert!(matches!(Points::from_rationals(2, &numbers(&["1"])), Err(SearchError::Ragged { .. })));
     }
 
     #[test]

@@ -121,6 +121,19 @@ impl Whole {
         Whole::normal(inputs, numbers.collect(), scales)
     }
 
+    /// From fractions.
+    pub(crate) fn from_rationals(inputs: usize, values: &[Rational]) -> Self {
+        let mut scales = vec![BigUint::one(); inputs];
+        for row in values.chunks_exact(inputs) {
+            scales.iter_mut().zip(row).for_each(|(scale, value)| *scale = scale.lcm(value.denominator()));
+        }
+        let whole = |(at, value): (usize, &Rational)| {
+            value.numerator() * BigInt::from(&scales[at % inputs] / value.denominator())
+        };
+        let numbers = values.iter().enumerate().map(whole).collect();
+        Whole::normal(inputs, numbers, scales)
+    }
+
     /// From whole numbers with one scale for all.
     pub(crate) fn from_ratios(inputs: usize, numbers: Vec<i64>, scale: u32) -> Self {
         let bits = numbers.iter().map(|n| 64 - u64::from(n.unsigned_abs().leading_zeros())).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The recipes that the crate carries: the digits, and every cell of the paper's Table 1.
+//! The recipes that the crate carries: the digits, every cell of the paper's Table 1, and networks that came after it.
 
 macro_rules! recipes {
     ($($folder:literal: $($network:literal),+;)+) => {
@@ -28,13 +28,23 @@ const TABLE_1: &[(&str, &str)] = recipes! {
     "imagenet": "alexnet", "resnet18";
 };
 
+/// What came after the paper.
+const LATER: &[(&str, &str)] = &[
+    recipe!("cifar10", "fast", "-sign"),
+    recipe!("cifar10", "fast", "-qrelu"),
+    recipe!("cifar10", "fast", "-relu"),
+    recipe!("cifar10", "bireal18", "-sign"),
+    recipe!("cifar10", "bireal18", "-qrelu"),
+    recipe!("cifar10", "bireal18", "-relu"),
+];
+
 /// The names of all of them, the digits' first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ["digits"].into_iter().chain(TABLE_1.iter().map(|(name, _)| *name))
+    ["digits"].into_iter().chain(TABLE_1.iter().chain(LATER).map(|(name, _)| *name))
 }
 
 /// A recipe by its file's name without the ending, such as `digits` or `convnet8-sign-ftpsh`, as TOML.
 pub fn built_in(name: &str) -> Option<&'static str> {
-    let table = TABLE_1.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    let table = TABLE_1.iter().chain(LATER).find(|(known, _)| *known == name).map(|(_, text)| *text);
     if name == "digits" { Some(DIGITS) } else { table }
 }

@@ -33,6 +33,12 @@ impl Recipe {
         if train.checkpoint_seconds.is_nan() || train.checkpoint_seconds < 0.0 {
             return wrong("train.checkpoint_seconds", "must be 0 or more");
         }
+        if train.patience == Some(0) {
+            return wrong("train.patience", "must be at least 1");
+        }
+        if train.patience.is_some() && data.validation == 0.0 {
+            return wrong("train.patience", "needs examples held out to judge by: set data.validation");
+        }
         if train.ema.is_some_and(|ema| !(ema > 0.0 && ema < 1.0)) {
             return wrong("train.ema", "must be between 0 and 1, neither of them");
         }
@@ -45,8 +51,8 @@ impl Recipe {
         if network.preset.is_some() && !network.layers.is_empty() {
             return wrong("network.preset", "and network.layers are both given; keep one of them");
         }
-        if network.preset.as_deref() != Some("mlp") && !network.widths.is_empty() {
-            return wrong("network.widths", "goes with network.preset = \"mlp\"");
+        if !matches!(network.preset.as_deref(), Some("mlp" | "auto")) && !network.widths.is_empty() {
+            return wrong("network.widths", "goes with network.preset = \"mlp\" or \"auto\"");
         }
         self.schedule.check()?;
         self.criterion()?;
@@ -61,6 +67,12 @@ impl Recipe {
 }
 
 impl CheckedRecipe {
+    /// The same for data of so many training examples: a batch has no more.
+    pub(crate) fn with_batch_of_at_most(mut self, examples: usize) -> Self {
+        self.0.train.batch = self.0.train.batch.min(examples.max(1));
+        self
+    }
+
     /// The recipe, for changes; it has to be checked again.
     pub fn into_recipe(self) -> Recipe {
         self.0

@@ -2,24 +2,36 @@
 //! safetensors file.
 //!
 //! The file holds nothing that belongs to one machine or moment, so two runs that computed the same have
-//! files with the same bytes.
+//! files with the same bytes. A checksum covers all of it, and nothing is taken from a file that does not match.
+
+mod checksum;
+mod state;
+
+pub use state::{Best, ExactTally, State};
 
 use crate::error::Error;
 use crate::files;
 use crate::recipe::Recipe;
-use ftprop_data::{Dataset, Normalize, Preprocess};
+use ftprop_data::{Dataset, Known, Normalize, Preprocess, TableTransform};
 use ftprop_nn::engine::{NetworkState, TrainingState};
 use ftprop_nn::parameter::ParameterKind;
-use ftprop_nn::{Graph, Network, Tally};
+use ftprop_nn::{Graph, Network};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// The metadata's one key: safetensors writes several in no fixed order.
 const KEY: &str = "ftprop";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version before there were checksums.
+const UNSUMMED: u32 = 1;
+/// No picture is resized to more, see [`ftprop_data`].
+const LARGEST_EDGE: usize = 16384;
+/// An optimizer's moments, numbered.
+const MOMENT: &str = "optimizer.moment";
 /// The moving average of the weights, and the statistics that belong to it.
 const AVERAGE: &str = "optimizer.average";
 const AVERAGE_STATISTICS: &str = "optimizer.average_statistics";
@@ -28,6 +40,9 @@ const AVERAGE_STATISTICS: &str = "optimizer.average_statistics";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     version: u32,
+    /// Of the whole file; before the recipe, whose text it could be mistaken in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
     /// The recipe, without what belongs to one machine.
     pub recipe: String,
     /// What the network needs to be used.
@@ -53,6 +68,9 @@ pub struct ModelInfo {
     pub std: Vec<f32>,
     /// Pictures: what the shorter edge is resized to.
     pub resize: Option<usize>,
+    /// Tables: what is done to the cells of a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableTransform>,
 }
 
 impl ModelInfo {
@@ -66,7 +84,37 @@ impl ModelInfo {
             mean,
             std,
             resize: dataset.preprocess().map(|p| p.resize),
+            table: dataset.table.clone(),
         }
+    }
+
+    /// What no network can have been trained on, if it says that.
+    fn impossible(&self) -> Option<&'static str> {
+        let finite = |values: &[f32]| values.iter().all(|v| v.is_finite());
+        let sizes = self.input.iter().try_fold(1usize, |all, &size| all.checked_mul(size));
+        if self.classes.is_empty() {
+            Some("it has no classes")
+        } else if sizes.is_none_or(|all| all == 0 || all > isize::MAX as usize / 4) {
+            Some("no example has such a shape")
+        } else if self.resize.is_some_and(|edge| edge == 0 || edge > LARGEST_EDGE) {
+            Some("no picture can be resized so")
+        } else if self.mean.len() != self.std.len()
+            || self.mean.is_empty()
+            || !finite(&[self.full])
+            || !finite(&self.mean)
+            || !finite(&self.std)
+            || self.full <= 0.0
+            || self.std.iter().any(|&std| std <= 0.0)
+        {
+            Some("no data are normalised so")
+        } else {
+            None
+        }
+    }
+
+    /// What other data for it depend on.
+    pub fn known(&self) -> Known {
+        Known { classes: self.classes.clone(), table: self.table.clone() }
     }
 
     /// The shape of an example.
@@ -84,78 +132,6 @@ impl ModelInfo {
     pub fn preprocess(&self) -> Option<Preprocess> {
         let normalize = Normalize { full: 255.0, ..self.normalize() };
         self.resize.map(|resize| Preprocess { shape: self.shape(), resize, normalize })
-    }
-}
-
-/// Where training stands.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    /// The epoch under way, counted from 1; one past the last when training is done.
-    pub epoch: u32,
-    /// The next batch of that epoch.
-    pub batch: usize,
-    /// Steps taken in all.
-    pub step: u64,
-    /// The epoch's tally so far.
-    pub tally: ExactTally,
-    /// The best epoch so far and its score.
-    pub best: Option<Best>,
-    /// How long the epoch has taken so far. Between epochs that is nothing, and is not written: files of runs that did
-    /// the same must not differ.
-    #[serde(default, skip_serializing_if = "is_nothing")]
-    pub seconds: f64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_nothing(seconds: &f64) -> bool {
-    *seconds == 0.0
-}
-
-impl State {
-    /// Nothing is done yet.
-    pub fn start() -> Self {
-        State { epoch: 1, batch: 0, step: 0, tally: ExactTally::default(), best: None, seconds: 0.0 }
-    }
-}
-
-/// The epoch whose network is kept as the best, and its top-1 share as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Best {
-    /// Counted from 1.
-    pub epoch: u32,
-    top1_bits: u64,
-}
-
-impl Best {
-    /// An epoch and its score.
-    pub fn new(epoch: u32, top1: f64) -> Self {
-        Best { epoch, top1_bits: top1.to_bits() }
-    }
-
-    /// Its score, a fraction of 1.
-    pub fn top1(&self) -> f64 {
-        f64::from_bits(self.top1_bits)
-    }
-}
-
-/// A tally whose sum comes back bit for bit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExactTally {
-    examples: u64,
-    loss_sum_bits: u64,
-    top1: u64,
-    top5: u64,
-}
-
-impl From<Tally> for ExactTally {
-    fn from(t: Tally) -> Self {
-        ExactTally { examples: t.examples, loss_sum_bits: t.loss_sum.to_bits(), top1: t.top1, top5: t.top5 }
-    }
-}
-
-impl From<ExactTally> for Tally {
-    fn from(t: ExactTally) -> Self {
-        Tally { examples: t.examples, loss_sum: f64::from_bits(t.loss_sum_bits), top1: t.top1, top5: t.top5 }
     }
 }
 
@@ -213,14 +189,26 @@ pub fn save(
     state: &State,
     contents: &Contents<'_>,
 ) -> Result<(), Error> {
+    let bytes = to_bytes(recipe, model, state, contents).map_err(|why| unwritable(path, why))?;
+    files::write(path, &bytes)?;
+    Ok(())
+}
+
+/// A checkpoint's bytes, for keeping a network elsewhere than in a file of its own.
+pub fn pack(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, Error> {
+    to_bytes(recipe, model, state, contents).map_err(|why| Error::Unwritable { what: "the checkpoint".into(), why })
+}
+
+fn to_bytes(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Contents<'_>) -> Result<Vec<u8>, String> {
     let header = Header {
         version: VERSION,
-        recipe: recipe.portable().to_toml()?,
+        checksum: Some(checksum::UNKNOWN.into()),
+        recipe: recipe.portable().to_toml().map_err(|e| e.to_string())?,
         model: model.clone(),
         state: *state,
         optimizer_steps: contents.optimizer.as_ref().map(|o| o.steps),
     };
-    let header = serde_json::to_string(&header).map_err(|e| unwritable(path, e.to_string()))?;
+    let header = serde_json::to_string(&header).map_err(|e| e.to_string())?;
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let NetworkState { values, statistics } = &contents.network;
     for p in contents.graph.parameters() {
@@ -232,7 +220,7 @@ pub fn save(
     if let Some(optimizer) = &contents.optimizer {
         let mut flat = |name: String, numbers: &[f32]| tensors.push((name, vec![numbers.len()], bytes_of(numbers)));
         for (i, moment) in optimizer.moments.iter().enumerate() {
-            flat(format!("optimizer.moment{i}"), moment);
+            flat(format!("{MOMENT}{i}"), moment);
         }
         if let Some(NetworkState { values, statistics }) = &optimizer.average {
             flat(AVERAGE.into(), values);
@@ -243,49 +231,111 @@ pub fn save(
         .iter()
         .map(|(name, shape, bytes)| TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name, view)))
         .collect();
-    let bytes = views
+    let mut bytes = views
         .and_then(|views| safetensors::serialize(views, Some(HashMap::from([(KEY.to_string(), header)]))))
-        .map_err(|e| unwritable(path, e.to_string()))?;
-    files::write(path, &bytes)?;
-    Ok(())
+        .map_err(|e| e.to_string())?;
+    checksum::put(&mut bytes);
+    Ok(bytes)
 }
 
 fn unwritable(path: &Path, why: String) -> Error {
     Error::Unwritable { what: path.display().to_string(), why }
 }
 
+/// What a person should hear about a checkpoint that is used all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It was written before checkpoints had checksums.
+    NoChecksum {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The last one could not be used, so this is the one before it.
+    FellBack {
+        /// What is wrong with the last one.
+        why: String,
+        /// The file that is used in its place.
+        used: PathBuf,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::NoChecksum { path } => {
+                write!(f, "{} has no checksum, as older ones have none, so damage would not be noticed", path.display())
+            }
+            Note::FellBack { why, used } => write!(f, "{why}; using the one before it, {}", used.display()),
+        }
+    }
+}
+
 /// A checkpoint in memory.
 pub struct Checkpoint {
-    path: std::path::PathBuf,
+    path: PathBuf,
     bytes: Vec<u8>,
     /// What it says beside its tensors.
     pub header: Header,
+    /// What a person should hear about it.
+    pub notes: Vec<Note>,
 }
 
 impl Checkpoint {
     /// Reads a checkpoint's file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = files::read(path)?;
+        Checkpoint::parse(path, files::read(path)?)
+    }
+
+    /// A checkpoint from the bytes of its file; `path` is what errors call it.
+    pub fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, Error> {
         let not = |why: String| Error::NotACheckpoint { path: path.to_path_buf(), why };
+        let damaged = |why: String| Error::Damaged { path: path.to_path_buf(), why };
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| {
-            not(if files::is_packed(path) {
-                "a packed model, and this takes a run folder or a checkpoint".into()
-            } else {
-                format!("not a checkpoint, or a damaged one ({e})")
-            })
+            let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+            let of =
+                |whose: &str| format!("a model of {whose}; this takes a run folder, a checkpoint or a packed model");
+            match ending.as_deref() {
+                _ if files::is_packed(path) => {
+                    not("a packed model, and this takes a run folder or a checkpoint".into())
+                }
+                Some("onnx") => not(of("ONNX")),
+                Some("pt" | "pth" | "ckpt") => not(of("PyTorch")),
+                Some("tflite" | "h5" | "keras" | "pb") => not(of("TensorFlow")),
+                _ => damaged(format!("not a checkpoint, or a damaged one ({e})")),
+            }
         })?;
-        SafeTensors::deserialize(&bytes).map_err(|e| not(format!("the checkpoint is damaged ({e})")))?;
+        let tensors =
+            SafeTensors::deserialize(&bytes).map_err(|e| damaged(format!("the checkpoint is damaged ({e})")))?;
         let text = metadata
             .metadata()
             .as_ref()
             .and_then(|m| m.get(KEY))
             .ok_or_else(|| not("a safetensors file, but not one that ftprop wrote".into()))?;
         let header: Header =
-            serde_json::from_str(text).map_err(|e| not(format!("its header cannot be understood ({e})")))?;
-        if header.version != VERSION {
-            return Err(not(format!("written by another version of ftprop (format {})", header.version)));
+            serde_json::from_str(text).map_err(|e| damaged(format!("its header cannot be understood ({e})")))?;
+        let mut notes = Vec::new();
+        match (header.version, checksum::matches(&bytes)) {
+            (UNSUMMED, None) => notes.push(Note::NoChecksum { path: path.to_path_buf() }),
+            (UNSUMMED | VERSION, Some(true)) => {}
+            (UNSUMMED | VERSION, _) => {
+                return Err(damaged("the checkpoint is damaged (its checksum does not match)".into()));
+            }
+            (other, _) => return Err(not(format!("written by another version of ftprop (format {other})"))),
         }
-        Ok(Checkpoint { path: path.to_path_buf(), bytes, header })
+        if let Some(why) = header.state.impossible().or_else(|| header.model.impossible()) {
+            return Err(damaged(format!("the checkpoint says what cannot be ({why})")));
+        }
+        for (name, view) in tensors.iter().filter(|(name, _)| !name.starts_with(MOMENT)) {
+            if view.dtype() == Dtype::F32 && !view.data().chunks_exact(4).all(|b| f32_from(b).is_finite()) {
+                return Err(damaged(format!("the checkpoint is damaged ({name} has a value that is no number)")));
+            }
+        }
+        Ok(Checkpoint { path: path.to_path_buf(), bytes, header, notes })
+    }
+
+    /// The file that it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The recipe that it was trained by, without what belongs to one machine.
@@ -293,20 +343,46 @@ impl Checkpoint {
         Recipe::from_toml(&format!("the recipe in {}", self.path.display()), &self.header.recipe)
     }
 
-    /// The saved numbers, for a network of this graph.
-    pub fn contents<'a>(&self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
-        let tensors = SafeTensors::deserialize(&self.bytes)
-            .map_err(|e| Error::NotACheckpoint { path: self.path.clone(), why: e.to_string() })?;
-        let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
-            let view = tensors.tensor(name).map_err(|_| self.other(format!("it has no {name}")))?;
-            if view.shape() != shape || view.dtype() != Dtype::F32 {
-                return Err(self.other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
-            }
-            into.iter_mut().zip(view.data().chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
-            Ok(())
-        };
+    fn tensors(&self) -> Result<SafeTensors<'_>, Error> {
+        SafeTensors::deserialize(&self.bytes)
+            .map_err(|e| Error::NotACheckpoint { path: self.path.clone(), why: e.to_string() })
+    }
+
+    /// A tensor's bytes, if it has this shape.
+    fn tensor<'a>(&self, tensors: &SafeTensors<'a>, name: &str, shape: &[usize]) -> Result<&'a [u8], Error> {
+        let view = tensors.tensor(name).map_err(|_| self.other(format!("it has no {name}")))?;
+        if view.shape() != shape || view.dtype() != Dtype::F32 {
+            return Err(self.other(format!("{name} is {:?} there and {shape:?} here", view.shape())));
+        }
+        Ok(view.data())
+    }
+
+    /// Refuses a network that is not the saved one, before anything takes memory for it: what a recipe claims may be large.
+    pub(crate) fn check(&self, graph: &Graph) -> Result<(), Error> {
+        let tensors = self.tensors()?;
+        for p in graph.parameters() {
+            self.tensor(&tensors, &p.name, &shape_of(&p.kind, p.range.len()))?;
+        }
+        for s in graph.statistics() {
+            self.tensor(&tensors, &s.name, &[s.range.len()])?;
+        }
         let expected = graph.parameters().len() + graph.statistics().len();
         let stored = tensors.names().iter().filter(|n| !n.starts_with("optimizer.")).count();
+        if stored != expected {
+            return Err(self.other(format!("it has {stored} tensors, this network {expected}")));
+        }
+        Ok(())
+    }
+
+    /// The saved numbers, for a network of this graph.
+    pub fn contents<'a>(&self, graph: &'a Graph) -> Result<Contents<'a>, Error> {
+        self.check(graph)?;
+        let tensors = self.tensors()?;
+        let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
+            let data = self.tensor(&tensors, name, shape)?;
+            into.iter_mut().zip(data.chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
+            Ok(())
+        };
         let mut values = vec![0.0; graph.parameter_count()];
         for p in graph.parameters() {
             read(&p.name, &shape_of(&p.kind, p.range.len()), &mut values[p.range.clone()])?;
@@ -315,16 +391,13 @@ impl Checkpoint {
         for s in graph.statistics() {
             read(&s.name, &[s.range.len()], &mut statistics[s.range.clone()])?;
         }
-        if stored != expected {
-            return Err(self.other(format!("it has {stored} tensors, this network {expected}")));
-        }
         let flat = |name: &str, len: usize| {
             let mut numbers = vec![0.0; len];
             read(name, &[len], &mut numbers).map(|()| Cow::from(numbers))
         };
         let optimizer = self.header.optimizer_steps.map(|steps| {
             let mut moments = Vec::new();
-            while let Ok(view) = tensors.tensor(&format!("optimizer.moment{}", moments.len())) {
+            while let Ok(view) = tensors.tensor(&format!("{MOMENT}{}", moments.len())) {
                 moments.push(view.data().chunks_exact(4).map(f32_from).collect::<Vec<f32>>().into());
             }
             let average = tensors.tensor(AVERAGE).is_ok().then(|| {
@@ -352,7 +425,8 @@ impl Checkpoint {
     }
 }
 
-fn shape_of(kind: &ParameterKind, len: usize) -> Vec<usize> {
+/// The shape that a parameter has in a file.
+pub(crate) fn shape_of(kind: &ParameterKind, len: usize) -> Vec<usize> {
     match kind {
         ParameterKind::Conv { geometry: g, .. } => {
             vec![g.out_channels, g.kernel_h, g.kernel_w, g.in_channels / g.groups]
@@ -368,20 +442,4 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 
 fn f32_from(bytes: &[u8]) -> f32 {
     f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_is_written_within_an_epoch_only() {
-        let between = State::start();
-        let within = State { batch: 7, seconds: 1.5, ..between };
-        let text = |state: &State| serde_json::to_string(state).unwrap();
-        assert!(!text(&between).contains("seconds") && text(&within).contains("1.5"));
-        for state in [between, within] {
-            assert_eq!(serde_json::from_str::<State>(&text(&state)).unwrap(), state);
-        }
-    }
 }

@@ -191,7 +191,8 @@ impl Layers {
         let table: Table = toml::from_str(text).map_err(syntax)?;
         // The plain table has no positions; a second parse, which has, tells the line of each key.
         let mut lines = BTreeMap::new();
-        collect_lines(DeTable::parse(text).map_err(syntax)?.get_ref(), "", text, &mut lines);
+        let starts: Vec<usize> = text.match_indices('\n').map(|(feed, _)| feed + 1).collect();
+        collect_lines(DeTable::parse(text).map_err(syntax)?.get_ref(), "", &starts, &mut lines);
         self.merge(table, &|key| Origin::File { name: name.to_owned(), line: lines.get(key).copied().unwrap_or(1) });
         Ok(self)
     }
@@ -318,6 +319,8 @@ impl Layers {
             // What is checked as a whole names the key in it itself.
             key = named.to_owned();
             complaint.to_owned()
+        } else if complaint.starts_with("must be ") {
+            format!("`{key}` {complaint}")
         } else {
             format!("`{key}`: {}", plain_types(complaint))
         };
@@ -413,7 +416,12 @@ fn merge_value(
 
 fn forget_below(path: &str, origins: &mut BTreeMap<String, Origin>) {
     let below = format!("{path}.");
-    origins.retain(|key, _| !key.starts_with(&below));
+    // They lie side by side; a look at all of them for each key would take hours for a long file.
+    let gone: Vec<String> =
+        origins.range(below.clone()..).map(|(key, _)| key.clone()).take_while(|key| key.starts_with(&below)).collect();
+    gone.iter().for_each(|key| {
+        origins.remove(key);
+    });
 }
 
 /// Notes `origin` for `value` and everything in it.
@@ -434,22 +442,27 @@ fn record(value: &Value, path: &str, origins: &mut BTreeMap<String, Origin>, ori
     }
 }
 
-fn collect_lines(table: &DeTable<'_>, path: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
+/// `starts` are where the lines after the first begin.
+fn collect_lines(table: &DeTable<'_>, path: &str, starts: &[usize], lines: &mut BTreeMap<String, usize>) {
     for (name, value) in table {
         let path = join(path, name.get_ref());
-        lines.insert(path.clone(), position(text, name.span().start).0);
-        collect_value_lines(value.get_ref(), &path, text, lines);
+        lines.insert(path.clone(), line_of(starts, name.span().start));
+        collect_value_lines(value.get_ref(), &path, starts, lines);
     }
 }
 
-fn collect_value_lines(value: &DeValue<'_>, path: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
+fn line_of(starts: &[usize], byte: usize) -> usize {
+    starts.partition_point(|&start| start <= byte) + 1
+}
+
+fn collect_value_lines(value: &DeValue<'_>, path: &str, starts: &[usize], lines: &mut BTreeMap<String, usize>) {
     match value {
-        DeValue::Table(table) => collect_lines(table, path, text, lines),
+        DeValue::Table(table) => collect_lines(table, path, starts, lines),
         DeValue::Array(array) => {
             for (index, value) in array.iter().enumerate() {
                 let path = join(path, &index.to_string());
-                lines.insert(path.clone(), position(text, value.span().start).0);
-                collect_value_lines(value.get_ref(), &path, text, lines);
+                lines.insert(path.clone(), line_of(starts, value.span().start));
+                collect_value_lines(value.get_ref(), &path, starts, lines);
             }
         }
         _ => {}

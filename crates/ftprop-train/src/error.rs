@@ -81,9 +81,21 @@ pub enum Error {
         /// The network's.
         network: String,
     },
-    /// A network of tables was asked about a picture.
-    #[error("the network was trained on a table, so it cannot take images; evaluate it on a table instead")]
-    NoPictures,
+    /// A network of tables was asked about something else.
+    #[error("the network was trained on a table; {path} is none (.csv, .tsv or gzipped)")]
+    NoTable {
+        /// What it was asked about.
+        path: PathBuf,
+    },
+    /// A network of pictures was asked about a table.
+    #[error("the network was trained on pictures; {path} is a table")]
+    NoPicture {
+        /// What it was asked about.
+        path: PathBuf,
+    },
+    /// A network of tables that does not say what its columns are.
+    #[error("the network does not say which columns it was trained on, so it cannot take a table; train it again")]
+    NoColumns,
     /// A file that is not a checkpoint.
     #[error("{path}: {why}")]
     NotACheckpoint {
@@ -91,6 +103,24 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// A checkpoint that is not as it was written.
+    #[error("{path}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A run's recipe is not the one that its checkpoint was trained by.
+    #[error(
+        "{path}: the recipe is not the one that the checkpoint was trained by: {keys}; put it back, or begin a new run"
+    )]
+    RecipeChanged {
+        /// The run's folder.
+        path: PathBuf,
+        /// The keys that differ, with both values.
+        keys: String,
     },
     /// A checkpoint of another network.
     #[error("{path} is of another network: {difference}")]
@@ -100,6 +130,11 @@ pub enum Error {
         /// In what they differ.
         difference: String,
     },
+    /// A run was to begin with a network that has nothing in common with its own.
+    #[error(
+        "no layer of the network to begin with has the name and shape of one of this network's; the recipes differ"
+    )]
+    NothingFits,
     /// A folder that is not a run's.
     #[error("{path} is not a run folder: {why}")]
     NotARun {
@@ -113,6 +148,14 @@ pub enum Error {
     NoEpoch {
         /// The run's folder.
         path: PathBuf,
+    },
+    /// A run whose network was removed.
+    #[error("{path} has epochs but {} is gone; use the run's other network, or train it again", .file.display())]
+    NoNetwork {
+        /// The run's folder.
+        path: PathBuf,
+        /// The file that is missing.
+        file: PathBuf,
     },
     /// A new run was to be made where there is one.
     #[error("{path} already holds a run; choose another folder, or go on with that run")]

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::model::{Model, ranked};
 use crate::observe::StepReport;
 use crate::recipe::Recipe;
-use ftprop_data::{Dataset, Loader, LoaderConfig, Preprocess, Shape, Split};
+use ftprop_data::{CsvTable, Dataset, Loader, LoaderConfig, Preprocess, Shape, Split, TableTransform};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Criterion, Engine, Network, Tally};
 use std::path::Path;
@@ -127,6 +127,22 @@ pub fn predict(
 ) -> Result<Vec<(usize, f32)>, Error> {
     let picture = ftprop_data::load_image(picture, preprocess)?;
     Ok(ranked(predictor.classify(&picture)?))
+}
+
+/// The same for every row of a table, in order, `batch` at a time; a column of labels is passed over.
+pub fn predict_rows(
+    predictor: &mut dyn Predictor,
+    transform: &TableTransform,
+    table: &CsvTable,
+    batch: usize,
+) -> Result<Vec<Vec<(usize, f32)>>, Error> {
+    let inputs = transform.inputs(table)?;
+    let mut rows = Vec::with_capacity(table.rows());
+    for some in inputs.chunks(batch.max(1) * transform.width()) {
+        let logits = predictor.classify(some)?;
+        rows.extend(logits.chunks_exact(transform.classes.len()).map(ranked));
+    }
+    Ok(rows)
 }
 
 /// Refuses data that a network cannot be measured on: with examples of another shape, or with other classes.

@@ -302,8 +302,8 @@ impl Yard {
             true => RunFolder::open(&job.folder)?,
             false => RunFolder::planned(&job.folder)?,
         };
-        let trainer = Trainer::in_folder(job.recipe.clone(), folder.clone(), &dataset, &place)?;
-        folder.write_recipe(&job.recipe)?;
+        let mut trainer = Trainer::in_folder(job.recipe.clone(), folder, &dataset, &place)?;
+        trainer.claim()?;
         Ok(trainer)
     }
 }

@@ -154,6 +154,8 @@ impl Case {
             ..Defaults::new(activation, layer_loss)
         };
         let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
+        // Before anything takes memory for a batch that the case only claims.
+        self.check(graph.parameters())?;
         let learning = Learning::new(&graph, &self.optimizer)?;
         let (batch, precision) = (self.batch, Precision::F32);
         let config = EngineConfig { graph, learning, batch, precision, deterministic: true };
@@ -188,10 +190,9 @@ impl Case {
     }
 
     fn compare(&self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
-        let stream = |j: u64| Stream::numbered(1000 * self.seed + j);
+        let stream = |j: u64| Stream::numbered(self.seed.wrapping_mul(1000).wrapping_add(j));
         let graph = engine.graph().clone();
         let (parameters, classes) = (graph.parameters(), graph.classes());
-        self.check(parameters)?;
         let mut values = vec![0.0; graph.parameter_count()];
         for (j, p) in parameters.iter().enumerate() {
             start_value(p, stream(j as u64), &mut values[p.range.clone()]);

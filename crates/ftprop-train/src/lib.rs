@@ -4,15 +4,17 @@
 //! | --- | --- |
 //! | [`recipe`], [`checked`] | what a run depends on, as it is written and as it is trained |
 //! | [`built_in`], [`config`] | the recipes carried here, and the layers one is put together from |
+//! | [`own_data`] | a recipe for data that nobody wrote one for |
 //! | [`trainer`], [`observe`] | the training loop, and what it tells whoever watches |
 //! | [`fleet`], [`gate`] | several runs at once, and how they share a device |
 //! | [`choice`], [`device`], [`engine`] | a device by name, where networks are computed, and what the loop asks of one there |
 //! | [`run`], [`jsonl`], [`tensorboard`] | run folders: metrics, summary, event files |
 //! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`], [`evaluate`] | networks on disk, ready for use, and in use |
+//! | [`confusion`] | which classes a network takes for which |
 //! | [`searched`] | networks that a search found |
 //! | [`golden`] | cases with known results |
-//! | [`files`], [`words`] | files that are whole or absent; numbers in words |
+//! | [`files`], [`words`] | files that are whole or absent; numbers in words, and words from files |
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -23,8 +25,10 @@ pub mod checked;
 pub mod checkpoint;
 pub mod choice;
 pub mod config;
+pub mod confusion;
 pub mod device;
 pub mod diagnostics;
+mod differences;
 pub mod engine;
 pub mod error;
 pub mod evaluate;
@@ -35,12 +39,14 @@ pub mod golden;
 pub mod jsonl;
 pub mod model;
 pub mod observe;
+pub mod own_data;
 pub mod recipe;
 pub mod run;
 pub mod searched;
 mod storage;
 pub mod tensorboard;
 pub mod trainer;
+mod whitening;
 pub mod words;
 
 pub use error::Error;

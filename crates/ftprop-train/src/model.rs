@@ -1,11 +1,11 @@
 //! Trained networks, ready for use: from a run folder or a checkpoint file.
 
-use crate::checkpoint::{Checkpoint, ModelInfo};
+use crate::checkpoint::{Checkpoint, ModelInfo, Note};
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
 use ftprop_nn::engine::NetworkState;
-use ftprop_nn::{Network, Shape};
+use ftprop_nn::{Graph, Network, Shape};
 use ftprop_tensor::Cpu;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +20,14 @@ pub struct Model {
     pub info: ModelInfo,
     /// The file it was read from, if it was.
     pub path: Option<PathBuf>,
+    /// What a person should hear about that file.
+    pub notes: Vec<Note>,
 }
 
 /// Which of a run's two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// That of the best epoch.
+    /// That of the epoch that was best on the validation part; without one that of the last.
     Best,
     /// That of the last step.
     Last,
@@ -34,23 +36,36 @@ pub enum Which {
 impl Model {
     /// Loads a run folder's network, or a checkpoint file, for batches of at most `batch`.
     pub fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Self, Error> {
-        let (file, recipe) = if path.is_dir() {
-            let folder = RunFolder::open(path)?;
-            let file = if which == Which::Best { folder.best() } else { folder.checkpoint() };
-            if !file.exists() {
-                return Err(Error::NoEpoch { path: path.to_path_buf() });
-            }
-            // The folder's recipe knows where the data is; the checkpoint's does not.
-            (file, Some(folder.recipe()?))
-        } else {
-            (path.to_path_buf(), None)
+        let folder = if path.is_dir() { Some(RunFolder::open(path)?) } else { None };
+        let missing = |folder: &RunFolder, file: PathBuf| {
+            let path = path.to_path_buf();
+            Ok::<_, Error>(match folder.metrics()?.is_empty() {
+                true => Error::NoEpoch { path },
+                false => Error::NoNetwork { path, file },
+            })
         };
-        let checkpoint = Checkpoint::read(&file)?;
-        let saved = checkpoint.recipe()?;
+        let checkpoint = match (&folder, which) {
+            (None, _) => Checkpoint::read(path)?,
+            (Some(folder), Which::Best) if !folder.best().exists() => {
+                return Err(missing(folder, folder.best())?);
+            }
+            (Some(folder), Which::Best) => Checkpoint::read(&folder.best())?,
+            (Some(folder), Which::Last) => match folder.last()? {
+                Some(checkpoint) => checkpoint,
+                None => return Err(missing(folder, folder.checkpoint())?),
+            },
+        };
+        let mut recipe = checkpoint.recipe()?;
         let info = checkpoint.header.model.clone();
-        let mut network = compiled(&saved, &info, cpu, batch)?;
+        let graph = graph(&recipe, &info)?;
+        checkpoint.check(&graph)?;
+        let mut network = Network::new(cpu, graph, batch)?;
         checkpoint.restore(&mut network)?;
-        Ok(Model { network, recipe: recipe.unwrap_or(saved), info, path: Some(file) })
+        if let Some(folder) = &folder {
+            // The folder's recipe knows where the data is; the checkpoint's does not.
+            recipe.place_as(&folder.recipe()?);
+        }
+        Ok(Model { network, recipe, info, path: Some(checkpoint.path().to_path_buf()), notes: checkpoint.notes })
     }
 
     /// A network with these parameters and statistics, for batches of at most `batch`.
@@ -61,17 +76,16 @@ impl Model {
         cpu: Arc<Cpu>,
         batch: usize,
     ) -> Result<Self, Error> {
-        let mut network = compiled(&recipe, &info, cpu, batch)?;
+        let mut network = Network::new(cpu, graph(&recipe, &info)?, batch)?;
         network.values_mut().copy_from_slice(&state.values);
         network.stats_mut().copy_from_slice(&state.statistics);
-        Ok(Model { network, recipe, info, path: None })
+        Ok(Model { network, recipe, info, path: None, notes: Vec::new() })
     }
 }
 
-fn compiled(recipe: &Recipe, info: &ModelInfo, cpu: Arc<Cpu>, batch: usize) -> Result<Network, Error> {
+fn graph(recipe: &Recipe, info: &ModelInfo) -> Result<Arc<Graph>, Error> {
     let [height, width, channels] = info.input;
-    let graph = recipe.graph(Shape { height, width, channels }, info.classes.len())?;
-    Ok(Network::new(cpu, graph, batch)?)
+    Ok(recipe.graph(Shape { height, width, channels }, info.classes.len())?)
 }
 
 /// The softmax of one example's logits.

@@ -4,7 +4,7 @@
 //! says whether to go on: progress bars, pictures, early stopping and Ctrl-C are observers. [`Together`] makes one of
 //! several.
 
-use crate::checkpoint::State;
+use crate::checkpoint::{Note, State};
 use crate::diagnostics::Record;
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, Summary};
@@ -63,6 +63,8 @@ pub enum Notice {
         /// What is wrong with the first.
         first: Option<String>,
     },
+    /// The checkpoint that the run goes on from is not as it should be.
+    Checkpoint(Note),
 }
 
 /// How a run ended.

@@ -8,7 +8,10 @@ use crate::by_name;
 use crate::choice::DeviceChoice;
 use crate::config::Layers;
 use crate::error::Error;
-use ftprop_data::{Augment, BadImage, CsvOptions, Dataset, HoldOut, LabelColumn, Options, Source, Split, TestPart};
+use ftprop_data::{
+    Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Known, LabelColumn, Missing, Options, Source, Split,
+    TestPart,
+};
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
     Activation, Criterion, Defaults, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError, OptimizerSpec,
@@ -53,10 +56,10 @@ pub struct Recipe {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRecipe {
-    /// One of the paper's networks, or `mlp`.
+    /// One of the paper's networks, `mlp`, or `auto`, which fits itself to the examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
-    /// The hidden widths of the preset `mlp`.
+    /// The hidden widths of the presets `mlp` and `auto`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub widths: Vec<usize>,
     /// Layers, where there is no preset.
@@ -76,12 +79,21 @@ pub struct DataRecipe {
     pub path: Option<PathBuf>,
     /// Held out of the training part: a share below 1, or a number of examples; 0 for none.
     pub validation: f64,
-    /// Training pictures: black pixels added on every side.
+    /// Training pictures: pixels added on every side.
     pub pad: usize,
+    /// Training pictures: what is added is the picture mirrored at its edge, not black.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub reflect: bool,
     /// Training pictures: a random window of the padded picture.
     pub random_crop: bool,
     /// Training pictures: half of them mirrored.
     pub flip: bool,
+    /// Training pictures, with `flip`: each mirrored in every other epoch, not at random.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub alternate_flips: bool,
+    /// Training pictures: the side of a square that is blanked at a random place; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cutout: usize,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<usize>,
@@ -123,6 +135,18 @@ pub struct CsvRecipe {
     /// A table of its own for the test part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_file: Option<PathBuf>,
+    /// What stands for missing values: nothing (`refuse`), the column's `mean` or `median`, or its mean and a column
+    /// more that says where (`indicator`).
+    #[serde(skip_serializing_if = "is_refusing")]
+    pub missing: Missing,
+    /// Columns of numbers that are names all the same, such as a postcode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_refusing(missing: &Missing) -> bool {
+    *missing == Missing::Refuse
 }
 
 impl CsvRecipe {
@@ -133,7 +157,7 @@ impl CsvRecipe {
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "must be a column's name, or its number counted from 0")]
 pub enum ColumnRecipe {
     /// By its number, counted from 0.
     Index(usize),
@@ -162,6 +186,9 @@ pub struct TrainRecipe {
     /// measured and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,
+    /// Epochs without a better one on the validation part after which training ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u32>,
     /// Seconds between checkpoints within an epoch; one is always written at its end.
     pub checkpoint_seconds: f64,
     /// Where the network is computed.
@@ -193,8 +220,11 @@ impl Default for Recipe {
                 path: None,
                 validation: 0.0,
                 pad: 0,
+                reflect: false,
                 random_crop: false,
                 flip: false,
+                alternate_flips: false,
+                cutout: 0,
                 crop: None,
                 resize: None,
                 bad_images: BadImages::Stop,
@@ -209,6 +239,7 @@ impl Default for Recipe {
                 label_smoothing: 0.0,
                 clip: None,
                 ema: None,
+                patience: None,
                 checkpoint_seconds: 300.0,
                 device: DeviceChoice::Auto,
                 precision: Precision::default(),
@@ -251,14 +282,18 @@ impl Recipe {
     /// The recipe without what belongs to one machine: a checkpoint is the same wherever it was trained.
     pub fn portable(&self) -> Recipe {
         let mut recipe = self.clone();
-        recipe.data.path = None;
-        recipe.data.csv.test_file = None;
-        recipe.data.workers = Recipe::default().data.workers;
-        recipe.train.device = Recipe::default().train.device;
-        recipe.train.threads = Recipe::default().train.threads;
-        recipe.train.diagnostics = Recipe::default().train.diagnostics;
-        recipe.train.checkpoint_seconds = Recipe::default().train.checkpoint_seconds;
+        recipe.place_as(&Recipe::default());
         recipe
+    }
+
+    /// Takes over what belongs to one machine, and nothing else.
+    pub(crate) fn place_as(&mut self, other: &Recipe) {
+        let (data, train) = (&other.data, &other.train);
+        self.data.path.clone_from(&data.path);
+        self.data.csv.test_file.clone_from(&data.csv.test_file);
+        self.data.workers = data.workers;
+        (self.train.device, self.train.threads) = (train.device, train.threads);
+        (self.train.diagnostics, self.train.checkpoint_seconds) = (train.diagnostics, train.checkpoint_seconds);
     }
 
     /// The same recipe for another number of epochs, with its schedule scaled to them.
@@ -309,9 +344,39 @@ impl Recipe {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl DataRecipe {
     /// Opens the data set.
     pub fn open(&self) -> Result<Dataset, Error> {
+        self.open_as(None, false)
+    }
+
+    /// Opens data for a network that was trained on other data; `whole` leaves data in one piece undivided.
+    pub fn open_for(&self, known: Known, whole: bool) -> Result<Dataset, Error> {
+        self.open_as(Some(known), whole)
+    }
+
+    /// Says where the data are. Where the recipe has the built-in digits, which lie nowhere, what is there decides what
+    /// kind of data they are, and that is given back.
+    pub fn locate(&mut self, path: &Path) -> Result<Option<Found>, Error> {
+        let found = (self.source == Source::Digits).then(|| Source::detect(path)).transpose()?;
+        if let Some(found) = &found {
+            self.source = found.source;
+        }
+        self.path = Some(absolute(path));
+        Ok(found)
+    }
+
+    fn open_as(&self, known: Option<Known>, whole: bool) -> Result<Dataset, Error> {
         let label = match &self.csv.label {
             None => LabelColumn::Last,
             Some(ColumnRecipe::Index(index)) => LabelColumn::Index(*index),
@@ -322,12 +387,10 @@ impl DataRecipe {
             (None, Some(fraction)) => TestPart::Fraction(fraction),
             (None, None) => CsvOptions::default().test,
         };
-        let csv = CsvOptions { label, header: self.csv.header, test, ..CsvOptions::default() };
-        Ok(ftprop_data::open(
-            self.source,
-            self.path.as_deref(),
-            &Options { crop: self.crop, resize: self.resize, csv },
-        )?)
+        let CsvRecipe { header, missing, ref categories, .. } = self.csv;
+        let csv = CsvOptions { label, header, test, missing, categories: categories.clone() };
+        let options = Options { crop: self.crop, resize: self.resize, csv, known, whole };
+        Ok(ftprop_data::open(self.source, self.path.as_deref(), &options)?)
     }
 
     /// The training part and what is held out of it for validation.
@@ -346,7 +409,14 @@ impl DataRecipe {
 
     /// What is done to training pictures.
     pub fn augment(&self) -> Augment {
-        Augment { pad: self.pad, crop: self.random_crop, flip: self.flip }
+        Augment {
+            pad: self.pad,
+            reflect: self.reflect,
+            crop: self.random_crop,
+            flip: self.flip,
+            alternate: self.alternate_flips,
+            cutout: self.cutout,
+        }
     }
 
     /// What is done about pictures that do not decode.

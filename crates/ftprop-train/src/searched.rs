@@ -11,6 +11,7 @@ use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Activation, Network};
 use ftprop_search::{Labelled, Problem, Solution};
 use ftprop_tensor::Cpu;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,9 +78,15 @@ fn table(data: &Labelled) -> String {
         row.iter().for_each(|x| {
             let _ = write!(text, "{x},");
         });
-        let _ = writeln!(text, "{}", data.classes[label]);
+        let _ = writeln!(text, "{}", cell(&data.classes[label]));
     }
     text
+}
+
+/// A name as a cell of a table, in quotes where it would be taken for several.
+fn cell(name: &str) -> Cow<'_, str> {
+    let plain = !name.contains([',', ';', '\t', '"', '\n', '\r']) && name.trim() == name;
+    if plain { name.into() } else { format!("\"{}\"", name.replace('"', "\"\"")).into() }
 }
 
 /// Puts a search's weights into a network of the same widths. Its inputs are normalised, those of the search were not:
@@ -145,4 +152,17 @@ fn changed(
         (0..logits.len()).reduce(|best, class| if logits[class] > logits[best] { class } else { best }).unwrap_or(0)
     });
     answers.zip(wanted).filter(|(found, wanted)| found != wanted).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_one_cell() {
+        assert_eq!(cell("a b"), "a b");
+        assert_eq!(cell("a,b"), "\"a,b\"");
+        assert_eq!(cell("say \"a\"\nb"), "\"say \"\"a\"\"\nb\"");
+        assert_eq!(cell(" a"), "\" a\"");
+    }
 }

@@ -1,8 +1,9 @@
 //! Where a run is kept while it trains: its folder, locked, with checkpoints, metrics and TensorBoard's events.
 
-use crate::checkpoint::{self, Checkpoint, Contents, ModelInfo, State};
+use crate::checkpoint::{self, Checkpoint, Contents, ModelInfo, Note, State};
 use crate::diagnostics::Record;
 use crate::error::Error;
+use crate::files;
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::tensorboard::EventWriter;
@@ -16,22 +17,38 @@ pub(crate) struct Storage {
     /// Held from the making to the end of the run, so that no other process trains in its folder.
     lock: Option<File>,
     events: Option<EventWriter>,
+    /// Whether the last checkpoint's file is known to be whole, and so worth keeping when the next one takes its place.
+    last_is_whole: bool,
 }
 
 impl Storage {
     pub(crate) fn new(folder: RunFolder) -> Result<Self, Error> {
         let lock = folder.lock()?;
-        Ok(Storage { folder, lock, events: None })
+        Ok(Storage { folder, lock, events: None, last_is_whole: false })
     }
 
     pub(crate) fn folder(&self) -> &RunFolder {
         &self.folder
     }
 
+    /// Makes the folder, if it is a new run's, and writes the recipe. Until then nothing is written.
+    pub(crate) fn claim(&mut self, recipe: &Recipe) -> Result<(), Error> {
+        if self.lock.is_some() {
+            return self.folder.write_recipe(recipe);
+        }
+        self.lock = self.folder.claim(recipe)?;
+        Ok(())
+    }
+
+    /// Whether the folder is made and, where there are locks, locked.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.folder.is_new() && self.lock.is_some()
+    }
+
     /// The run begins, or goes on, with this epoch.
     pub(crate) fn begin(&mut self, epoch: u32) -> Result<(), Error> {
-        if self.lock.is_none() {
-            self.lock = self.folder.lock()?;
+        if self.lock.is_some() {
+            files::clear_leftovers(self.folder.path());
         }
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if epoch > 1 {
@@ -47,9 +64,11 @@ impl Storage {
     }
 
     /// What to go on from, if anything.
-    pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        let path = self.folder.checkpoint();
-        if path.exists() { Checkpoint::read(&path).map(Some) } else { Ok(None) }
+    pub(crate) fn checkpoint(&mut self) -> Result<Option<Checkpoint>, Error> {
+        let last = self.folder.last()?;
+        let fell_back = |c: &Checkpoint| c.notes.iter().any(|note| matches!(note, Note::FellBack { .. }));
+        self.last_is_whole = last.as_ref().is_some_and(|c| !fell_back(c));
+        Ok(last)
     }
 
     /// The last checkpoint's file, if there is one.
@@ -102,15 +121,20 @@ impl Storage {
         checkpoint::save(&self.folder.best(), recipe, model, state, best)
     }
 
-    /// Writes what to go on from.
+    /// Writes what to go on from, and keeps the one before.
     pub(crate) fn save(
-        &self,
+        &mut self,
         recipe: &Recipe,
         model: &ModelInfo,
         state: &State,
         contents: &Contents<'_>,
     ) -> Result<(), Error> {
-        checkpoint::save(&self.folder.checkpoint(), recipe, model, state, contents)
+        if self.last_is_whole {
+            files::keep_previous(&self.folder.checkpoint(), &self.folder.previous())?;
+        }
+        checkpoint::save(&self.folder.checkpoint(), recipe, model, state, contents)?;
+        self.last_is_whole = true;
+        Ok(())
     }
 
     pub(crate) fn write_summary(&self, summary: &Summary) -> Result<(), Error> {

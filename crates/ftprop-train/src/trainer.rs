@@ -6,9 +6,10 @@
 //! written again.
 
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, State};
+use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, Note, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
+use crate::differences;
 use crate::engine::{self, Parts};
 use crate::error::Error;
 use crate::evaluate::evaluation_loader;
@@ -18,10 +19,14 @@ use crate::observe::{Answer, Ending, Notice, Observer, RunView, StepReport};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
 use crate::storage::Storage;
+use crate::whitening::whiten;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::{NetworkState, Part, StepSpan};
 use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::Cpu;
+mod start;
+
+pub use start::Taken;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -54,10 +59,14 @@ pub struct Trainer {
     state: State,
     metrics: Vec<EpochMetrics>,
     diagnostics: Option<(Diagnostics, Records)>,
+    /// Whether TensorBoard has been shown already what the next look at the hard layers will see.
+    shown: bool,
     /// The best network, unless it is in the storage.
     best: Option<BestNetwork>,
     /// The statistics that belong to the moving average of the weights, as of the last epoch's end.
     averaged: Option<Vec<f32>>,
+    /// What is to be said about the checkpoint that it goes on from.
+    notes: Vec<Note>,
     saved: Instant,
     /// When the epoch began in this process, and how long it had taken before.
     began: Instant,
@@ -113,6 +122,7 @@ impl Trainer {
         }
         let storage = folder.map(Storage::new).transpose()?;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+        let recipe = recipe.with_batch_of_at_most(train.len());
         let config = LoaderConfig {
             workers: recipe.data.workers,
             augment: recipe.data.augment(),
@@ -135,8 +145,10 @@ impl Trainer {
             state: State::start(),
             metrics: Vec::new(),
             diagnostics: None,
+            shown: false,
             best: None,
             averaged: None,
+            notes: Vec::new(),
             saved: Instant::now(),
             began: Instant::now(),
             before: 0.0,
@@ -146,27 +158,55 @@ impl Trainer {
             storage,
             engine,
         };
-        match trainer.storage.as_ref().map(Storage::checkpoint).transpose()?.flatten() {
+        // What lies where a new run's folder will be is not this run's.
+        let begun = trainer.storage.as_mut().filter(|storage| !storage.folder().is_new());
+        match begun.map(Storage::checkpoint).transpose()?.flatten() {
             Some(checkpoint) => trainer.take_up(&checkpoint)?,
-            None => trainer.engine.initialise(trainer.recipe.train.seed)?,
+            None => {
+                let seed = trainer.recipe.train.seed;
+                trainer.engine.initialise(seed)?;
+                whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+            }
         }
-        if let Some(storage) = &trainer.storage {
+        if let Some(storage) = trainer.storage.as_ref().filter(|storage| !storage.folder().is_new()) {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
         if trainer.recipe.train.diagnostics {
             // Between epochs the next look is due now; within one it was when the epoch began.
             let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
             let records = match &trainer.storage {
-                Some(storage) => Records::before(storage.folder().path(), next)?,
-                None => Records::default(),
+                Some(storage) if !storage.folder().is_new() => {
+                    let folder = storage.folder().path();
+                    // Within an epoch, what came after its start is shown anew.
+                    trainer.shown = trainer.state.batch == 0
+                        && Records::before(folder, next + 1)?.all().last().is_some_and(|r| r.epoch == next);
+                    Records::before(folder, next)?
+                }
+                _ => Records::default(),
             };
             trainer.diagnostics = Some((Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?, records));
         }
         Ok(trainer)
     }
 
+    /// Makes a new run's folder, unless it is made, and writes the recipe into it: until this is called, or the run
+    /// begins, nothing is written. Gives the folder, where there is one.
+    pub fn claim(&mut self) -> Result<Option<&RunFolder>, Error> {
+        let Some(storage) = &mut self.storage else { return Ok(None) };
+        let new = storage.folder().is_new();
+        storage.claim(&self.recipe)?;
+        if let Some((_, records)) = self.diagnostics.as_mut().filter(|_| new) {
+            *records = Records::before(storage.folder().path(), 0)?;
+        }
+        Ok(Some(storage.folder()))
+    }
+
     /// Goes on where a checkpoint stands.
     fn take_up(&mut self, saved: &Checkpoint) -> Result<(), Error> {
+        if let Some(keys) = differences::between(&saved.recipe()?, &self.recipe)? {
+            let path = self.storage.as_ref().map(|s| s.folder().path().to_path_buf()).unwrap_or_default();
+            return Err(Error::RecipeChanged { path, keys });
+        }
         let graph = self.engine.graph().clone();
         let contents = saved.contents(&graph)?;
         let average = contents.optimizer.as_ref().and_then(|o| o.average.as_ref());
@@ -179,10 +219,21 @@ impl Trainer {
         if saved.header.model.classes != self.model.classes {
             return Err(saved.other("its classes are not those of the data".into()));
         }
+        let state = saved.header.state;
+        if state.batch > self.steps_per_epoch() || Tally::from(state.tally).examples > self.train_examples() as u64 {
+            return Err(saved.other("its epoch has more examples than the data".into()));
+        }
         self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
-        self.state = saved.header.state;
+        self.notes.clone_from(&saved.notes);
+        self.state = state;
         self.before = self.state.seconds;
         Ok(())
+    }
+
+    /// Begins with these parameters and statistics, and not with random ones. A run that goes on from a checkpoint would
+    /// lose what it has learned.
+    pub fn set_network(&mut self, network: &NetworkState<'_>) -> Result<(), Error> {
+        Ok(self.engine.set_network(network)?)
     }
 
     /// How many numbers the network learns.
@@ -198,6 +249,11 @@ impl Trainer {
     /// What is trained.
     pub fn recipe(&self) -> &CheckedRecipe {
         &self.recipe
+    }
+
+    /// What the network needs to be used without its data.
+    pub fn info(&self) -> &ModelInfo {
+        &self.model
     }
 
     /// The epochs so far.
@@ -216,6 +272,19 @@ impl Trainer {
             _ => self.used_network()?,
         };
         Model::new(Recipe::clone(&self.recipe), self.model.clone(), &network, self.cpu.clone(), batch)
+    }
+
+    /// The same network's numbers alone, which take no room for computing.
+    pub fn network(&self, which: Which) -> Result<NetworkState<'static>, Error> {
+        match (which, &self.best, self.storage.as_ref().map(Storage::folder)) {
+            (Which::Best, Some(best), _) => Ok(best.network.clone()),
+            (Which::Best, None, Some(folder)) if self.state.best.is_some() => {
+                let graph = self.engine.graph().clone();
+                let used = Checkpoint::read(&folder.best())?.contents(&graph)?.used();
+                Ok(owned(used))
+            }
+            _ => self.used_network(),
+        }
     }
 
     /// The network that is measured and kept: the averaged one where the recipe asks for an average.
@@ -257,8 +326,14 @@ impl Trainer {
 
     /// Trains until the last epoch is done or the observer has had enough.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
+        if self.storage.as_ref().is_some_and(|storage| !storage.is_held()) {
+            self.claim()?;
+        }
         if let Some(storage) = &mut self.storage {
             storage.begin(self.state.epoch)?;
+        }
+        for note in std::mem::take(&mut self.notes) {
+            observer.notice(&self.view(), &Notice::Checkpoint(note));
         }
         let ending = self.run_epochs(observer);
         if let Some(storage) = &mut self.storage {
@@ -272,7 +347,7 @@ impl Trainer {
             self.look()?;
         }
         let mut enough = stops(observer.begin(&self.view()))?;
-        while self.state.epoch <= self.recipe.train.epochs {
+        while !self.is_over() {
             self.began = Instant::now();
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {
@@ -304,13 +379,25 @@ impl Trainer {
         Ok(ending)
     }
 
+    /// Whether all epochs are done, or as many as the recipe's patience allows.
+    fn is_over(&self) -> bool {
+        self.state.epoch > self.recipe.train.epochs || self.has_lost_patience(&self.state)
+    }
+
+    /// Whether the last epochs were none better on the validation part.
+    fn has_lost_patience(&self, state: &State) -> bool {
+        let since_best = state.best.map_or(0, |best| state.epoch - 1 - best.epoch);
+        state.batch == 0 && self.recipe.train.patience.is_some_and(|patience| since_best >= patience)
+    }
+
     /// Looks at the step about to be taken, if the recipe asks for it.
     fn look(&mut self) -> Result<(), Error> {
         let Some((twin, records)) = &mut self.diagnostics else { return Ok(()) };
         if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.state()?)? {
-            if let Some(storage) = &mut self.storage {
+            if let Some(storage) = self.storage.as_mut().filter(|_| !self.shown) {
                 storage.show_record(&record)?;
             }
+            self.shown = false;
             records.add(record)?;
         }
         Ok(())
@@ -479,11 +566,12 @@ impl Trainer {
         if !(test.loss() + validation.map_or(0.0, |v| v.loss())).is_finite() {
             return Err(self.diverged(self.state.batch));
         }
+        // Nothing is chosen on the test part: the figure of the network that is kept would flatter.
+        let better = metrics.validation.is_none_or(|v| self.state.best.is_none_or(|best| v.top1 > best.top1()));
         let score = metrics.validation.unwrap_or(metrics.test).top1;
-        let better = self.state.best.is_none_or(|best| score > best.top1());
         let best = if better { Some(Best::new(epoch, score)) } else { self.state.best };
         let next = State { epoch: epoch + 1, step: self.state.step, best, ..State::start() };
-        let over = epoch >= self.recipe.train.epochs;
+        let over = epoch >= self.recipe.train.epochs || self.has_lost_patience(&next);
         let waited = self.saved.elapsed();
         let due =
             waited >= SAVING_SHARE * self.saving_took || waited.as_secs_f64() >= self.recipe.train.checkpoint_seconds;
@@ -535,13 +623,16 @@ impl Trainer {
 
     /// Writes the best network, if it is a new one, and a checkpoint, where there is a place for them.
     fn save(&mut self) -> Result<(), Error> {
-        let Some(storage) = &self.storage else { return Ok(()) };
+        if self.storage.is_none() {
+            return Ok(());
+        }
         let started = Instant::now();
         if self.state.batch > 0 {
             self.state.seconds = self.epoch_seconds();
         }
         let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
         self.ensure_finite(&state.network)?;
+        let Some(storage) = &mut self.storage else { return Ok(()) };
         if let Some(BestNetwork { state, network }) = self.best.take() {
             storage.save_best(&self.recipe, &self.model, &state, &Contents::for_use(&graph, network))?;
         }

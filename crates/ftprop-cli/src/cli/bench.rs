@@ -258,7 +258,7 @@ impl Config {
         if self.json {
             say_json(report)?;
         } else {
-            print(report);
+            print(report)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -279,7 +279,7 @@ fn peak_rss_mb() -> f64 {
     line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).map_or(0.0, |kb| kb / 1024.0)
 }
 
-fn print(r: &Report) {
+fn print(r: &Report) -> Result<(), Error> {
     say(&format!(
         "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
         r.what,
@@ -294,13 +294,14 @@ fn print(r: &Report) {
         r.peak_rss_mb,
         r.first_step_s,
         prec = if r.ms_per_step < 10.0 { 3 } else { 2 },
-    ));
+    ))?;
     // Timed one by one, the parts of a step may take longer than the step.
     let whole = r.breakdown.iter().map(|part| part.ms_per_step).sum::<f64>().max(r.ms_per_step);
     let width = r.breakdown.iter().map(|part| part.kind.chars().count()).max().unwrap_or(0);
     let decimals = if whole < 10.0 { 4 } else { 2 };
     for part in &r.breakdown {
         let (kind, ms) = (&part.kind, part.ms_per_step);
-        say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole));
+        say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole))?;
     }
+    Ok(())
 }

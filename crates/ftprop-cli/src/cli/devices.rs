@@ -84,27 +84,27 @@ impl Devices {
         if self.json {
             say_json(&report)?;
         } else {
-            print(&report, &named);
+            print(&report, &named)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(report: &Report, versions: &[String]) {
+fn print(report: &Report, versions: &[String]) -> Result<(), Error> {
     for row in &report.devices {
         let units = if row.device == "cpu" { "threads" } else { "multiprocessors" };
         say(&format!(
             "{:<8} {}, {} {units}, {:.1} GiB memory, {:.1} GiB free",
             row.device, row.name, row.units, row.memory_gib, row.memory_free_gib
-        ));
+        ))?;
         if let Some(problem) = &row.problem {
-            say(&format!("         cannot be used: {problem}"));
+            say(&format!("         cannot be used: {problem}"))?;
         }
     }
     if !versions.is_empty() {
-        say(&versions.join(", "));
+        say(&versions.join(", "))?;
     }
-    report.missing.iter().for_each(|missing| say(missing));
+    report.missing.iter().try_for_each(|missing| say(missing))
 }
 
 fn gibibytes(bytes: usize) -> f64 {

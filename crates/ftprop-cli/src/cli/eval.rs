@@ -1,47 +1,63 @@
 //! `ftprop eval`
 
-use super::{say, say_json};
+mod report;
+
+use crate::cli::data::{find, tell_found};
+use crate::cli::solve::outputs;
+use crate::cli::{load, say_json};
 use crate::error::Error;
 use crate::progress::Progress;
 use clap::{Args, ValueEnum};
-use ftprop_data::{Dataset, Normalize, Preprocess, Shape, Source};
+use ftprop_data::{Dataset, Found, Known, Normalize, Shape, Source, Split};
 use ftprop_export::classifier::Classifier;
+use ftprop_nn::{Criterion, OutputLoss};
 use ftprop_train::choice::DeviceChoice;
+use ftprop_train::confusion::Confusion;
 use ftprop_train::device::Place;
 use ftprop_train::evaluate::{Predictor, check_data, evaluate, evaluation_loader, predictor};
 use ftprop_train::files::{self, is_packed};
-use ftprop_train::model::{Model, Which};
+use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
-use ftprop_train::run::Scores;
+use report::{Measured, Report};
 use safetensors::tensor::{Dtype, TensorView};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Measure a trained network on a part of its data
+/// Measure a trained network on a part of its data, or on other data
 #[derive(Args)]
 #[command(after_help = "\
+Without --data the test part of the data that the network was trained on is measured. Other data that comes in one piece,
+a table or class folders, is measured whole: the columns of a table are matched by their names. Where the same data has
+moved, --split says which part of it to measure.
+
 Examples:
   ftprop eval runs/digits
   ftprop eval runs/c8 --split validation --checkpoint last --json
+  ftprop eval runs/flowers --data new-flowers.csv --confusion
   ftprop eval best.safetensors --data cifar-10-batches-bin
-  ftprop eval c8.ftp --source cifar10 --data cifar-10-batches-bin")]
+  ftprop eval c8.ftp --data cifar-10-batches-bin")]
 pub(super) struct Eval {
     /// A run folder, a checkpoint file or a packed model (.ftp)
     model: PathBuf,
-    /// Which part of the data
-    #[arg(long, value_enum, default_value = "test")]
-    split: Part,
+    /// Which part of the data [default: test, or all of other data in one piece]
+    #[arg(long, value_enum)]
+    split: Option<Part>,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
     /// Where the data is, if not where it was in training
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The kind of data, such as cifar10 or folder; for a packed model, which does not say what it was trained on
+    /// The kind of data, such as cifar10 or folder; for a packed model that does not say what it was trained on
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
+    /// Also show how well each class is told from the others, and which are mistaken for which
+    #[arg(long)]
+    confusion: bool,
+    /// Draw which classes are taken for which, as PATH.svg and PATH.png
+    #[arg(long, value_name = "PATH")]
+    plot: Option<PathBuf>,
     /// Write the normalised examples (rows, columns, channels), labels and logits to a safetensors file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -59,8 +75,7 @@ pub(super) struct Eval {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Train,
     Validation,
@@ -69,7 +84,9 @@ enum Part {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum WhichArg {
+    /// That of the epoch that was best on the validation part; without one that of the last epoch
     Best,
+    /// That of the last step
     Last,
 }
 
@@ -82,22 +99,14 @@ impl From<WhichArg> for Which {
     }
 }
 
-#[derive(Serialize)]
-struct Report {
-    model: String,
-    split: Part,
-    examples: u64,
-    #[serde(flatten)]
-    scores: Scores,
-    seconds: f64,
-    images_per_s: f64,
-}
-
 impl Eval {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         if self.batch == 0 {
             return Err(Error::Usage("--batch must be at least 1".into()));
         }
+        // Tried before the work.
+        self.save.as_deref().map_or(Ok(()), outputs::try_file)?;
+        self.plot.as_deref().map_or(Ok(()), outputs::try_picture)?;
         // A packed model is for CPUs.
         let packed = is_packed(&self.model);
         let device = match self.device.parse()? {
@@ -109,61 +118,80 @@ impl Eval {
         if packed && place.gpu.is_some() {
             return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
         }
-        let Subject { mut network, recipe, dataset, path } =
-            if packed { self.packed(cpu.threads())? } else { self.trained(&place)? };
-        let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
-        let split = match self.split {
-            Part::Train => train,
-            Part::Test => dataset.test.clone(),
-            Part::Validation => validation.ok_or_else(|| {
-                Error::Other(
-                    if packed {
-                        "a packed model does not say what was held out; evaluate the run instead"
-                    } else {
-                        "the run held out no validation part (its data.validation is 0)"
-                    }
-                    .into(),
-                )
-            })?,
+        let mut subject = if packed { self.packed(cpu.threads())? } else { self.trained(&place)? };
+        let split = self.part(&subject, packed)?;
+        let Subject { recipe, dataset, .. } = &subject;
+        let loader = evaluation_loader(&split, recipe, dataset, self.batch)?;
+        let (criterion, own_loss) = match subject.criterion {
+            Some(criterion) => (criterion, true),
+            None => (Criterion::new(OutputLoss::CrossEntropy, 0.0)?, false),
         };
-        let loader = evaluation_loader(&split, &recipe, &dataset, self.batch)?;
-        let criterion = recipe.criterion()?;
         let mut progress = Progress::of_steps("evaluating", loader.batches_per_epoch(), self.json);
         let mut record = self.save.as_ref().map(|_| Record::default());
+        let mut confusion = Confusion::new(dataset.classes.len());
         let started = Instant::now();
         let tally = cpu.enter(|| {
-            evaluate(&mut *network, &loader, &criterion, &mut |seen| {
+            evaluate(&mut *subject.network, &loader, &criterion, &mut |seen| {
                 record.iter_mut().for_each(|record| record.add(seen.examples, seen.labels, seen.logits));
+                confusion.add(seen.labels, seen.logits);
                 progress.step(&seen.so_far);
             })
         })?;
         drop(progress);
         let seconds = started.elapsed().as_secs_f64();
         if let (Some(record), Some(path)) = (record, &self.save) {
-            record.write(path, dataset.shape)?;
+            record.write(path, subject.dataset.shape)?;
         }
-        let report = Report {
-            model: path.display().to_string(),
-            split: self.split,
-            examples: tally.examples,
-            scores: Scores::from(&tally),
-            seconds,
-            images_per_s: tally.examples as f64 / seconds,
+        let split = match self.split {
+            _ if subject.whole => "all",
+            Some(Part::Train) => "train",
+            Some(Part::Validation) => "validation",
+            Some(Part::Test) | None => "test",
         };
+        let classes = &subject.dataset.classes;
+        let measured =
+            Measured { model: &subject.path, split, tally: &tally, own_loss, seconds, classes, confusion: &confusion };
+        if let Some(path) = &self.plot {
+            report::picture(classes, &confusion, &measured.title()).save(path)?;
+        }
         if self.json {
-            say_json(&report)?;
+            say_json(&Report::new(&measured))?;
         } else {
-            let Scores { loss, top1, top5 } = report.scores;
-            say(&format!(
-                "{}: top-1 {:.2} %, top-5 {:.2} %, loss {loss:.4} over {} examples ({:.0} images/s)",
-                report.model,
-                100.0 * top1,
-                100.0 * top5,
-                report.examples,
-                report.images_per_s
-            ));
+            measured.say(self.confusion)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The examples to measure.
+    fn part(&self, subject: &Subject, packed: bool) -> Result<Split, Error> {
+        let Subject { recipe, dataset, .. } = subject;
+        let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+        match self.split {
+            Some(Part::Train) => Ok(train),
+            Some(Part::Test) | None => Ok(dataset.test.clone()),
+            Some(Part::Validation) => validation.ok_or_else(|| {
+                let why = match packed {
+                    true => "a packed model does not say what was held out; evaluate the run instead",
+                    false => "the run held out no validation part (its data.validation is 0)",
+                };
+                Error::Other(why.into())
+            }),
+        }
+    }
+
+    /// Whether data in one piece is measured whole: data from elsewhere is, unless a part is asked for. What the network
+    /// was trained on never is.
+    fn is_whole(&self, trained_on: Option<&Path>) -> bool {
+        let Some(data) = &self.data else { return false };
+        let same = |path: &Path| std::fs::canonicalize(path).ok();
+        let itself = trained_on.is_some_and(|path| same(path).is_some_and(|path| Some(path) == same(data)));
+        self.split.is_none() && !itself
+    }
+
+    fn tell_found(&self, found: Option<&Found>) {
+        if let (Some(found), Some(data)) = (found, &self.data) {
+            tell_found(data, found, self.json);
+        }
     }
 
     /// A network in float and the data it was trained on.
@@ -172,42 +200,60 @@ impl Eval {
             return Err(Error::Usage("--source goes with a packed model; a run knows its data".into()));
         }
         let batch = if place.gpu.is_some() { 1 } else { self.batch };
-        let mut model = Model::load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
-        if let Some(data) = &self.data {
-            model.recipe.data.path = Some(data.clone());
-        }
-        let mut dataset = model.recipe.data.open()?;
+        let mut model = load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
+        let whole = self.is_whole(model.recipe.data.path.as_deref());
+        let found = find(&mut model.recipe, self.data.as_deref())?;
+        let mut dataset = model.recipe.data.open_for(model.info.known(), whole)?;
         check_data(&dataset, model.info.shape(), &model.info.classes)?;
+        self.tell_found(found.as_ref());
         // Other data must not be normalised by its own mean: the network was trained with this one.
         dataset.normalize = model.info.normalize();
         let (recipe, path) = (model.recipe.clone(), model.path.clone().unwrap_or_else(|| self.model.clone()));
-        Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, path })
+        let criterion = Some(recipe.criterion()?);
+        let whole = whole && in_one_piece(&dataset);
+        Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, criterion, path, whole })
     }
 
     /// A packed model and the data that the command line names.
     fn packed(&self, threads: usize) -> Result<Subject, Error> {
         let classifier = Classifier::open(&self.model, threads)?;
-        let Preprocess { shape, resize, normalize } = classifier.preprocess();
-        let Some(source) = &self.source else {
-            return Err(Error::Usage(
-                "a packed model does not say what it was trained on; give --source, such as cifar10, and --data".into(),
-            ));
-        };
         let mut recipe = Recipe::default();
-        recipe.data.source = source.parse()?;
-        recipe.data.path.clone_from(&self.data);
-        if recipe.data.source == Source::Folder {
-            recipe.data.resize = Some(resize);
+        recipe.data.source = match (&self.source, classifier.source(), &self.data) {
+            (Some(source), ..) => source.parse()?,
+            (None, Some(source), _) => source,
+            (None, None, Some(data)) => Source::detect(data)?.source,
+            (None, None, None) => {
+                return Err(Error::Usage(
+                    "the packed model does not say what it was trained on; give --data PATH, or --source digits".into(),
+                ));
+            }
+        };
+        let found = find(&mut recipe, self.data.as_deref())?;
+        let shape = classifier.shape();
+        if let Some(preprocess) = classifier.preprocess() {
+            if recipe.data.source == Source::Folder {
+                recipe.data.resize = Some(preprocess.resize);
+            }
+            if recipe.data.source != Source::Csv && shape.height == shape.width {
+                recipe.data.crop = Some(shape.height);
+            }
         }
-        if recipe.data.source != Source::Csv && shape.height == shape.width {
-            recipe.data.crop = Some(shape.height);
-        }
-        let mut dataset = recipe.data.open()?;
+        let known = Known { classes: classifier.classes().to_vec(), table: classifier.table().cloned() };
+        let whole = self.is_whole(None);
+        let mut dataset = recipe.data.open_for(known, whole)?;
         check_data(&dataset, shape, classifier.classes())?;
+        self.tell_found(found.as_ref());
         // The model normalises as it was trained; whatever the data would do is undone with the same numbers.
-        dataset.normalize = Normalize { full: dataset.normalize.full, ..normalize };
-        Ok(Subject { network: Box::new(classifier), recipe, dataset, path: self.model.clone() })
+        dataset.normalize = Normalize { full: dataset.normalize.full, ..classifier.normalize() };
+        let criterion = classifier.criterion().transpose()?;
+        let whole = whole && in_one_piece(&dataset);
+        Ok(Subject { network: Box::new(classifier), recipe, dataset, criterion, path: self.model.clone(), whole })
     }
+}
+
+/// Whether data that was to be left undivided had no parts of its own.
+fn in_one_piece(dataset: &Dataset) -> bool {
+    dataset.train.same_examples(&dataset.test)
 }
 
 /// What is measured, and on what.
@@ -215,7 +261,11 @@ struct Subject {
     network: Box<dyn Predictor>,
     recipe: Recipe,
     dataset: Dataset,
+    /// The loss it was trained with, where that is known.
+    criterion: Option<Criterion>,
     path: PathBuf,
+    /// Whether the test part is all of the data.
+    whole: bool,
 }
 
 /// What went in and came out, for other programs to compare with.

@@ -1,9 +1,10 @@
 //! `ftprop export`
 
+use super::data::locate;
 use super::eval::WhichArg;
-use super::{device, say, say_json};
+use super::{device, load, say, say_json};
 use crate::error::Error;
-use crate::progress::Progress;
+use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
@@ -11,7 +12,6 @@ use ftprop_export::{onnx, torch};
 use ftprop_runtime::pack::WeightFormat;
 use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
-use ftprop_train::model::Model;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub(super) struct Export {
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// What to write [default: onnx for FILE.onnx, torch for FILE.safetensors, else packed]
+    /// What to write [default: packed for FILE.ftp, onnx for FILE.onnx, torch for FILE.safetensors]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
     /// How a packed model stores weights [default: int8]
@@ -96,7 +96,7 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let format = self.format();
+        let format = self.format()?;
         if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
             return Err(Error::Usage(
                 "--weights and --check go with --format packed; other formats keep every bit".into(),
@@ -106,7 +106,7 @@ impl Export {
             return self.packed_to_onnx();
         }
         let cpu = device("cpu", self.threads)?;
-        let mut model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
+        let mut model = load(&self.model, self.checkpoint.into(), cpu.clone(), BATCH)?;
         let bytes = match format {
             FormatArg::Packed => packed::pack(&model, self.weights.map_or(WeightFormat::Int8, Into::into))?,
             FormatArg::Torch => torch::to_bytes(&model.recipe, &model.network)?,
@@ -115,11 +115,10 @@ impl Export {
         let check = match &self.check {
             None => None,
             Some(data) => {
-                if let Some(data) = data {
-                    model.recipe.data.path = Some(data.clone());
-                }
-                let dataset = model.recipe.data.open()?;
+                locate(&mut model.recipe, data.as_deref(), self.json)?;
+                let mut dataset = model.recipe.data.open_for(model.info.known(), false)?;
                 check_data(&dataset, model.info.shape(), &model.info.classes)?;
+                dataset.normalize = model.info.normalize();
                 let mut classifier = Classifier::new(&bytes, cpu.threads())?;
                 let mut progress: Option<Progress> = None;
                 let agreement = packed::check(&mut model, &mut classifier, &dataset, &mut |step| {
@@ -133,7 +132,7 @@ impl Export {
                         100.0 * agreement.agreement,
                         100.0 * agreement.packed_top1,
                         100.0 * agreement.float_top1
-                    ));
+                    ))?;
                 }
                 Some(agreement)
             }
@@ -142,17 +141,24 @@ impl Export {
     }
 
     /// As the command line says, or the file's ending.
-    fn format(&self) -> FormatArg {
-        self.format.unwrap_or(match self.output.extension().and_then(|e| e.to_str()) {
-            Some("onnx") => FormatArg::Onnx,
-            Some("safetensors") => FormatArg::Torch,
-            _ => FormatArg::Packed,
-        })
+    fn format(&self) -> Result<FormatArg, Error> {
+        let ending = self.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        match (self.format, ending.as_deref()) {
+            (Some(format), _) => Ok(format),
+            (None, Some("onnx")) => Ok(FormatArg::Onnx),
+            (None, Some("safetensors")) => Ok(FormatArg::Torch),
+            (None, Some("ftp")) => Ok(FormatArg::Packed),
+            (None, _) => Err(Error::Usage(format!(
+                "{}: the ending does not say what to write; use .ftp (packed), .onnx or .safetensors (for PyTorch), or \
+                 give --format",
+                self.output.display()
+            ))),
+        }
     }
 
     /// A packed model can go on to ONNX.
     fn packed_to_onnx(&self) -> Result<ExitCode, Error> {
-        if self.format() != FormatArg::Onnx {
+        if self.format()? != FormatArg::Onnx {
             return Err(Error::Usage(
                 "a packed model can only become --format onnx; give its run for the others".into(),
             ));
@@ -172,10 +178,13 @@ impl Export {
             bytes: bytes.len(),
             check,
         };
-        if self.json {
+        let words = format!("{}: {} bytes, from {}", report.file, report.bytes, report.model);
+        if files::is_standard_output(&self.output) {
+            tell(&words);
+        } else if self.json {
             say_json(&report)?;
         } else {
-            say(&format!("{}: {} bytes, from {}", report.file, report.bytes, report.model));
+            say(&words)?;
         }
         Ok(ExitCode::SUCCESS)
     }

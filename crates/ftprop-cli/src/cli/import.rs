@@ -1,13 +1,14 @@
 //! `ftprop import`
 
-use super::{device, say};
+use super::data::locate;
+use super::{device, say, say_json};
 use crate::error::Error;
 use clap::Args;
 use ftprop_export::torch;
 use ftprop_nn::engine::TrainingState;
 use ftprop_nn::{CpuEngine, Engine};
 use ftprop_train::checkpoint::{self, Contents, ModelInfo, State};
-use ftprop_train::recipe::{Recipe, absolute, input_shape};
+use ftprop_train::recipe::{Recipe, input_shape};
 use ftprop_train::run::RunFolder;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ pub(super) struct Import {
     /// Set a recipe's key, such as activation=qrelu:3; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Import {
@@ -44,8 +48,7 @@ impl Import {
             layers = layers.set(setting)?;
         }
         let mut recipe: Recipe = layers.build()?;
-        recipe.data.path = self.data.or(recipe.data.path).as_deref().map(absolute);
-        recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+        locate(&mut recipe, self.data.as_deref(), self.json)?;
         let recipe = recipe.checked()?;
         let folder = RunFolder::planned(&self.out)?;
         let dataset = recipe.data.open()?;
@@ -56,17 +59,18 @@ impl Import {
         let imported = engine.state()?;
         let imported = TrainingState { average: imported.average.map(|_| imported.network.values.clone()), ..imported };
         let info = ModelInfo::of(&dataset);
-        folder.write_recipe(&recipe)?;
+        let folder = RunFolder::create(folder.path(), &recipe)?;
         let for_use = Contents::for_use(&graph, imported.network.clone());
         checkpoint::save(&folder.best(), &recipe, &info, &State::start(), &for_use)?;
         let for_training = Contents::for_training(&graph, imported, None);
         checkpoint::save(&folder.checkpoint(), &recipe, &info, &State::start(), &for_training)?;
-        say(&format!(
-            "{}: {} parameters from {}",
-            folder.path().display(),
-            graph.parameter_count(),
-            self.file.display()
-        ));
+        let (run, parameters, file) = (folder.path().display(), graph.parameter_count(), self.file.display());
+        if self.json {
+            let (run, file) = (run.to_string(), file.to_string());
+            say_json(&serde_json::json!({ "run": run, "parameters": parameters, "file": file }))?;
+        } else {
+            say(&format!("{run}: {parameters} parameters from {file}"))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,10 +1,12 @@
 //! The program's commands, one file each.
 
 mod bench;
+mod data;
 mod devices;
 mod eval;
 mod export;
 mod import;
+mod manual;
 mod plot;
 mod predict;
 mod recipes;
@@ -20,25 +22,65 @@ mod train;
 mod verify;
 
 use crate::error::Error;
-use crate::progress::tell;
+use crate::progress::{LogLevel, complain, set_log_level, tell};
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use ftprop_tensor::Cpu;
+use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
+use ftprop_train::model::{Model, Which};
+use ftprop_train::words::plain_lines;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Train, prove and ship deep networks with hard-threshold activations.
 #[derive(Parser)]
-#[command(name = "ftprop", version, about, long_about = None, after_help = "\
+#[command(name = "ftprop", version = VERSION, about, long_about = None, after_help = "\
 Begin with:
   ftprop train                        train on the built-in digits, in seconds
+  ftprop train --data DIR             train on your own pictures, in class folders, or on a table (.csv)
   ftprop predict runs/digits IMAGE    use what was trained
-  ftprop COMMAND --help               everything about a command, with examples")]
+  ftprop COMMAND --help               everything about a command, with examples
+
+Exit codes: 0 all went well; 1 what the data, the files or the settings say; 2 a wrong command line; 3 verify: part of the
+claim is on trust; 130 stopped by Ctrl-C, SIGTERM or SIGHUP, all saved; 141 whoever read the output has gone.")]
 pub(crate) struct Program {
+    /// What to tell on standard error beside the result: errors alone, or also how things go
+    #[arg(long, global = true, value_enum, default_value = "info", value_name = "LEVEL")]
+    log_level: LogLevel,
     #[command(subcommand)]
     command: Command,
+    /// The instruction set of the CPU, in float; all but portable give the same bytes
+    #[arg(long, global = true, value_enum, default_value = "auto", help_heading = "Everywhere")]
+    isa: IsaArg,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IsaArg {
+    Auto,
+    Avx512,
+    Avx2,
+    Neon,
+    Portable,
+}
+
+impl IsaArg {
+    fn choose(self) -> Result<(), Error> {
+        let isa = match self {
+            IsaArg::Auto => return Ok(()),
+            IsaArg::Avx512 => Isa::Avx512,
+            IsaArg::Avx2 => Isa::Avx2,
+            IsaArg::Neon => Isa::Neon,
+            IsaArg::Portable => Isa::Portable,
+        };
+        Ok(isa.choose()?)
+    }
+}
+
+/// The version, and the commit that it was built from where that is known.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FTPROP_BUILT_FROM"));
 
 #[derive(Subcommand)]
 enum Command {
@@ -59,18 +101,23 @@ enum Command {
     Robust(robust::Robust),
     Verify(verify::Verify),
     Bench(bench::Bench),
+    Completions(manual::Completions),
+    Man(manual::Man),
 }
 
 impl Program {
     /// What the command line asks for; where there is nothing to run, the exit code after everything was said.
-    pub(crate) fn from_arguments() -> Result<Self, ExitCode> {
-        Program::try_parse().map_err(|e| {
+    pub(crate) fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
+        Program::try_parse_from(arguments).map_err(|e| {
             // The bare program shows what it can do; --help and --version end here, too.
             let bare = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             if e.use_stderr() && !bare {
-                tell(&format!("ftprop: {}", one_line(&e.to_string())));
+                complain(&one_line(&e.to_string()));
             } else {
-                let _ = e.print();
+                let printed = e.print();
+                if let (false, Err(why)) = (e.use_stderr(), printed) {
+                    return Error::output(why).tell();
+                }
             }
             if e.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
         })
@@ -86,9 +133,11 @@ impl Program {
         }
     }
 
-    /// Does it: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C.
+    /// Does it: exit code 0 if all went well, 1 for an error, 2 for a wrong command line, 130 after Ctrl-C, 141 where
+    /// whoever read the output has gone.
     pub(crate) fn run(self) -> ExitCode {
-        let outcome = match self.command {
+        set_log_level(self.log_level);
+        let outcome = self.isa.choose().and_then(|()| match self.command {
             Command::Train(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Recipes(command) => command.run(),
@@ -106,11 +155,11 @@ impl Program {
             Command::Robust(command) => command.run(),
             Command::Verify(command) => command.run(),
             Command::Bench(command) => command.run(),
-        };
-        outcome.unwrap_or_else(|error| {
-            tell(&format!("ftprop: {error}"));
-            ExitCode::from(error.exit_code())
-        })
+            Command::Completions(command) => command.run(),
+            Command::Man(command) => command.run(),
+        });
+        ftprop_cuda::take_notes().iter().for_each(|note| tell(note));
+        outcome.unwrap_or_else(|error| error.tell())
     }
 }
 
@@ -134,6 +183,13 @@ fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
     }
 }
 
+/// A trained network, and a word about its file where there is something to say.
+fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Model, Error> {
+    let model = Model::load(path, which, cpu, batch)?;
+    model.notes.iter().for_each(|note| tell(&note.to_string()));
+    Ok(model)
+}
+
 /// An argument as a shell takes it.
 fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
@@ -144,24 +200,17 @@ fn quoted(argument: &str) -> String {
     }
 }
 
-/// Prints to standard output. A reader that has gone away is no error, and words that cannot be printed are lost.
-fn say(text: &str) {
-    let _ = print_line(text);
-}
-
-/// A value as JSON, for scripts, which must know when it did not get through.
-fn say_json<T: serde::Serialize>(value: &T) -> Result<(), Error> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::Other(e.to_string()))?;
-    print_line(&text).map_err(|e| Error::Other(format!("cannot write to standard output: {e}")))
-}
-
-fn print_line(text: &str) -> std::io::Result<()> {
+/// Prints a line to standard output. What does not get through is an error: nobody must take half of an answer for all.
+fn say(text: &str) -> Result<(), Error> {
     use std::io::Write;
     let mut out = std::io::stdout();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
+    writeln!(out, "{}", plain_lines(text)).and_then(|()| out.flush()).map_err(Error::output)
+}
+
+/// A value as JSON, for scripts.
+fn say_json<T: serde::Serialize>(value: &T) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Error::Other(e.to_string()))?;
+    say(&text)
 }
 
 #[cfg(test)]

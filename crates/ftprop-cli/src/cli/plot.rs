@@ -1,6 +1,6 @@
 //! `ftprop plot`
 
-use super::say;
+use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
@@ -9,6 +9,7 @@ use ftprop_lab::pictures::picture;
 use ftprop_lab::plot::Picture;
 use ftprop_train::diagnostics::Records;
 use ftprop_train::run::RunFolder;
+use ftprop_train::words::plain;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,13 +33,21 @@ pub(super) struct Plot {
     /// How the hard layers fared, of runs trained with --diagnostics, instead of accuracies and losses
     #[arg(long)]
     diagnostics: bool,
+    /// Print where the pictures are as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Plot {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let picture = if self.diagnostics { self.diagnostics()? } else { self.curves()? };
         let out = picture.save(&self.out)?;
-        say(&format!("{0}.svg and {0}.png", out.display()));
+        if self.json {
+            let file = |ending: &str| format!("{}.{ending}", out.display());
+            say_json(&serde_json::json!({ "svg": file("svg"), "png": file("png") }))?;
+        } else {
+            say(&format!("{0}.svg and {0}.png", out.display()))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -51,7 +60,7 @@ impl Plot {
             match metrics {
                 Ok(metrics) => runs.push((name, metrics)),
                 // Of many, as by runs/*, some may be networks that were never trained here.
-                Err(error) if self.runs.len() > 1 => tell(&format!("left out: {error}")),
+                Err(error) if self.runs.len() > 1 => tell(&format!("left out: {}", plain(&error.to_string()))),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,35 +1,55 @@
 //! `ftprop predict`
 
-use super::eval::WhichArg;
-use super::{say, say_json};
-use crate::error::Error;
-use crate::progress::tell;
-use clap::Args;
-use ftprop_export::classifier::Classifier;
-use ftprop_train::device::Place;
-use ftprop_train::evaluate::{Predictor, predict, predictor};
-use ftprop_train::files::is_packed;
-use ftprop_train::model::Model;
-use serde::Serialize;
-use std::path::PathBuf;
-use std::process::ExitCode;
+mod inputs;
+mod output;
 
-/// Tell the class of image files
+use super::eval::WhichArg;
+use super::load;
+use crate::error::Error;
+use clap::Args;
+use ftprop_data::{CsvTable, Preprocess, TableTransform};
+use ftprop_export::classifier::Classifier;
+use ftprop_tensor::Cpu;
+use ftprop_train::device::Place;
+use ftprop_train::evaluate::{Predictor, predict, predict_rows, predictor};
+use ftprop_train::files::is_packed;
+use inputs::{Input, inputs};
+use output::{Answer, Format, Writer};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Rows of a table that are classified together.
+const ROWS: usize = 64;
+
+/// Tell the class of pictures, or of the rows of a table
 #[derive(Args)]
 #[command(after_help = "\
+A network that was trained on pictures takes image files, and folders of them. One that was trained on a table takes
+tables with the same columns, in any order; a column of labels is passed over. - reads paths of pictures from standard
+input, one a line, or a table. What cannot be read is named on standard error and, but for the plain format, in the
+output; the exit code is then 1.
+
 Examples:
   ftprop predict runs/photos cat.jpg dog.png
-  ftprop predict photos.ftp cat.jpg
-  ftprop predict runs/photos --top 3 --json *.jpg")]
+  ftprop predict photos.ftp holiday --format csv > holiday.csv
+  find . -name '*.jpg' | ftprop predict runs/photos - --format jsonl
+  ftprop predict runs/flowers new.csv --top 3")]
 pub(super) struct Predict {
     /// A run folder, a checkpoint file or a packed model (.ftp)
     model: PathBuf,
-    /// JPEG or PNG files
-    #[arg(required = true, value_name = "IMAGE")]
-    images: Vec<PathBuf>,
+    /// Image files, folders, tables, or - for standard input
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
     /// How many classes to show for each
     #[arg(long, default_value_t = 1)]
     top: usize,
+    /// How to write the answers: plain, csv, json (one list) or jsonl (a value a line)
+    #[arg(long, value_enum, default_value = "plain")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
@@ -39,21 +59,17 @@ pub(super) struct Predict {
     /// Worker threads, 0 for one a core
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
-#[derive(Serialize)]
-struct Prediction {
-    image: String,
-    classes: Vec<Guess>,
-}
-
-#[derive(Serialize)]
-struct Guess {
-    class: String,
-    confidence: f32,
+/// A network and what it needs to be asked.
+struct Asked {
+    network: Box<dyn Predictor>,
+    classes: Vec<String>,
+    preprocess: Option<Preprocess>,
+    table: Option<TableTransform>,
+    /// Whether the first line of a table names the columns, if that was said in training.
+    header: Option<bool>,
+    cpu: Arc<Cpu>,
 }
 
 impl Predict {
@@ -61,50 +77,82 @@ impl Predict {
         if self.top == 0 {
             return Err(Error::Usage("--top must be at least 1".into()));
         }
+        let mut asked = self.network()?;
+        let format = if self.json { Format::Json } else { self.format };
+        let mut out = Writer::new(format, self.top.min(asked.classes.len()));
+        for path in &self.inputs {
+            let tables = asked.preprocess.is_none();
+            for input in inputs(path, tables)? {
+                match input {
+                    Input::Picture(path) => asked.picture(&path, self.top, &mut out)?,
+                    Input::Table { name, path } => asked.rows(&name, &path, self.top, &mut out)?,
+                    Input::Wrong(name, why) => out.failed(&name, None, &why)?,
+                }
+            }
+        }
+        let failed = out.finish()?;
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn network(&self) -> Result<Asked, Error> {
         let place = Place::open(self.device.parse()?, self.threads)?;
         let cpu = place.cpu.clone();
-        let (mut network, classes, preprocess): (Box<dyn Predictor>, _, _) = if is_packed(&self.model) {
+        if is_packed(&self.model) {
             if place.gpu.is_some() {
                 return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
             }
             let packed = Classifier::open(&self.model, cpu.threads())?;
-            let (classes, preprocess) = (packed.classes().to_vec(), packed.preprocess());
-            (Box::new(packed), classes, preprocess)
-        } else {
-            let model = Model::load(&self.model, self.checkpoint.into(), cpu.clone(), 1)?;
-            let preprocess = model.info.preprocess().ok_or(ftprop_train::Error::NoPictures)?;
-            let classes = model.info.classes.clone();
-            (predictor(model, &place, 1)?, classes, preprocess)
+            let (classes, preprocess, table) =
+                (packed.classes().to_vec(), packed.preprocess(), packed.table().cloned());
+            return Ok(Asked { network: Box::new(packed), classes, preprocess, table, header: None, cpu });
+        }
+        let batch = if place.gpu.is_some() { 1 } else { ROWS };
+        let model = load(&self.model, self.checkpoint.into(), cpu.clone(), batch)?;
+        let (classes, preprocess, table) =
+            (model.info.classes.clone(), model.info.preprocess(), model.info.table.clone());
+        let header = model.recipe.data.csv.header;
+        Ok(Asked { network: predictor(model, &place, ROWS)?, classes, preprocess, table, header, cpu })
+    }
+}
+
+impl Asked {
+    fn picture(&mut self, path: &Path, top: usize, out: &mut Writer) -> Result<(), Error> {
+        let name = path.display().to_string();
+        let Some(preprocess) = &self.preprocess else {
+            let why = ftprop_train::Error::NoTable { path: path.to_owned() };
+            return out.failed(&name, None, &Error::from(why).to_string());
         };
-        let mut predictions = Vec::new();
-        let mut failed = 0;
-        for path in &self.images {
-            // One bad file does not keep the others from their answer.
-            let ranked = match cpu.enter(|| predict(&mut *network, &preprocess, path)) {
-                Ok(ranked) => ranked,
-                Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
-                    tell(&format!("ftprop: {}", Error::from(e)));
-                    failed += 1;
-                    continue;
-                }
-                Err(e) => return Err(e.into()),
-            };
-            let guesses: Vec<Guess> = ranked
-                .into_iter()
-                .take(self.top)
-                .map(|(class, confidence)| Guess { class: classes[class].clone(), confidence })
-                .collect();
-            let prediction = Prediction { image: path.display().to_string(), classes: guesses };
-            if !self.json {
-                let guesses: Vec<String> =
-                    prediction.classes.iter().map(|g| format!("{} {:.1} %", g.class, 100.0 * g.confidence)).collect();
-                say(&format!("{}: {}", prediction.image, guesses.join(", ")));
+        // One bad file does not keep the others from their answer.
+        match self.cpu.enter(|| predict(&mut *self.network, preprocess, path)) {
+            Ok(ranked) => out.answer(Answer::new(&name, None, &ranked, &self.classes, top)),
+            Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
+                out.failed(&name, None, &Error::from(e).to_string())
             }
-            predictions.push(prediction);
+            Err(e) => Err(e.into()),
         }
-        if self.json {
-            say_json(&predictions)?;
+    }
+
+    fn rows(&mut self, name: &str, path: &Path, top: usize, out: &mut Writer) -> Result<(), Error> {
+        let Some(transform) = &self.table else {
+            let why = match self.preprocess {
+                Some(_) => ftprop_train::Error::NoPicture { path: PathBuf::from(name) },
+                None => ftprop_train::Error::NoColumns,
+            };
+            return out.failed(name, None, &Error::from(why).to_string());
+        };
+        let header = self.header;
+        let read = CsvTable::read(path, header).map_err(ftprop_train::Error::from).and_then(|table| {
+            let answers = self.cpu.enter(|| predict_rows(&mut *self.network, transform, &table, ROWS))?;
+            Ok((table, answers))
+        });
+        match read {
+            Ok((table, answers)) => answers.iter().enumerate().try_for_each(|(row, ranked)| {
+                out.answer(Answer::new(name, Some(table.line(row)), ranked, &self.classes, top))
+            }),
+            Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
+                out.failed(name, None, &Error::from(e).to_string())
+            }
+            Err(e) => Err(e.into()),
         }
-        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

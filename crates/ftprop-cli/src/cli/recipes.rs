@@ -25,10 +25,10 @@ impl Recipes {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         match self.name {
             None if self.json => say_json(&names().collect::<Vec<_>>())?,
-            None => names().for_each(say),
+            None => names().try_for_each(say)?,
             Some(name) => {
                 let text = built_in(&name).ok_or(ftprop_train::Error::NoRecipe { name })?;
-                say(text.trim_end());
+                say(text.trim_end())?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -58,7 +58,7 @@ impl Selftest {
             None => golden::built_in()?,
         };
         if !self.json {
-            say(&format!("on {}", place.describe()));
+            say(&format!("on {}", place.describe()))?;
         }
         let mut rows = self.kernels(&place)?;
         for case in &cases {
@@ -73,14 +73,14 @@ impl Selftest {
                 place: outcome.place,
                 seconds: started.elapsed().as_secs_f64(),
             };
-            self.show(&row);
+            self.show(&row)?;
             rows.push(row);
         }
         let failed = rows.iter().filter(|r| !r.passed).count();
         if self.json {
             say_json(&rows)?;
         } else {
-            say(&format!("{} passed, {failed} failed", rows.len() - failed));
+            say(&format!("{} passed, {failed} failed", rows.len() - failed))?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -89,7 +89,7 @@ impl Selftest {
     fn kernels(&self, place: &Place) -> Result<Vec<Row>, Error> {
         let Some(gpu) = &place.gpu else {
             if !self.json {
-                say("the checks of CUDA kernels and of runs that share a GPU are skipped: no GPU is used");
+                say("the checks of CUDA kernels and of runs that share a GPU are skipped: no GPU is used")?;
             }
             return Ok(Vec::new());
         };
@@ -105,16 +105,17 @@ impl Selftest {
                 seconds: started.elapsed().as_secs_f64(),
             };
             started = Instant::now();
-            self.show(&row);
+            // Where it cannot be shown, the next line says so.
+            let _ = self.show(&row);
             rows.push(row);
         })?;
         let row = sharing(self.device.parse()?)?;
-        self.show(&row);
+        self.show(&row)?;
         rows.push(row);
         Ok(rows)
     }
 
-    fn show(&self, row: &Row) {
+    fn show(&self, row: &Row) -> Result<(), Error> {
         if !self.json {
             say(&format!(
                 "{}  {:<28} largest error {:.1e}, tolerance {:.1e}  ({})",
@@ -123,8 +124,9 @@ impl Selftest {
                 row.largest_error,
                 row.tolerance,
                 row.place
-            ));
+            ))?;
         }
+        Ok(())
     }
 }
 

@@ -55,7 +55,7 @@ impl Separable {
         if self.json {
             say_json(&report)?;
         } else {
-            say(&report.to_string());
+            say(&report.to_string())?;
         }
         Ok(if report.status == Answer::Unknown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

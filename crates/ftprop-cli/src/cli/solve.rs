@@ -120,12 +120,8 @@ impl Solve {
             }
         };
         let solution = solve(&problem, &config, &stop_on_ctrl_c("stopping with the best so far"), &progress)?;
-        // Said first: what goes wrong with a file must not cost the answer.
-        if self.json {
-            say_json(&solution)?;
-        } else {
-            say(&solution.to_string());
-        }
+        // Said first: what goes wrong with a file must not cost the answer, nor the other way round.
+        let said = if self.json { say_json(&solution) } else { say(&solution.to_string()) };
         let written = |what: String| {
             if !self.json {
                 tell(&what);
@@ -149,7 +145,7 @@ impl Solve {
             }
             written(format!("run folder {}", folder.display()));
         }
-        Ok(ExitCode::SUCCESS)
+        said.map(|()| ExitCode::SUCCESS)
     }
 
     /// What an earlier search found.
@@ -163,13 +159,7 @@ impl Solve {
     /// What would make writing fail is found before the search.
     fn check(&self, problem: &Problem) -> Result<(), Error> {
         self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
-        if let Some(plot) = &self.plot {
-            for ending in [".svg", ".png"] {
-                let mut whole = plot.clone().into_os_string();
-                whole.push(ending);
-                outputs::try_file(Path::new(&whole))?;
-            }
-        }
+        self.plot.as_deref().map_or(Ok(()), outputs::try_picture)?;
         if self.plot.is_some() && problem.train.points.inputs() != 2 {
             return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
         }

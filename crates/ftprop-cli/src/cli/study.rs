@@ -1,6 +1,6 @@
 //! What `reproduce` and `sweep` ask of the command line alike.
 
-use super::{quoted, say, train::stop_on_ctrl_c};
+use super::{quoted, say, say_json, train::stop_on_ctrl_c};
 use crate::board::Board;
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -8,6 +8,8 @@ use clap::Args;
 use ftprop_lab::report::document::Document;
 use ftprop_lab::study;
 use ftprop_train::fleet::Job;
+use ftprop_train::run::Summary;
+use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,7 +44,27 @@ pub(super) struct StudyArgs {
     report_only: bool,
     /// Print nothing but errors and the result
     #[arg(long)]
-    quiet: bool,
+    pub(super) quiet: bool,
+    /// Print the result as JSON: where the report is, and how each run ended
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    report: String,
+    runs: Vec<Run>,
+    failed: usize,
+    interrupted: usize,
+}
+
+#[derive(Serialize)]
+struct Run {
+    run: String,
+    recipe: String,
+    seed: u64,
+    /// Null where the run is not finished.
+    summary: Option<Summary>,
 }
 
 impl StudyArgs {
@@ -65,10 +87,14 @@ impl StudyArgs {
         let mut page = page()?;
         study::write_notes(out, &mut page);
         page.save(out, "report")?;
-        if !self.quiet {
-            say(&page.tables());
+        if self.json {
+            say_json(&self.report(out, jobs, &ended)?)?;
+        } else {
+            if !self.quiet {
+                say(&page.tables())?;
+            }
+            say(&format!("report in {0}/report.html and {0}/report.md", out.display()))?;
         }
-        say(&format!("report in {0}/report.html and {0}/report.md", out.display()));
         if ended.interrupted > 0 {
             tell(&format!(
                 "{} not finished, all saved; the same command goes on",
@@ -77,6 +103,23 @@ impl StudyArgs {
             return Ok(ExitCode::from(130));
         }
         Ok(if ended.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn report(&self, out: &Path, jobs: &[Job], ended: &study::Endings) -> Result<Report, Error> {
+        let run = |job: &Job| {
+            Ok(Run {
+                run: job.folder.display().to_string(),
+                recipe: job.recipe.name.clone(),
+                seed: job.recipe.train.seed,
+                summary: study::outcome(job)?.summary,
+            })
+        };
+        Ok(Report {
+            report: out.join("report.html").display().to_string(),
+            runs: jobs.iter().map(run).collect::<Result<_, Error>>()?,
+            failed: ended.failed,
+            interrupted: ended.interrupted,
+        })
     }
 
     fn stop_in_time(&self, stop: &Arc<AtomicBool>) -> Result<(), Error> {

@@ -1,6 +1,8 @@
 //! `ftprop summary`
 
-use super::{say, say_json};
+mod packed;
+
+use super::{load, say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
@@ -9,7 +11,8 @@ use ftprop_nn::Shape;
 use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
 use ftprop_train::built_in::built_in;
-use ftprop_train::model::{Model, Which};
+use ftprop_train::files::is_packed;
+use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -21,10 +24,11 @@ use std::sync::Arc;
 #[command(after_help = "\
 Examples:
   ftprop summary runs/digits
+  ftprop summary digits.ftp
   ftprop summary convnet8-qrelu-ftpsh
   ftprop summary my.toml --input 3x64x64 --classes 20")]
 pub(super) struct Summary {
-    /// A run folder, a checkpoint file or a recipe
+    /// A run folder, a checkpoint file, a recipe or a packed model (.ftp)
     network: PathBuf,
     /// For a recipe: channels x height x width of the input, if its data is not at hand
     #[arg(long, value_name = "CxHxW", value_parser = parse_shape)]
@@ -38,8 +42,10 @@ pub(super) struct Summary {
 }
 
 #[derive(Serialize)]
-struct Report {
+pub(super) struct Report {
     input: String,
+    /// Rows, columns, channels.
+    input_shape: [usize; 3],
     classes: usize,
     layers: Vec<Row>,
     parameters: usize,
@@ -53,6 +59,8 @@ struct Row {
     layer: String,
     kind: String,
     output: String,
+    /// Rows, columns, channels.
+    output_shape: [usize; 3],
     parameters: usize,
     multiply_adds: usize,
     /// Of all its outputs for one example, where an activation decides it.
@@ -63,27 +71,24 @@ impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let is_built_in = || self.network.to_str().and_then(built_in).is_some() && !self.network.exists();
         let is_recipe = self.network.extension().is_some_and(|e| e == "toml") || is_built_in();
+        if !is_recipe && (self.input.is_some() || self.classes.is_some()) {
+            return Err(Error::Usage("--input and --classes go with a recipe; a trained network has its own".into()));
+        }
+        if is_packed(&self.network) {
+            return packed::show(&self.network, self.json);
+        }
         let graph = if is_recipe {
             let recipe: Recipe = Recipe::layers_of(&self.network)?.build()?;
             let (input, classes) = self.data_shape(&recipe)?;
             recipe.graph(input, classes)?
         } else {
-            Model::load(&self.network, Which::Best, Arc::new(Cpu::new(1)?), 1)?.network.graph().clone()
+            load(&self.network, Which::Best, Arc::new(Cpu::new(1)?), 1)?.network.graph().clone()
         };
-        let (nodes, parameters) = (graph.walk(), graph.parameter_count());
-        let report = Report {
-            input: graph.input().to_string(),
-            classes: graph.classes(),
-            parameters,
-            multiply_adds: nodes.iter().map(|node| node.multiply_adds()).sum(),
-            weight_bits: 32 * parameters,
-            activation_bits: nodes.iter().filter_map(|node| activation_bits(node)).sum(),
-            layers: nodes.iter().map(|node| row(&graph, node)).collect(),
-        };
+        let report = Report::of(&graph);
         if self.json {
             say_json(&report)?;
         } else {
-            print(&report);
+            report.lines().iter().try_for_each(|line| say(line))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -134,6 +139,27 @@ fn parse_shape(text: &str) -> Result<Shape, String> {
     }
 }
 
+impl Report {
+    /// Of a network.
+    pub(super) fn of(graph: &Graph) -> Self {
+        let (nodes, parameters) = (graph.walk(), graph.parameter_count());
+        Report {
+            input: graph.input().to_string(),
+            input_shape: sides(graph.input()),
+            classes: graph.classes(),
+            parameters,
+            multiply_adds: nodes.iter().map(|node| node.multiply_adds()).sum(),
+            weight_bits: 32 * parameters,
+            activation_bits: nodes.iter().filter_map(|node| activation_bits(node)).sum(),
+            layers: nodes.iter().map(|node| row(graph, node)).collect(),
+        }
+    }
+}
+
+fn sides(shape: Shape) -> [usize; 3] {
+    [shape.height, shape.width, shape.channels]
+}
+
 fn activation_bits(node: &Node) -> Option<usize> {
     node.activation_bits().map(|bits| bits as usize * node.output.len())
 }
@@ -143,45 +169,52 @@ fn row(graph: &Graph, node: &Node) -> Row {
         layer: node.path.clone(),
         kind: node.description(),
         output: node.output.to_string(),
+        output_shape: sides(node.output),
         parameters: node.parameters().map(|id| graph.parameter(id).range.len()).sum(),
         multiply_adds: node.multiply_adds(),
         activation_bits: activation_bits(node),
     }
 }
 
-fn print(report: &Report) {
-    let dash = |n: usize| if n == 0 { "–".to_string() } else { grouped(n) };
-    let mut rows = vec![["layer", "", "output", "parameters", "multiply-adds", "activation bits"].map(String::from)];
-    rows.push([String::new(), "input".into(), report.input.clone(), dash(0), dash(0), dash(0)]);
-    for r in &report.layers {
-        rows.push([
-            r.layer.clone(),
-            r.kind.clone(),
-            r.output.clone(),
-            dash(r.parameters),
-            dash(r.multiply_adds),
-            dash(r.activation_bits.unwrap_or(0)),
-        ]);
+impl Report {
+    /// As a table with a line for each layer.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let dash = |n: usize| if n == 0 { "–".to_string() } else { grouped(n) };
+        let head = ["layer", "", "output", "parameters", "multiply-adds", "activation bits"].map(String::from);
+        let mut rows = vec![head, [String::new(), "input".into(), self.input.clone(), dash(0), dash(0), dash(0)]];
+        for r in &self.layers {
+            rows.push([
+                r.layer.clone(),
+                r.kind.clone(),
+                r.output.clone(),
+                dash(r.parameters),
+                dash(r.multiply_adds),
+                dash(r.activation_bits.unwrap_or(0)),
+            ]);
+        }
+        let [parameters, multiply_adds, bits] =
+            [self.parameters, self.multiply_adds, self.activation_bits].map(grouped);
+        rows.push(["".into(), "in all".into(), "".into(), parameters, multiply_adds, bits]);
+        let mut lines = aligned(&rows);
+        lines.push(format!(
+            "weights {} in f32; activations of one example {}",
+            bytes(self.weight_bits / 8),
+            bytes(self.activation_bits.div_ceil(8))
+        ));
+        lines
     }
-    let total = [report.parameters, report.multiply_adds, report.activation_bits].map(grouped);
-    let [parameters, multiply_adds, bits] = total;
-    rows.push(["".into(), "in all".into(), "".into(), parameters, multiply_adds, bits]);
+}
+
+/// Rows in columns: the first two to the left, the others to the right.
+fn aligned(rows: &[[String; 6]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..6).map(width).collect();
-    for r in &rows {
-        let cells: Vec<String> = r
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(i, (cell, &w))| if i < 2 { format!("{cell:<w$}") } else { format!("{cell:>w$}") })
-            .collect();
-        say(cells.join("  ").trim_end());
-    }
-    say(&format!(
-        "weights {} in f32; activations of one example {}",
-        bytes(report.weight_bits / 8),
-        bytes(report.activation_bits.div_ceil(8))
-    ));
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(i, (cell, &w))| if i < 2 { format!("{cell:<w$}") } else { format!("{cell:>w$}") });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }
 
 fn bytes(n: usize) -> String {

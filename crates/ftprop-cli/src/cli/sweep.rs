@@ -1,5 +1,6 @@
 //! `ftprop sweep`
 
+use super::data::{locate, recipe_layers};
 use super::study::StudyArgs;
 use crate::error::Error;
 use clap::Args;
@@ -9,7 +10,7 @@ use ftprop_lab::sweep::{Axis, Base, points};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::{Recipe, absolute};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Train every combination of a grid over recipe keys, and compare them
@@ -17,7 +18,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Each --grid names a key and its values; all combinations are trained, for every recipe and seed, several at a time on a
 GPU. The same command goes on with what is not finished. The report, OUT/report.html and OUT/report.md, has a table and
-the learning curves. Without a recipe it sweeps over the built-in digits.
+the learning curves. Without a recipe it sweeps over the built-in digits, or a recipe written for --data. Combinations are
+ranked by validation where there is some (--set data.validation=0.1): the test part is not there to choose by.
 
 Examples:
   ftprop sweep --grid layer_loss=soft_hinge,saturated_hinge,approx_sign --grid optimizer.lr=1e-3,5e-4 --out sweep
@@ -54,7 +56,8 @@ impl Sweep {
         }
         let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         let device = self.study.device.parse()?;
-        let points = points(&self.bases()?, &axes, self.seeds, &self.out, |recipe| self.finish(recipe, device))?;
+        let bases = self.bases()?;
+        let points = points(&bases, &axes, self.seeds, &self.out, |recipe| self.finish(recipe, device))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
         self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
     }
@@ -64,27 +67,31 @@ impl Sweep {
         let files: Vec<Option<&PathBuf>> =
             if self.recipe.is_empty() { vec![None] } else { self.recipe.iter().map(Some).collect() };
         for file in files {
-            let mut layers = Recipe::layers_of(file.map_or(Path::new("digits"), PathBuf::as_path))?;
+            let mut layers =
+                recipe_layers(file.map(PathBuf::as_path), self.data.as_deref(), &self.study.set, self.study.quiet)?;
             for setting in &self.study.set {
                 layers = layers.set(setting)?;
             }
-            bases.push(Base { name: layers.build::<Recipe>()?.name, layers });
+            let mut recipe: Recipe = layers.build()?;
+            // Says what was found; the recipes of the grid find the same.
+            locate(&mut recipe, self.data.as_deref(), self.study.quiet)?;
+            bases.push(Base { name: recipe.name, layers });
         }
         Ok(bases)
     }
 
-    fn finish(&self, mut recipe: Recipe, device: DeviceChoice) -> Recipe {
+    fn finish(&self, mut recipe: Recipe, device: DeviceChoice) -> Result<Recipe, ftprop_train::Error> {
         if let Some(data) = &self.data {
-            recipe.data.path = Some(data.clone());
+            recipe.data.locate(data)?;
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
         recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;
-        match self.study.epochs {
+        Ok(match self.study.epochs {
             Some(epochs) => recipe.scaled(epochs),
             None => recipe,
-        }
+        })
     }
 }

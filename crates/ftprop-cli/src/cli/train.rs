@@ -1,37 +1,45 @@
 //! `ftprop train`
 
-use super::{quoted, say, say_json};
+use super::data::{locate, recipe_layers};
+use super::{load, quoted, say, say_json};
 use crate::board::Board;
 use crate::error::Error;
-use crate::progress::{Progress, counted, duration, tell};
+use crate::progress::{Progress, counted, tell};
 use clap::Args;
 use ftprop_data::Dataset;
 use ftprop_lab::pictures::Pictures;
+use ftprop_train::checked::CheckedRecipe;
 use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
+use ftprop_train::model::Which;
 use ftprop_train::observe::{Ending, StopFlag, Together};
-use ftprop_train::recipe::{Recipe, absolute};
+use ftprop_train::recipe::{Recipe, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
-use ftprop_train::trainer::Trainer;
+use ftprop_train::trainer::{Taken, Trainer};
+use ftprop_train::words::{plain, seconds};
+use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Train a network by mini-batch feasible target propagation
 #[derive(Args)]
 #[command(after_help = "\
-Without a recipe it trains on the built-in digits. Later settings win: defaults, recipe, --set, named flags.
+Without a recipe it trains on the built-in digits, or, with --data, a network that fits itself to what is there: pictures
+in class folders, a table (.csv), the files of CIFAR or MNIST. Later settings win: defaults, recipe, --set, named flags.
 With several recipes a GPU trains them at the same time, a CPU one after another; --out is then the folder that the
 run folders are made in, and the same command again goes on with what is not finished.
 
 Examples:
   ftprop train
+  ftprop train --data photos
+  ftprop train --data flowers.csv --set data.csv.label=species
   ftprop train --recipe convnet8-qrelu-ftpsh --data cifar-10-batches-bin --set train.epochs=10
   ftprop train --recipe my.toml --set activation=qrelu:3 --set optimizer.lr=5e-4 --out runs/trial
   ftprop train --recipe a.toml --recipe b.toml --device cuda:0 --out runs/both
+  ftprop train --data my-photos --init-from runs/photos --set optimizer.lr=5e-4
   ftprop train --resume runs/trial")]
 pub(super) struct Train {
     /// The recipe, a TOML file; may be repeated to train several
@@ -46,6 +54,10 @@ pub(super) struct Train {
     /// The run folder to make [default: runs/NAME]
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     out: Option<PathBuf>,
+    /// Begin with the network of another run wherever layers have the same place and shape, so with another last layer
+    /// where there are other classes; groups with lr_factor = 0 freeze what is not to be learned again
+    #[arg(long, value_name = "RUN", conflicts_with = "resume")]
+    init_from: Option<PathBuf>,
     /// Go on with a run where it stopped
     #[arg(long, value_name = "RUN")]
     resume: Option<PathBuf>,
@@ -61,12 +73,15 @@ pub(super) struct Train {
     /// What all randomness depends on (train.seed)
     #[arg(long, conflicts_with = "resume")]
     seed: Option<i64>,
-    /// How often to go through the training data (train.epochs)
+    /// How often to go through the training data (train.epochs); the schedule of a new run is scaled to it
     #[arg(long)]
     epochs: Option<u32>,
     /// Look into the hard layers after each epoch (train.diagnostics): diagnostics.jsonl and a picture of it
     #[arg(long)]
     diagnostics: bool,
+    /// Train nothing: check everything and print the whole recipe, which can be kept and changed, with data and network
+    #[arg(long)]
+    dry_run: bool,
     /// Print nothing but errors and the result
     #[arg(long)]
     quiet: bool,
@@ -75,9 +90,20 @@ pub(super) struct Train {
     json: bool,
 }
 
+/// The result of a run and where it is.
+#[derive(Serialize)]
+struct Finished {
+    run: String,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
 impl Train {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         if self.recipe.len() > 1 {
+            if self.init_from.is_some() || self.dry_run {
+                return Err(Error::Usage("--init-from and --dry-run go with a single recipe".into()));
+            }
             return self.run_several();
         }
         let resumed = self.resume.is_some();
@@ -86,6 +112,7 @@ impl Train {
                 let folder = RunFolder::open(run)?;
                 let mut recipe = folder.recipe()?;
                 self.overrule(&mut recipe)?;
+                recipe.train.epochs = self.epochs.unwrap_or(recipe.train.epochs);
                 (recipe, Some(folder))
             }
             None => (self.resolve(self.recipe.first().map(PathBuf::as_path))?, None),
@@ -93,10 +120,16 @@ impl Train {
         let recipe = recipe.checked()?;
         let folder = match folder {
             Some(folder) => folder,
-            None => RunFolder::planned(&self.out.clone().unwrap_or_else(|| RunFolder::unused(&recipe.name)))?,
+            None => match &self.out {
+                Some(out) => RunFolder::planned(out)?,
+                None => RunFolder::numbered(&Path::new("runs").join(folder_name(&recipe.name))),
+            },
         };
         let place = Place::open(recipe.train.device, recipe.train.threads)?;
         let dataset = recipe.data.open()?;
+        if self.dry_run {
+            return dry_run(&recipe, &dataset, self.json);
+        }
         let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place)?;
         let done = trainer.state().epoch - 1;
         if self.epochs.is_some() && done > recipe.train.epochs {
@@ -107,32 +140,18 @@ impl Train {
                 counted(done, "epoch")
             )));
         }
-        // Everything that can be wrong with the data or the network was found before anything is written.
-        folder.write_recipe(&recipe)?;
+        // Everything that can be wrong with the data or the network was found before anything is written, but for
+        // pictures, which are decoded when they are needed.
+        let existed = folder.path().exists();
+        let folder = trainer.claim()?.cloned().unwrap_or(folder);
+        let begun = match &self.init_from {
+            Some(run) => Some(self.begin_with(run, &mut trainer, &place).inspect_err(|_| folder.take_back(existed))?),
+            None => None,
+        };
         let out = folder.path().display().to_string();
         if !self.quiet {
-            if let Some(note) = &place.note {
-                tell(note);
-            }
-            tell(&format!(
-                "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
-                recipe.name,
-                trainer.train_examples(),
-                match trainer.validation_examples() {
-                    0 => String::new(),
-                    held_out => format!(", {held_out} held-out"),
-                },
-                dataset.test.len(),
-                dataset.classes.len(),
-                trainer.parameters(),
-                recipe.activation,
-                if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
-                place.describe(),
-                if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
-            ));
-            if let Some(untested) = untested(&dataset) {
-                tell(&untested);
-            }
+            begun.iter().for_each(|words| tell(words));
+            tell_begin(&trainer, &recipe, &dataset, &place);
             if resumed {
                 let state = trainer.state();
                 tell(&if state.epoch > recipe.train.epochs {
@@ -146,12 +165,17 @@ impl Train {
         let (state, steps) = (*trainer.state(), trainer.steps_per_epoch());
         let mut progress = Progress::new(recipe.train.epochs, steps, self.quiet).resumed(state.epoch - 1, state.batch);
         let (mut pictures, mut flag) = (Pictures::default(), StopFlag(&stop));
-        match trainer.run(&mut Together(vec![&mut progress, &mut pictures, &mut flag]))? {
+        let ending = trainer.run(&mut Together(vec![&mut progress, &mut pictures, &mut flag]));
+        drop(progress);
+        if let (false, Err(ftprop_train::Error::Data(_))) = (resumed, &ending) {
+            folder.take_back(existed);
+        }
+        match ending? {
             Ending::Finished(summary) => {
                 if self.json {
-                    say_json(&summary)?;
+                    say_json(&Finished { run: out, summary })?;
                 } else {
-                    report(&summary, &out);
+                    report(&summary, &out, recipe.train.epochs)?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -163,6 +187,17 @@ impl Train {
                 Ok(ExitCode::from(130))
             }
         }
+    }
+
+    /// Takes over another run's network, and says what of it.
+    fn begin_with(&self, run: &Path, trainer: &mut Trainer, place: &Place) -> Result<String, Error> {
+        let source = load(run, Which::Best, place.cpu.clone(), 1)?;
+        let Taken { parameters, new } = trainer.start_from(&source.network)?;
+        let anew = match &new[..] {
+            [] => String::new(),
+            names => format!("; anew: {}", names.join(", ")),
+        };
+        Ok(format!("{parameters} of {} tensors are those of {}{anew}", parameters + new.len(), run.display()))
     }
 
     /// Whether several networks may train at the same time.
@@ -186,10 +221,10 @@ impl Train {
             match ending {
                 Ok(Ending::Finished(summary)) => {
                     if !self.json {
-                        say(&format!("{}:", summary.name));
-                        report(&summary, &folder.display().to_string());
+                        say(&format!("{}:", plain(&summary.name)))?;
+                        report(&summary, &folder.display().to_string(), summary.epochs)?;
                     }
-                    summaries.push(summary);
+                    summaries.push(Finished { run: folder.display().to_string(), summary });
                 }
                 Ok(Ending::Interrupted { .. }) => interrupted += 1,
                 Err(_) => failed += 1,
@@ -207,7 +242,7 @@ impl Train {
 
     /// The recipe of a new run.
     fn resolve(&self, file: Option<&Path>) -> Result<Recipe, Error> {
-        let mut layers = Recipe::layers_of(file.unwrap_or(Path::new("digits")))?;
+        let mut layers = recipe_layers(file, self.data.as_deref(), &self.set, self.quiet)?;
         for setting in &self.set {
             layers = layers.set(setting)?;
         }
@@ -216,27 +251,90 @@ impl Train {
         }
         let mut recipe: Recipe = layers.build()?;
         self.overrule(&mut recipe)?;
-        recipe.data.path = recipe.data.path.as_deref().map(absolute);
-        recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        Ok(recipe)
+        Ok(match self.epochs {
+            Some(epochs) => recipe.scaled(epochs),
+            None => recipe,
+        })
     }
 
     /// The named flags that a resumed run may change, too: none of them changes what a step computes.
     fn overrule(&self, recipe: &mut Recipe) -> Result<(), Error> {
-        if let Some(data) = &self.data {
-            recipe.data.path = Some(absolute(data));
-        }
+        locate(recipe, self.data.as_deref(), self.quiet)?;
         if let Some(device) = &self.device {
             recipe.train.device = device.parse()?;
         }
         if let Some(threads) = self.threads {
             recipe.train.threads = threads;
         }
-        if let Some(epochs) = self.epochs {
-            recipe.train.epochs = epochs;
-        }
         recipe.train.diagnostics |= self.diagnostics;
         Ok(())
+    }
+}
+
+/// Says what would be trained: the recipe as TOML, with data and network in comments above it.
+fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<ExitCode, Error> {
+    let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
+    let graph = recipe.graph(input_shape(dataset.shape), dataset.classes.len())?;
+    recipe.learning(&graph)?;
+    let network = super::summary::Report::of(&graph);
+    let validation = validation.map_or(0, |part| part.len());
+    if json {
+        say_json(&serde_json::json!({
+            "recipe": &**recipe,
+            "data": {
+                "source": dataset.name,
+                "train": train.len(),
+                "validation": validation,
+                "test": dataset.test.len(),
+                "classes": dataset.classes,
+                "shape": [dataset.shape.height, dataset.shape.width, dataset.shape.channels],
+            },
+            "network": network,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!(
+        "# {}: {} training, {validation} held-out and {} test examples, {} classes",
+        dataset.name,
+        train.len(),
+        dataset.test.len(),
+        dataset.classes.len()
+    ))?;
+    network.lines().iter().try_for_each(|line| say(format!("# {line}").trim_end()))?;
+    say(&format!("\n{}", recipe.to_toml()?.trim_end()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is about to be trained, and what may surprise.
+fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Place) {
+    if let Some(note) = &place.note {
+        tell(note);
+    }
+    tell(&format!(
+        "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
+        plain(&recipe.name),
+        trainer.train_examples(),
+        match trainer.validation_examples() {
+            0 => String::new(),
+            held_out => format!(", {held_out} held-out"),
+        },
+        dataset.test.len(),
+        dataset.classes.len(),
+        trainer.parameters(),
+        recipe.activation,
+        if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
+        place.describe(),
+        if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
+    ));
+    if dataset.passed_over.count() > 0 {
+        tell(&dataset.passed_over.to_string());
+    }
+    let batch = trainer.recipe().train.batch;
+    if batch < recipe.train.batch {
+        tell(&format!("batches have {batch} examples, not {}: there are no more", recipe.train.batch));
+    }
+    if let Some(untested) = untested(dataset) {
+        tell(&untested);
     }
 }
 
@@ -264,28 +362,36 @@ fn untested(dataset: &Dataset) -> Option<String> {
         .collect();
     let more = if missing.len() > 3 { format!(" and {} more", missing.len() - 3) } else { String::new() };
     let some = missing.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-    (!missing.is_empty()).then(|| format!("the test part has no example of {some}{more}"))
+    (!missing.is_empty()).then(|| format!("the test part has no example of {}{more}", plain(&some)))
 }
 
-fn report(s: &Summary, place: &str) {
+fn report(s: &Summary, place: &str, epochs: u32) -> Result<(), Error> {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     say(&format!(
-        "test accuracy {} after {} (best {}), train {}; {} in all, {:.0} images/s",
+        "test accuracy {} after {}, train {}; {} in all, {:.0} images/s",
         percent(s.test.top1_last),
         counted(s.epochs, "epoch"),
-        percent(s.test.top1_best),
         percent(s.train.top1_last),
-        duration(Duration::from_secs_f64(s.seconds)),
+        seconds(s.seconds),
         s.images_per_s
-    ));
-    if let Some(v) = s.validation {
+    ))?;
+    if s.epochs < epochs {
         say(&format!(
-            "validation {} (best {}, in epoch {}, where the test accuracy was {})",
-            percent(v.top1_last),
-            percent(v.top1_best),
-            s.best_epoch,
-            percent(s.test_top1_at_best)
-        ));
+            "ended after epoch {}: {} brought none that was better on the validation part",
+            s.epochs,
+            counted(s.epochs - s.best_epoch, "epoch")
+        ))?;
     }
-    say(&format!("run folder {place}, curves in {place}/curves.png"));
+    // The paper's tables give the best epoch on the test part, so it is given too, and called what it is.
+    let paper = format!("the best epoch on the test part, which flatters, had {}", percent(s.test.top1_best));
+    say(&match s.validation {
+        Some(v) => format!(
+            "kept is epoch {}, best on the validation part with {}, where the test accuracy was {}; {paper}",
+            s.best_epoch,
+            percent(v.top1_best),
+            percent(s.test_top1_at_best)
+        ),
+        None => format!("kept is the last epoch, for nothing was held out to choose by (data.validation); {paper}"),
+    })?;
+    say(&format!("run folder {place}, curves in {place}/curves.png"))
 }

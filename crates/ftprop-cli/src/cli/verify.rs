@@ -65,7 +65,7 @@ impl Verify {
         if self.json {
             say_json(&verification)?;
         } else {
-            say(&verification.to_string());
+            say(&verification.to_string())?;
         }
         Ok(if verification.complete { ExitCode::SUCCESS } else { ExitCode::from(ON_TRUST) })
     }

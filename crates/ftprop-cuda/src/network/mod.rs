@@ -24,7 +24,6 @@ use crate::scalars::ScalarLayout;
 use crate::staging::StagingBuffers;
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, check_batch};
-use ftprop_nn::optimizer::Group;
 use ftprop_nn::{Graph, Step, Tally};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,9 +92,6 @@ impl CudaNetwork {
     pub fn new(device: &Device, config: NetworkConfig) -> Result<Self, CudaError> {
         device.check()?;
         let plan = config.plan()?;
-        if config.learning.groups.groups().iter().any(Group::is_matrix) {
-            return Err(CudaError::MatrixOptimizer);
-        }
         let gemms = passes::gemms(&plan, config.precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning)?;
@@ -240,7 +236,9 @@ mod tests {
     use crate::gemm::Algorithm;
     use crate::library::Library;
     use crate::patch::Patch;
+    use ftprop_nn::OptimizerSpec;
     use ftprop_nn::engine::suite;
+    use ftprop_nn::optimizer::{GroupSpec, ParameterClass, ParameterGroups, Setting};
     use std::collections::BTreeSet;
 
     /// What would be compiled for a network on such a GPU, had it no libraries.
@@ -253,6 +251,21 @@ mod tests {
         let gemms = passes::gemms(&plan, config.precision);
         let algorithms: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
         executor::sources(&plan, &algorithms, &config.executor_config(limits.multiprocessors))
+    }
+
+    /// Weights by Muon, the rest by what it was.
+    fn muon(graph: &Graph, learning: Learning) -> Learning {
+        let spec = OptimizerSpec::new("muon", &[("lr", Setting::Number(0.1))]).unwrap();
+        let weights = GroupSpec {
+            kind: Some(ParameterClass::Weights),
+            pattern: None,
+            lr_factor: 1.0,
+            weight_decay: None,
+            momentum: None,
+            optimizer: Some(spec),
+        };
+        let groups = ParameterGroups::resolve(&OptimizerSpec::adam(1e-3).unwrap(), &[weights], graph).unwrap();
+        Learning { groups: Arc::new(groups), ..learning }
     }
 
     #[test]
@@ -271,6 +284,10 @@ mod tests {
             learning.average = (i % 3 == 0).then_some(0.9);
             let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
             all.extend(sources_of(&config, limits));
+            if i < 6 {
+                let learning = muon(&config.graph, config.learning.clone());
+                all.extend(sources_of(&NetworkConfig { learning, ..config }, limits));
+            }
         }
         let all: Vec<Source> = all.into_iter().collect();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());

@@ -3,13 +3,13 @@
 //! before its activations.
 //!
 //! The input is the normalised picture, as for the trained network; the first nodes turn it back into the bytes it was
-//! made from. Levels of `sign` are −1 and 1 here, those of other activations 0 to k. Weights on the image have 16 bits,
+//! made from. A row of a table is taken as it is. Levels of `sign` are −1 and 1 here, those of other activations 0 to k. Weights on the image have 16 bits,
 //! so they become two convolutions, of their high and their low bytes, put together in double precision.
 
 use super::graph::{DOUBLE, Graph, Value, int, ints, listed};
 use crate::error::Error;
 use crate::protobuf::Message;
-use ftprop_runtime::{Activation, Affine, Codec, Conv, Kind, Model, Op, Shape, Stage, Window};
+use ftprop_runtime::{Activation, Affine, Codec, Conv, Element, Kind, Model, Op, Shape, Stage, Window};
 
 /// Integers up to here are floats.
 const EXACT: i64 = 1 << 24;
@@ -21,8 +21,11 @@ pub fn to_bytes(model: &Model<'_>) -> Result<Vec<u8>, Error> {
     let values = model.check()?;
     let mut writer = Writer { graph: Graph::default(), model, made: Vec::new() };
     let picture = Value { name: "input".into(), flat: false };
-    let image = writer.bytes_of(&picture);
-    writer.made.push(Made { value: image, kind: Kind::Image, shape: values[0].shape });
+    let image = match values[0].kind {
+        Kind::Image => writer.bytes_of(&picture),
+        _ => picture,
+    };
+    writer.made.push(Made { value: image, kind: values[0].kind, shape: values[0].shape });
     for (op, about) in model.ops.iter().zip(&values[1..]) {
         let value = writer.operation(op, about.shape)?;
         writer.made.push(Made { value, kind: about.kind, shape: about.shape });
@@ -32,7 +35,8 @@ pub fn to_bytes(model: &Model<'_>) -> Result<Vec<u8>, Error> {
     let classes =
         if model.classes.is_empty() { (0..count).map(|c| c.to_string()).collect() } else { model.classes.clone() };
     let about = &model.preprocessing;
-    let mut facts = vec![("mean", listed(&about.mean)), ("std", listed(&about.std)), ("full", "255".to_string())];
+    let full = if about.element == Element::Byte { 255 } else { 1 };
+    let mut facts = vec![("mean", listed(&about.mean)), ("std", listed(&about.std)), ("full", full.to_string())];
     facts.extend(about.resize_shorter.map(|resize| ("resize", resize.to_string())));
     let Shape { height, width, channels } = about.input;
     writer.graph.finish(logits, &model.name, &[channels, height, width], &classes, facts)

@@ -3,7 +3,7 @@
 use super::axes::Axes;
 use super::legend::Legend;
 use super::scene::{Anchor, Area, Colour, Scene};
-use super::{Panel, Picture, font, lines, regions};
+use super::{Panel, Picture, font, heat, lines, regions};
 
 const MARGIN: f64 = 12.0;
 const GAP: f64 = 16.0;
@@ -36,13 +36,15 @@ pub(super) fn scene(picture: &Picture) -> Scene {
     let mut lefts = vec![0.0_f64; columns];
     for (index, content) in picture.panels.iter().enumerate() {
         let left = &mut lefts[index % columns];
-        *left = left.max(axes(content, place(index), 0.0).left());
+        *left = left.max(axes(content, place(index), 0.0).map_or(0.0, |axes| axes.left()));
     }
     for (index, content) in picture.panels.iter().enumerate() {
         let axes = axes(content, place(index), lefts[index % columns]);
-        match content {
-            Panel::Lines(figure) => lines::draw(figure, &axes, &mut scene),
-            Panel::Regions(plane) => regions::draw(plane, &axes, &mut scene),
+        match (content, &axes) {
+            (Panel::Lines(figure), Some(axes)) => lines::draw(figure, axes, &mut scene),
+            (Panel::Regions(plane), Some(axes)) => regions::draw(plane, axes, &mut scene),
+            (Panel::Heat(heat), _) => heat::draw(heat, place(index), &mut scene),
+            _ => {}
         }
     }
     let below = Area { left: MARGIN, top: MARGIN + title_height + panels_height, width, height: legend.height() };
@@ -50,10 +52,12 @@ pub(super) fn scene(picture: &Picture) -> Scene {
     scene
 }
 
-fn axes(panel: &Panel, area: Area, least_left: f64) -> Axes<'_> {
+/// The axes of a panel that has some.
+fn axes(panel: &Panel, area: Area, least_left: f64) -> Option<Axes<'_>> {
     match panel {
-        Panel::Lines(figure) => lines::axes(figure, area, least_left),
-        Panel::Regions(plane) => regions::axes(plane, area, least_left),
+        Panel::Lines(figure) => Some(lines::axes(figure, area, least_left)),
+        Panel::Regions(plane) => Some(regions::axes(plane, area, least_left)),
+        Panel::Heat(_) => None,
     }
 }
 

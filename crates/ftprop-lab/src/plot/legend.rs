@@ -124,6 +124,7 @@ fn entries(panels: &[Panel]) -> Vec<Entry> {
                     add(&series.name, group_colour(series.group), Mark::Line(series.style));
                 }
             }
+            Panel::Heat(_) => {}
             Panel::Regions(regions) => {
                 for (class, name) in regions.class_names.iter().enumerate() {
                     add(name, group_colour(class), Mark::Dot);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::scene::{Anchor, Area, Colour, DASHES, Scene, Shape};
+use ftprop_train::words::plain;
 
 /// Fonts as wide as the built-in one come first, so that labels keep their distances.
 const FONTS: &str = "DejaVu Sans, Verdana, Bitstream Vera Sans, Helvetica, Arial, sans-serif";
@@ -123,12 +124,11 @@ fn number(value: f64) -> String {
 /// Makes any text safe inside an element; control characters are not allowed in XML at all.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in plain(text).chars() {
         match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
-            control if control.is_control() => escaped.push(' '),
             other => escaped.push(other),
         }
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn names_cannot_break_out_of_the_text() {
-        assert_eq!(escape("a<b>&\u{1b}[0m"), "a&lt;b&gt;&amp; [0m");
+        assert_eq!(escape("a<b>&\u{1b}[0m"), "a&lt;b&gt;&amp;\\u{1b}[0m");
     }
 
     #[test]

@@ -180,7 +180,7 @@ mod tests {
         let text = page().markdown();
         for part in [
             "# A & B\n",
-            "## What <came> out\n",
+            "## What &lt;came> out\n",
             "- two `x`\n",
             "| name | value |\n| --- | ---: |\n| a\\|b | 1 < 2 |\n",
             "```sh\nftprop plot 'a & b'\n```\n",
@@ -188,6 +188,27 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
+    }
+
+    /// Names from files are data: in no format do they become a line, a link or HTML.
+    #[test]
+    fn words_of_files_stay_words() {
+        let name = "x <img src=http://a/b> ![y](http://c)\n## proved\u{1b}[2J";
+        let mut page = Document::new(name);
+        page.heading(name);
+        page.text(name);
+        page.list(vec![name.into()]);
+        page.table(&["run", name], vec![vec![name.into(), "1".into()]]);
+        page.code(vec!["```".into(), name.into()]);
+        let (markdown, html, tables) = (page.markdown(), page.html(), page.tables());
+        for text in [&markdown, &html, &tables] {
+            assert!(!text.contains('\u{1b}'), "{text}");
+        }
+        assert!(!markdown.contains("\n## proved") && !tables.contains("\n## proved"), "{markdown}");
+        let outside = markdown.split("```").next().unwrap();
+        assert!(!outside.contains("<img") && !outside.contains("![y]"), "{outside}");
+        assert_eq!(markdown.lines().filter(|line| line.starts_with("```")).count(), 2, "{markdown}");
+        assert!(!html.contains("<img"), "{html}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A [`Document`] as one HTML file that fetches nothing.
 
 use super::document::{Block, Document, Inline, inlines};
+use ftprop_train::words::plain_lines;
 
 /// Plain and readable on any screen and on paper; dark screens get a light page, as the pictures are light.
 const STYLE: &str = "
@@ -69,5 +70,5 @@ fn words(text: &str) -> String {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    plain_lines(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -8,8 +8,7 @@ use crate::report::document::Document;
 use crate::report::statistics::{Sample, difference};
 use crate::study::{Accuracy, Outcome, Stint, mean_curves, write_history, written};
 use ftprop_train::diagnostics::Records;
-use ftprop_train::words::{counted, duration};
-use std::time::Duration;
+use ftprop_train::words::{counted, seconds};
 
 /// The confidence of intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -272,7 +271,7 @@ fn every_run(page: &mut Document, cells: &[CellRuns]) {
                     percent(s.test.top1_last),
                     s.validation.map_or_else(|| "–".into(), |_| percent(s.test_top1_at_best)),
                     percent(s.train.top1_last),
-                    duration(Duration::from_secs_f64(s.seconds)),
+                    seconds(s.seconds),
                 ]),
                 None => {
                     let last = run.metrics.last();

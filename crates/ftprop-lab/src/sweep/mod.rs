@@ -96,7 +96,7 @@ pub fn points(
     axes: &[Axis],
     seeds: u32,
     out: &Path,
-    finish: impl Fn(Recipe) -> Recipe,
+    finish: impl Fn(Recipe) -> Result<Recipe, ftprop_train::Error>,
 ) -> Result<Vec<Point>, Error> {
     if let Some(twice) = axes.iter().enumerate().find(|(i, axis)| axes[..*i].iter().any(|a| a.key == axis.key)) {
         return Err(Error::AxisTwice { key: twice.1.key.clone() });
@@ -116,7 +116,7 @@ pub fn points(
             for (axis, value) in axes.iter().zip(&values) {
                 layers = layers.grid(&format!("{}={value}", axis.key))?;
             }
-            let recipe: Recipe = finish(layers.build()?);
+            let recipe: Recipe = finish(layers.build()?)?;
             let named: Vec<String> = axes.iter().zip(&values).map(|(axis, v)| format!("{}-{v}", axis.key)).collect();
             let mut folder = out.join("runs").join(folder_name(&base.name));
             if !named.is_empty() {
@@ -161,7 +161,7 @@ mod tests {
         };
         let axes: Vec<Axis> =
             ["layer_loss=hinge,linear", "optimizer.lr=1e-2,1e-3,1e-4"].map(|a| a.parse().unwrap()).into();
-        let all = points(&[base("a"), base("b")], &axes, 2, Path::new("out"), |r| r.scaled(4)).unwrap();
+        let all = points(&[base("a"), base("b")], &axes, 2, Path::new("out"), |r| Ok(r.scaled(4))).unwrap();
         assert_eq!(all.len(), 12);
         assert_eq!((all[1].name(), all[6].base.as_str()), ("hinge, 1e-3".to_string(), "b"));
         let job = &all[1].jobs[1];
@@ -175,7 +175,7 @@ mod tests {
 
         let message = |axes: &[&str]| {
             let axes: Vec<Axis> = axes.iter().map(|a| a.parse().unwrap()).collect();
-            points(&[base("a")], &axes, 1, Path::new("out"), |r| r).unwrap_err().to_string()
+            points(&[base("a")], &axes, 1, Path::new("out"), Ok).unwrap_err().to_string()
         };
         assert!(message(&["layer_los=hinge"]).contains("layer_loss"));
         assert!(message(&["layer_loss=soft,hinge"]).contains("soft_hinge"));

@@ -1,4 +1,4 @@
-//! What a sweep came to: a table in the order of accuracy, and the curves.
+//! What a sweep came to: a table in the order of accuracy, on the validation part where there is one, and the curves.
 
 use super::{Axis, Point};
 use crate::error::Error;
@@ -25,10 +25,19 @@ pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Docu
     let mut page = Document::new(&capital(&title));
     let all: usize = results.iter().map(|r| r.runs.len()).sum();
     let finished = results.iter().flat_map(|r| &r.runs).filter(|run| run.summary.is_some()).count();
+    let validated = results.iter().any(|r| r.accuracy.validation.count > 0);
+    let order = match validated {
+        true => {
+            "the best come first, by their best epoch on the validation images, which the test images have no part in."
+        }
+        false => {
+            "the best come first, by the last epoch on the test images: whoever chooses by that order is flattered by \
+             it, and should hold images out to choose by (data.validation)."
+        }
+    };
     page.text(&format!(
         "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
-         the seeds where there are several; the best come first, by the last epoch on the test images. The best epoch on \
-         the test images flatters."
+         the seeds where there are several; {order} The best epoch on the test images flatters."
     ));
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
@@ -57,18 +66,23 @@ fn capital(text: &str) -> String {
 fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
     page.heading(base);
     rows.sort_by(|a, b| {
-        let rank = |r: &Compared<'_>| (r.accuracy.last.count > 0, r.accuracy.last.mean);
+        let rank = |r: &Compared<'_>| {
+            let Accuracy { last, validation, .. } = &r.accuracy;
+            (last.count > 0, if validation.count > 0 { validation.mean } else { last.mean })
+        };
         rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
     });
     let chosen = rows.iter().any(|r| r.accuracy.chosen.count > 0);
     let mut head: Vec<String> = if keys.is_empty() { vec!["recipe".into()] } else { Vec::new() };
     head.extend(keys.iter().map(|key| format!("`{key}`")));
+    head.extend(chosen.then(|| "validation".to_string()));
     head.extend(["last epoch", "best epoch"].map(String::from));
     head.extend(chosen.then(|| "chosen on validation".to_string()));
     head.extend(["train, last epoch", "epochs", "seeds"].map(String::from));
     let line = |result: &&Compared<'_>| {
-        let Accuracy { best, last, chosen: by_validation, train } = &result.accuracy;
+        let Accuracy { best, last, validation, chosen: by_validation, train } = &result.accuracy;
         let mut cells = if keys.is_empty() { vec![base.to_string()] } else { result.point.values.clone() };
+        cells.extend(chosen.then(|| written(validation)));
         cells.extend([written(last), written(best)]);
         cells.extend(chosen.then(|| written(by_validation)));
         let whole = result.point.jobs.first().map_or(0, |job| job.recipe.train.epochs);

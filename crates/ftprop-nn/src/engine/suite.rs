@@ -4,6 +4,8 @@
 //! the CPU's plainest engine on the same numbers; then what an engine promises about itself is put to the test. The
 //! CPU's tests run it, and so does a self test on a GPU.
 
+mod matrices;
+
 use super::{CpuEngine, Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
 use crate::NnError;
 use crate::activation::Activation;
@@ -90,6 +92,7 @@ pub fn run(
     for case in networks_only()? {
         add(whole_steps(make, &case)?);
     }
+    matrices::check(make, exactness)?.into_iter().for_each(&mut add);
     let case = plain_case()?;
     add(resumed(make, &case)?);
     add(reduced(make, &case)?);

@@ -3,7 +3,7 @@
 use super::{BatchNorm, Conv, Dropout, Fc, Node, Op, ParameterId, StatisticId, layer_name};
 use crate::NnError;
 use crate::parameter::{Parameter, ParameterKind, Statistic};
-use crate::spec::{Defaults, LayerSpec, PoolKind};
+use crate::spec::{Defaults, Init, LayerSpec, PoolKind};
 use crate::target::HardUnit;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use ftprop_tensor::{Shape, TensorError};
@@ -121,6 +121,17 @@ impl<'a> Resolver<'a> {
             groups: *groups,
         };
         let g = geometry.checked().map_err(|e| at.wrong(e))?;
+        if *init == Init::Whitened {
+            if at.path != "0" {
+                return Err(at.value("only the first layer can be whitened: it reads the pictures"));
+            }
+            if *groups != 1 || out % 2 != 0 || *out > 2 * g.fan_in() {
+                let most = 2 * g.fan_in();
+                return Err(at.value(format!(
+                    "a whitened layer has directions and their opposites: an even number of outputs, at most {most}, and one group"
+                )));
+            }
+        }
         let kind = ParameterKind::Conv { geometry: g, init: *init };
         let weight = self.parameter(at, "weight", kind, g.weight_len())?;
         let bias = self.bias(at, *bias, g.fan_in(), *out)?;

@@ -14,7 +14,7 @@
 //! lr_factor = 0.1
 //! ```
 
-use super::{Method, OptimizerSpec, Setting};
+use super::{MatrixMethod, Method, OptimizerSpec, Setting};
 use crate::NnError;
 use crate::graph::Graph;
 use crate::parameter::{Parameter, ParameterKind};
@@ -94,9 +94,12 @@ impl Group {
         self.lr * lr_factor
     }
 
-    /// Whether it learns whole matrices.
-    pub fn is_matrix(&self) -> bool {
-        matches!(self.method, Method::Matrix(_))
+    /// How it learns whole matrices, if it does.
+    pub fn matrix_method(&self) -> Option<MatrixMethod<'_>> {
+        match &self.method {
+            Method::Elementwise(_) => None,
+            Method::Matrix(rule) => Some(MatrixMethod { rule: &**rule, lr: self.lr }),
+        }
     }
 
     /// How many moments a weight has.

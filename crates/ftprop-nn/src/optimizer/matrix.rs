@@ -5,6 +5,7 @@
 
 use super::{At, Method, ParameterGroups};
 use crate::number::Number;
+use crate::trace::procedure;
 use ftprop_tensor::cpu::{elementwise, linear, reduce};
 use ftprop_tensor::{Buffer, Cpu};
 use std::fmt;
@@ -42,6 +43,8 @@ pub(crate) trait AnyMatrixRule: fmt::Debug + Send + Sync {
     fn weight_norm(&self, matrix: [usize; 2]) -> Option<f32>;
     fn directions(&self, cpu: &Cpu, moment: &mut [f32], direction: &mut [f32], grads: &[f32], at: &At);
     fn apply(&self, cpu: &Cpu, values: &mut [f32], direction: &[f32], at: &At);
+    fn device_direction(&self, name: &str) -> String;
+    fn device_update(&self, name: &str) -> String;
 }
 
 impl<R: MatrixRule> AnyMatrixRule for R {
@@ -68,6 +71,53 @@ impl<R: MatrixRule> AnyMatrixRule for R {
     fn apply(&self, cpu: &Cpu, values: &mut [f32], direction: &[f32], at: &At) {
         let s = at.scalars;
         elementwise::update(cpu, values, direction, |w, d| self.update(w, d, s));
+    }
+
+    fn device_direction(&self, name: &str) -> String {
+        procedure(name, &["d", "m"], &["g", "s0", "s1", "s2", "s3"], |[_, m], [g, s0, s1, s2, s3]| {
+            self.direction(g, m, [s0, s1, s2, s3])
+        })
+    }
+
+    fn device_update(&self, name: &str) -> String {
+        procedure(name, &["w"], &["d", "s0", "s1", "s2", "s3"], |[w], [d, s0, s1, s2, s3]| {
+            [self.update(w, d, [s0, s1, s2, s3])]
+        })
+    }
+}
+
+/// How a group learns its matrices, for engines that have products of their own.
+pub struct MatrixMethod<'a> {
+    pub(super) rule: &'a dyn AnyMatrixRule,
+    pub(super) lr: f64,
+}
+
+impl MatrixMethod<'_> {
+    /// The numbers of step `t`, counted from 1, for a matrix of these rows and columns.
+    pub fn scalars(&self, t: u64, lr_factor: f64, matrix: [usize; 2]) -> [f32; 4] {
+        self.rule.scalars(t, self.lr * lr_factor, matrix)
+    }
+
+    /// How the direction is made orthogonal.
+    pub fn orthogonal(&self) -> NewtonSchulz {
+        self.rule.orthogonal()
+    }
+
+    /// What a matrix of these rows and columns is scaled to before a step, if it is.
+    pub fn weight_norm(&self, matrix: [usize; 2]) -> Option<f32> {
+        self.rule.weight_norm(matrix)
+    }
+
+    /// The direction of one weight, for a GPU's compiler: a function of that name that sets d and changes m, given g and
+    /// the four scalars.
+    pub fn device_direction(&self, name: &str) -> String {
+        self.rule.device_direction(name)
+    }
+
+    /// The step of one weight: a function of that name that changes w, given the orthogonal direction d and the four
+    /// scalars.
+    pub fn device_update(&self, name: &str) -> String {
+        self.rule.device_update(name)
     }
 }
 

@@ -18,8 +18,8 @@ mod muon;
 mod rules;
 mod spec;
 
-pub use groups::{Group, GroupSpec, ParameterClass, ParameterGroups};
-pub use matrix::{MatrixRule, NewtonSchulz};
+pub use groups::{Group, GroupSpec, ParameterClass, ParameterGroups, Span};
+pub use matrix::{MatrixMethod, MatrixRule, NewtonSchulz};
 pub use spec::{Key, OptimizerSpec, Setting};
 
 use crate::NnError;

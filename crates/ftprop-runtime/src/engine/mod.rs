@@ -27,7 +27,7 @@ use team::{Claims, Team};
 use crate::error::{Error, Result};
 use crate::kernels::{BLOCK, Kernels, PANEL};
 use crate::memory;
-use crate::model::{Model, Preprocessing};
+use crate::model::{Element, Model, Preprocessing};
 
 /// How an engine works.
 #[derive(Clone, Debug)]
@@ -221,7 +221,7 @@ impl Engine {
         &self.plan.about
     }
 
-    /// Bytes of one image: rows × columns × channels, channels varying fastest.
+    /// Values of one image: rows × columns × channels, channels varying fastest.
     pub fn image_len(&self) -> usize {
         self.plan.about.input.len() as usize
     }
@@ -258,10 +258,30 @@ impl Engine {
 
     /// Classifies any number of images that lie one after the other, and writes each one's logits. Allocates nothing.
     pub fn classify(&mut self, images: &[u8], logits: &mut [f32]) -> Result<()> {
-        let (image_len, classes) = (self.image_len(), self.classes());
-        if !images.len().is_multiple_of(image_len) {
-            return Err(Error::Shape { what: "the images' buffer", found: images.len(), expected: image_len });
+        self.classify_any(Images::Bytes(images), logits)
+    }
+
+    /// The same for a model of tables, which takes rows of features.
+    pub fn classify_reals(&mut self, rows: &[f32], logits: &mut [f32]) -> Result<()> {
+        self.classify_any(Images::Reals(rows), logits)
+    }
+
+    /// Refuses what the model does not take, or not in whole images.
+    fn check(&self, images: Images<'_>) -> Result<()> {
+        let (image_len, takes) = (self.image_len(), self.plan.about.element);
+        if images.element() != takes {
+            let takes = if takes == Element::Byte { "the bytes of images" } else { "rows of real numbers" };
+            return Err(Error::Element { takes });
         }
+        match images.len().is_multiple_of(image_len) {
+            true => Ok(()),
+            false => Err(Error::Shape { what: "the images' buffer", found: images.len(), expected: image_len }),
+        }
+    }
+
+    fn classify_any(&mut self, images: Images<'_>, logits: &mut [f32]) -> Result<()> {
+        self.check(images)?;
+        let (image_len, classes) = (self.image_len(), self.classes());
         let count = images.len() / image_len;
         if logits.len() != count * classes {
             return Err(Error::Shape { what: "the logits' buffer", found: logits.len(), expected: count * classes });
@@ -269,9 +289,9 @@ impl Engine {
         let threads = self.team.size();
         let (plan, lanes, kernels) = (&self.plan, &self.lanes, self.kernels);
         if threads > 1 && count < threads {
-            for (images, logits) in
-                images.chunks(self.together * image_len).zip(logits.chunks_mut(self.together * classes))
-            {
+            for (number, logits) in logits.chunks_mut(self.together * classes).enumerate() {
+                let first = number * self.together;
+                let images = images.part(first * image_len..(first + logits.len() / classes) * image_len);
                 lanes[0].claims.iter().for_each(Claims::reset);
                 // SAFETY: each member has a lane of its own, and all work on the same images in the first.
                 self.team.run(&|member| unsafe {
@@ -292,7 +312,7 @@ impl Engine {
             let lane = &lanes[member];
             for unit in batch.of(count.div_ceil(together)) {
                 let (first, last) = (unit * together, ((unit + 1) * together).min(count));
-                let images = &images[first * image_len..last * image_len];
+                let images = images.part(first * image_len..last * image_len);
                 lane.claims.iter().for_each(Claims::reset);
                 forward(plan, kernels, lane, lane, images, 1, &|| ());
                 copy_logits(plan, lane, all.part(first * classes..last * classes));
@@ -303,8 +323,9 @@ impl Engine {
 
     /// How long each operation takes for these images (at most `images_together`) on one thread, in order; for
     /// finding out where the time goes.
-    pub fn time_operations(&mut self, images: &[u8]) -> Result<Vec<Duration>> {
-        if !images.len().is_multiple_of(self.image_len()) || images.len() / self.image_len() > self.together {
+    pub fn time_operations(&mut self, images: Images<'_>) -> Result<Vec<Duration>> {
+        self.check(images)?;
+        if images.len() / self.image_len() > self.together {
             return Err(Error::Shape { what: "the images' buffer", found: images.len(), expected: self.image_len() });
         }
         self.lanes[0].claims.iter().for_each(Claims::reset);
@@ -313,6 +334,38 @@ impl Engine {
         // SAFETY: the engine is borrowed for this thread alone.
         unsafe { forward(&self.plan, self.kernels, &self.lanes[0], &self.lanes[0], images, 1, &now) };
         Ok(times.take()[1..].windows(2).map(|pair| pair[1] - pair[0]).collect())
+    }
+}
+
+/// Images, or rows of a table, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub enum Images<'a> {
+    /// Pixels.
+    Bytes(&'a [u8]),
+    /// Features.
+    Reals(&'a [f32]),
+}
+
+impl Images<'_> {
+    fn element(self) -> Element {
+        match self {
+            Images::Bytes(_) => Element::Byte,
+            Images::Reals(_) => Element::Real,
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Images::Bytes(bytes) => bytes.len(),
+            Images::Reals(reals) => reals.len(),
+        }
+    }
+
+    fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Images::Bytes(bytes) => Images::Bytes(&bytes[range]),
+            Images::Reals(reals) => Images::Reals(&reals[range]),
+        }
     }
 }
 
@@ -344,19 +397,29 @@ unsafe fn forward(
     kernels: Kernels,
     shared: &Lane,
     own: &Lane,
-    images: &[u8],
+    images: Images<'_>,
     workers: usize,
     after: &dyn Fn(),
 ) {
     let input = &plan.layouts[0];
     let row = input.shape.width * input.shape.channels;
     let rows = images.len() / row;
-    if let Buffer::Words(words) = &shared.buffers[0] {
-        for unit in shared.claims[0].of(rows) {
-            let at = input.at(unit / input.shape.height, unit % input.shape.height, 0);
-            // SAFETY: a row belongs to one unit.
-            let to = unsafe { words.part(at..at + row) };
-            to.iter_mut().zip(&images[unit * row..]).for_each(|(to, &byte)| *to = byte as i16);
+    for unit in shared.claims[0].of(rows) {
+        let at = input.at(unit / input.shape.height, unit % input.shape.height, 0);
+        // SAFETY: a row belongs to one unit.
+        unsafe {
+            match (&shared.buffers[0], images) {
+                (Buffer::Words(words), Images::Bytes(bytes)) => {
+                    let to = words.part(at..at + row);
+                    to.iter_mut().zip(&bytes[unit * row..]).for_each(|(to, &byte)| *to = byte as i16);
+                }
+                (Buffer::Reals(reals), Images::Reals(values)) => {
+                    let normal = plan.about.mean.iter().zip(&plan.about.std).cycle();
+                    let to = reals.part(at..at + row).iter_mut();
+                    to.zip(&values[unit * row..]).zip(normal).for_each(|((to, x), (mean, std))| *to = (x - mean) / std);
+                }
+                _ => unreachable!("what the model does not take was refused"),
+            }
         }
     }
     shared.claims[0].wait(rows);

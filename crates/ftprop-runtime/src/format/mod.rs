@@ -17,8 +17,9 @@ pub use checksum::crc32;
 
 /// The first eight bytes of a packed model.
 pub(crate) const MAGIC: [u8; 8] = *b"FTPACKED";
-/// The latest version. Version 2 has notes; a model without any is written as version 1, which every reader knows.
-pub const VERSION: u32 = 2;
+/// The latest version. Version 2 has notes, version 3 an input of reals; a model is written as the first version that has
+/// what it needs, which most readers know.
+pub const VERSION: u32 = 3;
 /// Notes that a file may have.
 pub(crate) const MOST_NOTES: u32 = 1000;
 /// Bytes before the first section.

@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::{HEADER_BYTES, MAGIC, MOST_NOTES, VERSION, code, crc32};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::model::{Activation, Affine, Codec, Conv, Model, Op, Preprocessing, Shape, Stage, Weights, Window};
+use crate::model::{Activation, Affine, Codec, Conv, Element, Model, Op, Preprocessing, Shape, Stage, Weights, Window};
 
 impl<'a> Model<'a> {
     /// Reads and checks a packed model. Weights are borrowed from `bytes`, which may be a memory-mapped file.
@@ -52,24 +52,33 @@ fn read_about(from: &mut Cursor<'_>, version: u32) -> Result<About> {
     let input = Shape { height: from.size()?, width: from.size()?, channels: from.size()? };
     let resize = from.u32()?;
     let center_crop = from.u8()? != 0;
+    let element = match version {
+        1 | 2 => Element::Byte,
+        _ => match from.u8()? {
+            1 => Element::Real,
+            other => return from.invalid(format!("{other} is no kind of input that this version is for")),
+        },
+    };
     let mean = from.f32s(input.channels)?;
     let std = from.f32s(input.channels)?;
     let mut classes = Vec::new();
     for _ in 0..from.u32()? {
         memory::push(&mut classes, from.string()?)?;
     }
-    let notes = if version >= 2 { read_notes(from)? } else { BTreeMap::new() };
+    let notes = if version >= 2 { read_notes(from, version)? } else { BTreeMap::new() };
     from.end()?;
     let resize_shorter = (resize != 0).then_some(resize);
-    Ok((name, Preprocessing { input, resize_shorter, center_crop, mean, std }, classes, notes))
+    Ok((name, Preprocessing { input, element, resize_shorter, center_crop, mean, std }, classes, notes))
 }
 
 /// Notes come by name, in order and each once, so that what is read is what was written.
-fn read_notes(from: &mut Cursor<'_>) -> Result<BTreeMap<String, String>> {
+fn read_notes(from: &mut Cursor<'_>, version: u32) -> Result<BTreeMap<String, String>> {
     let mut notes = BTreeMap::new();
     let count = from.u32()?;
-    if count == 0 || count > MOST_NOTES {
-        return from.invalid(format!("{count} notes where 1 to {MOST_NOTES} may be"));
+    // Without notes a model of version 2 would be one of version 1.
+    let least = if version == 2 { 1 } else { 0 };
+    if !(least..=MOST_NOTES).contains(&count) {
+        return from.invalid(format!("{count} notes where {least} to {MOST_NOTES} may be"));
     }
     for _ in 0..count {
         let (name, text) = (from.string()?, from.string()?);

@@ -2,7 +2,7 @@
 
 use super::{MAGIC, VERSION, code, crc32};
 use crate::error::Result;
-use crate::model::{Activation, Affine, Codec, Conv, Model, Op, Stage, Window};
+use crate::model::{Activation, Affine, Codec, Conv, Element, Model, Op, Stage, Window};
 
 impl Model<'_> {
     /// Checks the model and writes it as the bytes of a file.
@@ -12,7 +12,7 @@ impl Model<'_> {
         let operations = self.operation_bytes();
         let mut file = Vec::with_capacity(super::HEADER_BYTES + about.len() + operations.len());
         file.extend(MAGIC);
-        file.u32(if self.notes.is_empty() { 1 } else { VERSION });
+        file.u32(self.version());
         file.u32(0);
         file.extend((about.len() as u64).to_le_bytes());
         file.extend((operations.len() as u64).to_le_bytes());
@@ -25,6 +25,15 @@ impl Model<'_> {
         Ok(file)
     }
 
+    /// The first version that has what the model needs.
+    fn version(&self) -> u32 {
+        match (self.preprocessing.element, self.notes.is_empty()) {
+            (Element::Real, _) => VERSION,
+            (Element::Byte, false) => 2,
+            (Element::Byte, true) => 1,
+        }
+    }
+
     fn about(&self) -> Vec<u8> {
         let mut to = Vec::new();
         let about = &self.preprocessing;
@@ -32,13 +41,16 @@ impl Model<'_> {
         to.sizes(&[about.input.height, about.input.width, about.input.channels]);
         to.u32(about.resize_shorter.unwrap_or(0));
         to.push(about.center_crop as u8);
+        if about.element == Element::Real {
+            to.push(1);
+        }
         to.f32s(&about.mean);
         to.f32s(&about.std);
         to.u32(self.classes.len() as u32);
         for class in &self.classes {
             to.string(class);
         }
-        if !self.notes.is_empty() {
+        if self.version() > 1 {
             to.u32(self.notes.len() as u32);
             for (name, text) in &self.notes {
                 to.string(name);

@@ -14,7 +14,7 @@ use crate::model::{Activation, Affine, Codec, Conv, Kind, Op, Shape, Stage, Valu
 /// The operations of a network.
 pub(super) fn lower(network: &FloatNetwork, options: &PackOptions) -> Result<Vec<Op<'static>>> {
     let about = &network.preprocessing;
-    let values = vec![Value { shape: about.input, kind: Kind::Image }];
+    let values = vec![Value { shape: about.input, kind: about.element.kind() }];
     if about.std.len() != about.input.channels || about.mean.len() != about.input.channels {
         return Err(Error::Pack {
             layer: "0".into(),
@@ -292,7 +292,9 @@ impl Walk<'_> {
             Kind::Levels(Activation::QRelu(k)) => 1.0 / k as f64,
             _ => 1.0,
         };
-        let (weights, scales) = match integers(self.weights, kind) {
+        // The features of a table differ too much in what they mean to lose bits; they come first, and are few.
+        let exact = linear.input == 0 && kind == Kind::Real;
+        let (weights, scales) = match integers(self.weights, kind).filter(|_| !exact) {
             Some(codec) => {
                 let rows = self.rows(linear, codec)?;
                 let scales = rows.iter().map(|row| row.scale * unit).collect();

@@ -6,12 +6,13 @@
 //!
 //! ```
 //! use ftprop_runtime::pack::{Connected, FloatLayer, FloatNetwork, FlattenOrder, PackOptions, pack};
-//! use ftprop_runtime::{Activation, Engine, EngineOptions, Preprocessing, Shape};
+//! use ftprop_runtime::{Activation, Element, Engine, EngineOptions, Preprocessing, Shape};
 //!
 //! let network = FloatNetwork {
 //!     name: "light or dark".into(),
 //!     preprocessing: Preprocessing {
 //!         input: Shape { height: 1, width: 2, channels: 1 },
+//!         element: Element::Byte,
 //!         resize_shorter: None,
 //!         center_crop: false,
 //!         mean: vec![0.5],

@@ -7,7 +7,7 @@ use crate::model::{Activation, Preprocessing, Window};
 pub struct FloatNetwork {
     /// A name for people.
     pub name: String,
-    /// The image and how it is normalised: (pixel / 255 − mean) / std.
+    /// The image and how it is normalised: (pixel / 255 − mean) / std, or (feature − mean) / std.
     pub preprocessing: Preprocessing,
     /// The classes' names in the order of the logits, or none.
     pub classes: Vec<String>,

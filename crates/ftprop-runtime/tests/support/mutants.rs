@@ -2,8 +2,8 @@
 //! behind the checksums is tried too.
 
 use ftprop_runtime::format::{HEADER_BYTES, crc32};
-use ftprop_runtime::pack::{FlattenOrder, PackOptions, WeightFormat, WeightLayout, pack};
-use ftprop_runtime::{Activation, Engine, EngineOptions, Error, Kernels, Model, Op, Result, Stage, Window};
+use ftprop_runtime::pack::{FlattenOrder, FloatNetwork, PackOptions, WeightFormat, WeightLayout, pack};
+use ftprop_runtime::{Activation, Element, Engine, EngineOptions, Error, Kernels, Model, Op, Result, Stage, Window};
 
 use super::Numbers;
 use super::networks::Builder;
@@ -43,6 +43,7 @@ pub fn seeds() -> Result<Vec<Vec<u8>>> {
         (grouped.build("grouped"), WeightFormat::Int8),
         (residual.build("residual"), WeightFormat::Int8),
         (mlp.connected(2, true).build("mlp"), WeightFormat::Int4),
+        (table(), WeightFormat::Int8),
     ];
     let file = |(network, weights): &(_, _)| {
         let mut model = pack(network, &PackOptions { weights: *weights })?;
@@ -52,6 +53,14 @@ pub fn seeds() -> Result<Vec<Vec<u8>>> {
         model.to_bytes()
     };
     networks.iter().map(file).collect()
+}
+
+/// A network of a table's five columns.
+fn table() -> FloatNetwork {
+    let net = Builder::new(8, 1, 1, 5).connected(7, true).norm(1e-3).act(Activation::QRelu(3));
+    let mut network = net.connected(3, true).build("table");
+    network.preprocessing.element = Element::Real;
+    network
 }
 
 /// What became of some mutants.
@@ -165,6 +174,10 @@ fn run(model: &Model<'_>, options: &EngineOptions) -> Result<()> {
     let mut engine = Engine::new(model, options)?;
     let images: Vec<u8> = (0..3 * engine.image_len()).map(|i| (i * 89) as u8).collect();
     let mut logits = vec![0.0; 3 * engine.classes()];
+    if model.preprocessing.element == Element::Real {
+        let rows: Vec<f32> = images.iter().map(|&byte| f32::from(byte) - 100.0).collect();
+        return engine.classify_reals(&rows, &mut logits);
+    }
     engine.classify(&images, &mut logits)
 }
 

@@ -1,7 +1,7 @@
 //! The preset networks with made-up weights, at any width, and a builder for odd ones.
 
 use ftprop_runtime::pack::{BatchNorm, Connected, Convolution, FlattenOrder, FloatLayer, FloatNetwork, WeightLayout};
-use ftprop_runtime::{Activation, Preprocessing, Shape, Window};
+use ftprop_runtime::{Activation, Element, Preprocessing, Shape, Window};
 
 use super::Numbers;
 
@@ -128,7 +128,14 @@ impl Builder {
         let mean = (0..channels).map(|_| self.numbers.real() * 0.05 + 0.45).collect();
         let std = vec![64.0 / 255.0; channels];
         let classes = (0..self.shape.channels).map(|class| format!("class {class}")).collect();
-        let preprocessing = Preprocessing { input: self.input, resize_shorter: None, center_crop: false, mean, std };
+        let preprocessing = Preprocessing {
+            input: self.input,
+            element: Element::Byte,
+            resize_shorter: None,
+            center_crop: false,
+            mean,
+            std,
+        };
         FloatNetwork { name: name.into(), preprocessing, classes, layers: self.layers }
     }
 }

@@ -4,6 +4,12 @@
 //! instruction set and picks one at run time. On aarch64 NEON is part of the base instruction set, so plain
 //! loops become NEON there by themselves.
 
+use crate::TensorError;
+use std::sync::OnceLock;
+
+/// What [`Isa::choose`] chose.
+static CHOSEN: OnceLock<Isa> = OnceLock::new();
+
 /// An instruction set that the kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
@@ -18,8 +24,20 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best one of this machine.
+    /// The one that was chosen, or the best one of this machine.
     pub fn detect() -> Self {
+        CHOSEN.get().copied().unwrap_or_else(Isa::best)
+    }
+
+    /// Has every [`Cpu`](super::Cpu) of this process that does not say otherwise compute with this one, from now on and for
+    /// good: to see what another machine computes, or to have its bits.
+    pub fn choose(self) -> Result<(), TensorError> {
+        let unusable = || TensorError::Isa { isa: self };
+        let chosen = *self.available().then(|| CHOSEN.get_or_init(|| self)).ok_or_else(unusable)?;
+        if chosen == self { Ok(()) } else { Err(unusable()) }
+    }
+
+    fn best() -> Self {
         [Isa::Avx512, Isa::Avx2, Isa::Neon].into_iter().find(|isa| isa.available()).unwrap_or(Isa::Portable)
     }
 

@@ -244,3 +244,16 @@ fn an_error_knows_whether_the_caller_is_at_fault() {
     assert!(!at_fault(layers().text("r.toml", "epoch = 1")));
     assert!(!at_fault(layers().text("r.toml", "epoch")));
 }
+
+/// What a hundred thousand keys take grows as they do, and not as their square.
+#[test]
+fn a_long_file_is_read_in_a_moment() {
+    let keys: String = (0..100_000).map(|i| format!("k{i} = {i}\n")).collect();
+    let layers = "[[network.layers]]\nkind = \"act\"\n".repeat(100_000);
+    for text in [keys, layers] {
+        let started = std::time::Instant::now();
+        let read = Layers::new(&Table::new()).unwrap().text("long.toml", &text).unwrap();
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+        assert!(!read.table().is_empty());
+    }
+}

@@ -12,9 +12,8 @@ fn runs_pause_for_one_who_wants_to_be_alone() {
         let (place, dataset) = (Place::open(DeviceChoice::Cpu, 1).unwrap(), recipe.data.open().unwrap());
         let folder = RunFolder::planned(&temp.join(name)).unwrap();
         let recipe = recipe.checked().unwrap();
-        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
+        let mut trainer = Trainer::in_folder(recipe, folder.clone(), &dataset, &place).unwrap();
         trainer.gate = gate;
-        folder.write_recipe(&recipe).unwrap();
         let ending = trainer.run(&mut ()).unwrap();
         assert!(matches!(ending, Ending::Finished(_)), "{ending:?}");
         std::fs::read(folder.checkpoint()).unwrap()
@@ -61,10 +60,29 @@ fn a_run_without_a_folder_is_the_same_run() {
         let (here, there) = (memory.model(which, 1).unwrap(), kept.model(which, 1).unwrap());
         assert_eq!(here.network.values(), there.network.values(), "{which:?}");
         assert_eq!(here.info, there.info);
+        for trainer in [&memory, &kept] {
+            assert_eq!(&trainer.network(which).unwrap().values[..], here.network.values(), "{which:?}");
+        }
         let saved = Model::load(&temp, which, place.cpu.clone(), 1).unwrap();
         assert_eq!(here.network.values(), saved.network.values(), "{which:?}");
     }
     std::fs::remove_dir_all(&temp).unwrap();
+}
+
+#[test]
+fn a_run_can_begin_with_what_another_learned() {
+    let (recipe, dataset, place) = digits(1);
+    let mut first = Trainer::new(recipe.clone(), &dataset, &place).unwrap();
+    first.run(&mut ()).unwrap();
+    let learned = first.model(Which::Last, 1).unwrap().network;
+    let mut second = Trainer::new(recipe, &dataset, &place).unwrap();
+    let state = NetworkState { values: learned.values().into(), statistics: learned.stats().into() };
+    second.set_network(&state).unwrap();
+    assert_eq!(second.model(Which::Last, 1).unwrap().network.values(), learned.values());
+    second.run(&mut ()).unwrap();
+    assert!(second.metrics()[0].train.loss < first.metrics()[0].train.loss);
+    let few = NetworkState { values: vec![0.0; 3].into(), statistics: state.statistics };
+    assert!(second.set_network(&few).is_err());
 }
 
 /// Has enough after so many steps, and fails after so many epochs.

@@ -1,11 +1,11 @@
 //! `ftprop bench infer MODEL`: a packed model, or the float network of a run.
 
 use super::{Config, Part, Report, peak_rss_mb};
-use crate::cli::device;
 use crate::cli::eval::WhichArg;
+use crate::cli::{device, load};
 use crate::error::Error;
 use clap::Args;
-use ftprop_runtime::{Activation, Engine, EngineOptions, Op, Stage};
+use ftprop_runtime::{Activation, Element, Engine, EngineOptions, Images, Op, Stage};
 use ftprop_tensor::random::Stream;
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::model::Model;
@@ -39,7 +39,7 @@ impl Inference {
         self.config.show(&report)
     }
 
-    /// A packed model, on random bytes.
+    /// A packed model, on random pictures or rows.
     fn packed(&self, path: &Path, started: Instant) -> Result<Report, Error> {
         let refused =
             |e: ftprop_runtime::Error| ftprop_export::Error::NotAModel { path: path.to_path_buf(), why: e.to_string() };
@@ -50,14 +50,27 @@ impl Inference {
         let mut engine = Engine::new(&model, &options).map_err(refused)?;
         let batch = self.config.batch;
         let stream = Stream::numbered(1);
-        let images: Vec<u8> = (0..batch * engine.image_len()).map(|i| stream.below(i as u64, 256) as u8).collect();
+        let values = batch * engine.image_len();
+        let (mut bytes, mut reals) = (Vec::new(), Vec::new());
+        match model.preprocessing.element {
+            Element::Byte => bytes.extend((0..values).map(|i| stream.below(i as u64, 256) as u8)),
+            Element::Real => reals.extend((0..values).map(|i| 3.4 * stream.uniform(i as u64) - 1.7)),
+        }
         let mut logits = vec![0.0; batch * engine.classes()];
-        let timed = self.config.timed(started, || Ok(engine.classify(&images, &mut logits)?))?;
+        let timed = self.config.timed(started, || {
+            match model.preprocessing.element {
+                Element::Byte => engine.classify(&bytes, &mut logits)?,
+                Element::Real => engine.classify_reals(&reals, &mut logits)?,
+            }
+            Ok(())
+        })?;
         let mut breakdown = Vec::new();
         if self.config.breakdown {
             let mut times = vec![Duration::ZERO; model.ops.len()];
             for _ in 0..self.config.steps {
-                for images in images.chunks(options.images_together * engine.image_len()) {
+                let some = options.images_together * engine.image_len();
+                let parts = bytes.chunks(some).map(Images::Bytes).chain(reals.chunks(some).map(Images::Reals));
+                for images in parts {
                     let operations = engine.time_operations(images)?;
                     times.iter_mut().zip(operations).for_each(|(sum, time)| *sum += time);
                 }
@@ -89,7 +102,7 @@ impl Inference {
     fn float(&self, path: &Path, started: Instant) -> Result<Report, Error> {
         let cpu = device(&self.config.device, self.config.threads)?;
         let batch = self.config.batch;
-        let Model { mut network, recipe, .. } = Model::load(path, self.checkpoint.into(), cpu.clone(), batch)?;
+        let Model { mut network, recipe, .. } = load(path, self.checkpoint.into(), cpu.clone(), batch)?;
         let stream = Stream::numbered(1);
         let images: Vec<f32> =
             (0..batch * network.graph().input().len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();

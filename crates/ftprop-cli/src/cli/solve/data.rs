@@ -5,6 +5,7 @@ use ftprop_data::{DataError, Options, Source, Split};
 use ftprop_search::{Labelled, Points, Problem, ProblemName, SearchError};
 use ftprop_train::files::FileError;
 use ftprop_train::searched::Origin;
+use ftprop_train::words::plain;
 use std::path::Path;
 
 /// The problem of a name: a built-in one, or a CSV file.
@@ -17,9 +18,9 @@ pub(in crate::cli) fn problem(
     if is_table(name) {
         let train = table(Path::new(name), Labelled::from_csv)?;
         let test = test.map(|test| table(test, |text| Labelled::test_from_csv(text, &train))).transpose()?;
-        let plain = name.strip_suffix(".gz").unwrap_or(name);
-        let label = Path::new(plain).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-        return Ok((Problem::new(label, train, test)?, Origin::Table));
+        let unpacked = name.strip_suffix(".gz").unwrap_or(name);
+        let label = Path::new(unpacked).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+        return Ok((Problem::new(plain(&label), train, test)?, Origin::Table));
     }
     if test.is_some() {
         return Err(Error::Usage("--test goes with a CSV file; built-in problems have their own test part".into()));

@@ -1,8 +1,18 @@
 //! Where results will go, tried before the work that makes them.
 
 use crate::error::Error;
-use std::fs::OpenOptions;
+use ftprop_train::files;
 use std::path::Path;
+
+/// The same for the two files of a picture.
+pub(in crate::cli) fn try_picture(path: &Path) -> Result<(), Error> {
+    for ending in [".svg", ".png"] {
+        let mut whole = path.to_path_buf().into_os_string();
+        whole.push(ending);
+        try_file(Path::new(&whole))?;
+    }
+    Ok(())
+}
 
 /// Refuses a file that could not be written: a folder that is not there or not ours, a folder in its place.
 pub(in crate::cli) fn try_file(file: &Path) -> Result<(), Error> {
@@ -10,12 +20,5 @@ pub(in crate::cli) fn try_file(file: &Path) -> Result<(), Error> {
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Error::Other(format!("{}: there is no folder {}", file.display(), folder.display())));
     }
-    let existed = file.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(file);
-    opened.map_err(|why| Error::Other(format!("{}: {why}", file.display())))?;
-    if !existed {
-        // Whatever goes wrong from here on must not leave an empty result.
-        std::fs::remove_file(file).map_err(|why| Error::Other(format!("{}: {why}", file.display())))?;
-    }
-    Ok(())
+    Ok(files::try_writing(file)?)
 }

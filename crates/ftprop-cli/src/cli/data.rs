@@ -1,0 +1,52 @@
+//! Which data a command is about: what `--data` means for `train`, `sweep`, `import` and `eval`.
+
+use crate::error::Error;
+use crate::progress::tell;
+use ftprop_data::{Found, Source};
+use ftprop_train::config::Layers;
+use ftprop_train::own_data::OwnData;
+use ftprop_train::recipe::{Recipe, absolute};
+use std::path::Path;
+
+/// The recipe that a command begins with: the one that is named; without a name that of the digits, or, where there is
+/// data, one that is written for it. `settings` may say what kind of data it is.
+pub(super) fn recipe_layers(
+    recipe: Option<&Path>,
+    data: Option<&Path>,
+    settings: &[String],
+    quiet: bool,
+) -> Result<Layers, Error> {
+    let Some(data) = data.filter(|_| recipe.is_none()) else {
+        return Ok(Recipe::layers_of(recipe.unwrap_or(Path::new("digits")))?);
+    };
+    let told = settings.iter().rev().find_map(|setting| setting.strip_prefix("data.source="));
+    if let Some(source) = told.and_then(|name| name.parse::<Source>().ok()) {
+        return Ok(OwnData::layers(data, source)?);
+    }
+    let own = OwnData::at(data)?;
+    tell_found(data, &own.found, quiet);
+    Ok(own.layers)
+}
+
+/// Puts the data where `--data` says, and everything where it is found from any folder. Says what was found.
+pub(super) fn locate(recipe: &mut Recipe, data: Option<&Path>, quiet: bool) -> Result<(), Error> {
+    let found = find(recipe, data)?;
+    if let (Some(found), Some(data)) = (found, data) {
+        tell_found(data, &found, quiet);
+    }
+    Ok(())
+}
+
+/// The same without a word.
+pub(super) fn find(recipe: &mut Recipe, data: Option<&Path>) -> Result<Option<Found>, Error> {
+    let found = data.map(|data| recipe.data.locate(data)).transpose()?.flatten();
+    recipe.data.path = recipe.data.path.as_deref().map(absolute);
+    recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+    Ok(found)
+}
+
+pub(super) fn tell_found(data: &Path, found: &Found, quiet: bool) {
+    if !quiet {
+        tell(&format!("{}: {found}", data.display()));
+    }
+}

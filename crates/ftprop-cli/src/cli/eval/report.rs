@@ -1,0 +1,176 @@
+//! What `eval` found, in words, as JSON and as a picture.
+
+use crate::cli::say;
+use crate::error::Error;
+use ftprop_lab::plot::{Heat, Panel, Picture};
+use ftprop_nn::Tally;
+use ftprop_train::confusion::{ClassScores, Confusion};
+use ftprop_train::run::Scores;
+use serde::Serialize;
+use std::path::Path;
+
+/// The most classes that are shown as a matrix of text.
+const MOST_SHOWN: usize = 20;
+/// The most classes whose matrix is part of the JSON.
+const MOST_WRITTEN: usize = 200;
+/// Mistakes that are named where there are too many classes for a matrix.
+const MISTAKES: usize = 10;
+
+/// What was measured.
+pub(super) struct Measured<'a> {
+    pub(super) model: &'a Path,
+    pub(super) split: &'static str,
+    pub(super) tally: &'a Tally,
+    /// Whether the loss is the one that the network was trained with.
+    pub(super) own_loss: bool,
+    pub(super) seconds: f64,
+    pub(super) classes: &'a [String],
+    pub(super) confusion: &'a Confusion,
+}
+
+/// The JSON of it.
+#[derive(Serialize)]
+pub(super) struct Report {
+    model: String,
+    split: &'static str,
+    examples: u64,
+    /// By the loss that the network was trained with; null where that is not known.
+    loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cross_entropy: Option<f64>,
+    top1: f64,
+    top5: f64,
+    mean_f1: f64,
+    seconds: f64,
+    images_per_s: f64,
+    per_class: Vec<Class>,
+    /// A row for each true class, with how often it was taken for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confusion: Option<Vec<Vec<u64>>>,
+}
+
+#[derive(Serialize)]
+struct Class {
+    class: String,
+    #[serde(flatten)]
+    scores: ClassScores,
+}
+
+impl Report {
+    pub(super) fn new(found: &Measured<'_>) -> Self {
+        let Scores { loss, top1, top5 } = Scores::from(found.tally);
+        let class =
+            |(number, class): (usize, &String)| Class { class: class.clone(), scores: found.confusion.class(number) };
+        let classes = found.confusion.classes();
+        Report {
+            model: found.model.display().to_string(),
+            split: found.split,
+            examples: found.tally.examples,
+            loss: found.own_loss.then_some(loss),
+            cross_entropy: (!found.own_loss).then_some(loss),
+            top1,
+            top5,
+            mean_f1: found.confusion.mean_f1(),
+            seconds: found.seconds,
+            images_per_s: found.tally.examples as f64 / found.seconds,
+            per_class: found.classes.iter().enumerate().map(class).collect(),
+            confusion: (classes <= MOST_WRITTEN)
+                .then(|| (0..classes).map(|class| found.confusion.row(class).to_vec()).collect()),
+        }
+    }
+}
+
+impl Measured<'_> {
+    /// A heading for the picture.
+    pub(super) fn title(&self) -> String {
+        let Scores { top1, .. } = Scores::from(self.tally);
+        format!("{}: top-1 {:.2} % of {} examples", self.model.display(), 100.0 * top1, self.tally.examples)
+    }
+
+    /// One line, and with `confusion` the classes.
+    pub(super) fn say(&self, confusion: bool) -> Result<(), Error> {
+        let Scores { loss, top1, top5 } = Scores::from(self.tally);
+        say(&format!(
+            "{}: top-1 {:.2} %, top-5 {:.2} %, {} {loss:.4} over {}{} examples ({:.0} images/s)",
+            self.model.display(),
+            100.0 * top1,
+            100.0 * top5,
+            if self.own_loss { "loss" } else { "cross entropy" },
+            if self.split == "all" { "all " } else { "" },
+            self.tally.examples,
+            self.tally.examples as f64 / self.seconds
+        ))?;
+        if !confusion {
+            return Ok(());
+        }
+        self.say_classes()?;
+        if self.classes.len() <= MOST_SHOWN { self.say_matrix() } else { self.say_mistakes() }
+    }
+
+    fn say_classes(&self) -> Result<(), Error> {
+        let width = self.width().max("class".len());
+        say("")?;
+        say(&format!("{:<width$}  examples  precision  recall      F1", "class"))?;
+        let line = |name: &str, s: &ClassScores| {
+            let [precision, recall, f1] = [s.precision, s.recall, s.f1].map(|share| 100.0 * share);
+            say(&format!("{name:<width$}  {:>8}  {precision:>7.2} %  {recall:>6.2} %  {f1:>6.2} %", s.examples))
+        };
+        self.classes.iter().enumerate().try_for_each(|(number, name)| line(name, &self.confusion.class(number)))?;
+        say(&format!("mean F1 of the classes {:.2} %", 100.0 * self.confusion.mean_f1()))
+    }
+
+    /// The classes down the side, what they were taken for across.
+    fn say_matrix(&self) -> Result<(), Error> {
+        let names = self.width();
+        let most = (0..self.classes.len()).flat_map(|class| self.confusion.row(class)).max().copied().unwrap_or(0);
+        let cell = most.to_string().len().max(self.classes.len().to_string().len()).max(2);
+        let numbers: Vec<String> = (1..=self.classes.len()).map(|number| format!("{number:>cell$}")).collect();
+        say("")?;
+        say(&format!("{:>names$}  {:>2}  {}", "taken for", "", numbers.join(" ")))?;
+        for (number, name) in self.classes.iter().enumerate() {
+            let counts = self.confusion.row(number).iter().map(|&count| match count {
+                0 => format!("{:>cell$}", "·"),
+                count => format!("{count:>cell$}"),
+            });
+            say(&format!("{name:>names$}  {:>2}  {}", number + 1, counts.collect::<Vec<_>>().join(" ")))?;
+        }
+        Ok(())
+    }
+
+    fn say_mistakes(&self) -> Result<(), Error> {
+        say("")?;
+        say("most frequent mistakes")?;
+        for (class, answer, count) in self.confusion.mistakes().into_iter().take(MISTAKES) {
+            say(&format!("{count:>6} of {} taken for {}", self.classes[class], self.classes[answer]))?;
+        }
+        Ok(())
+    }
+
+    fn width(&self) -> usize {
+        self.classes.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("taken for".len())
+    }
+}
+
+/// Which classes are taken for which, as shares of each class.
+pub(super) fn picture(classes: &[String], confusion: &Confusion, title: &str) -> Picture {
+    let share = |class: usize| {
+        let row = confusion.row(class);
+        let all = row.iter().sum::<u64>().max(1) as f64;
+        row.iter().map(move |&count| count as f64 / all)
+    };
+    let panel = Heat {
+        x_label: "taken for".into(),
+        y_label: "class".into(),
+        names: classes.to_vec(),
+        shares: (0..classes.len()).flat_map(share).collect(),
+        counts: (0..classes.len()).flat_map(|class| confusion.row(class).to_vec()).collect(),
+    };
+    let side = (140.0 + 34.0 * classes.len() as f64).clamp(420.0, 1200.0);
+    Picture {
+        title: title.into(),
+        panels: vec![Panel::Heat(panel)],
+        columns: 1,
+        panel_size: (side, side),
+        legend: false,
+    }
+}

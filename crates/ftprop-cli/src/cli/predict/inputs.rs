@@ -1,0 +1,74 @@
+//! What `predict` is asked about.
+
+use crate::error::Error;
+use ftprop_train::files::FileError;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+/// Something to answer.
+pub(super) enum Input {
+    Picture(PathBuf),
+    /// A table in a file, and what it is called.
+    Table {
+        name: String,
+        path: PathBuf,
+    },
+    /// A name that nothing can be made of, and why.
+    Wrong(String, String),
+}
+
+/// What a path of the command line stands for: itself, the pictures in a folder, or what standard input names. `tables`
+/// says whether the network takes tables, and not pictures.
+pub(super) fn inputs(path: &Path, tables: bool) -> Result<Vec<Input>, Error> {
+    if path == Path::new("-") {
+        let stdin = || Input::Table { name: "-".into(), path: "/dev/stdin".into() };
+        return if tables { Ok(vec![stdin()]) } else { pictures_from_stdin() };
+    }
+    if path.is_dir() {
+        let mut found = Vec::new();
+        collect(path, tables, &mut found)?;
+        if found.is_empty() {
+            let what = if tables { "no table (.csv, .tsv or gzipped)" } else { "no picture" };
+            return Ok(vec![Input::Wrong(path.display().to_string(), format!("{}: it holds {what}", path.display()))]);
+        }
+        return Ok(found);
+    }
+    Ok(vec![one(path, tables)])
+}
+
+fn one(path: &Path, tables: bool) -> Input {
+    match (tables && !ftprop_data::is_picture(path)) || is_table(path) {
+        true => Input::Table { name: path.display().to_string(), path: path.to_owned() },
+        false => Input::Picture(path.to_owned()),
+    }
+}
+
+fn is_table(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let stem = name.strip_suffix(".gz").unwrap_or(&name);
+    stem.ends_with(".csv") || stem.ends_with(".tsv")
+}
+
+/// The files of a folder and of the folders in it that the network may take, in the order of their names.
+fn collect(folder: &Path, tables: bool, found: &mut Vec<Input>) -> Result<(), Error> {
+    let failed = |why| FileError::new("read", folder, why);
+    let entries = std::fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        // A link to a folder may lead back here.
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, tables, found)?;
+        } else if path.is_file() && (if tables { is_table(&path) } else { ftprop_data::is_picture(&path) }) {
+            found.push(one(&path, tables));
+        }
+    }
+    Ok(())
+}
+
+fn pictures_from_stdin() -> Result<Vec<Input>, Error> {
+    let stdin_error = |why| FileError::new("read", Path::new("standard input"), why);
+    let lines = std::io::stdin().lock().lines().collect::<Result<Vec<_>, _>>().map_err(stdin_error)?;
+    let names = lines.into_iter().filter(|line| !line.trim().is_empty());
+    Ok(names.map(|name| Input::Picture(PathBuf::from(name))).collect())
+}

@@ -1,0 +1,138 @@
+//! The answers of `predict`, one after another or as one list.
+
+use crate::cli::{say, say_json};
+use crate::error::Error;
+use crate::progress::complain;
+use clap::ValueEnum;
+use ftprop_train::words::plain;
+use serde::Serialize;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A line for people
+    Plain,
+    /// A header and a line for each
+    Csv,
+    /// One list
+    Json,
+    /// A value a line
+    Jsonl,
+}
+
+/// What the network says of one picture or row, or why it says nothing.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    image: String,
+    /// The line of a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<Guess>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Guess {
+    class: String,
+    confidence: f32,
+}
+
+impl Answer {
+    pub(super) fn new(name: &str, line: Option<u64>, ranked: &[(usize, f32)], names: &[String], top: usize) -> Self {
+        let guess = |&(class, confidence): &(usize, f32)| Guess { class: names[class].clone(), confidence };
+        let classes = ranked.iter().take(top).map(guess).collect();
+        Answer { image: name.into(), line, classes, error: None }
+    }
+
+    fn name(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}, line {line}", self.image),
+            None => self.image.clone(),
+        }
+    }
+}
+
+/// Writes answers as they come.
+pub(super) struct Writer {
+    format: Format,
+    /// Classes of an answer.
+    top: usize,
+    begun: bool,
+    /// For one list.
+    all: Vec<Answer>,
+    failed: usize,
+}
+
+impl Writer {
+    pub(super) fn new(format: Format, top: usize) -> Self {
+        Writer { format, top, begun: false, all: Vec::new(), failed: 0 }
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Error> {
+        let header = !std::mem::replace(&mut self.begun, true);
+        match self.format {
+            Format::Plain => {
+                let guesses: Vec<String> = answer
+                    .classes
+                    .iter()
+                    .map(|g| format!("{} {:.1} %", plain(&g.class), 100.0 * g.confidence))
+                    .collect();
+                say(&format!("{}: {}", plain(&answer.name()), guesses.join(", ")))
+            }
+            Format::Csv => {
+                if header {
+                    let columns = (1..=self.top).map(|n| format!(",class{n},confidence{n}"));
+                    say(&format!("image,line{},error", columns.collect::<String>()))?;
+                }
+                say(&self.csv(&answer))
+            }
+            Format::Jsonl => {
+                let text = serde_json::to_string(&answer).map_err(|e| Error::Other(e.to_string()))?;
+                say(&text)
+            }
+            Format::Json => {
+                self.all.push(answer);
+                Ok(())
+            }
+        }
+    }
+
+    fn csv(&self, answer: &Answer) -> String {
+        let mut cells = vec![field(&answer.image), answer.line.map_or_else(String::new, |line| line.to_string())];
+        for place in 0..self.top {
+            match answer.classes.get(place) {
+                Some(guess) => cells.extend([field(&guess.class), guess.confidence.to_string()]),
+                None => cells.extend([String::new(), String::new()]),
+            }
+        }
+        cells.push(answer.error.as_deref().map_or_else(String::new, field));
+        cells.join(",")
+    }
+
+    /// Something has no answer; people hear of it at once.
+    pub(super) fn failed(&mut self, name: &str, line: Option<u64>, why: &str) -> Result<(), Error> {
+        self.failed += 1;
+        complain(why);
+        match self.format {
+            Format::Plain => Ok(()),
+            _ => self.answer(Answer { image: name.into(), line, classes: Vec::new(), error: Some(why.into()) }),
+        }
+    }
+
+    /// How many have no answer.
+    pub(super) fn finish(self) -> Result<usize, Error> {
+        if self.format == Format::Json {
+            say_json(&self.all)?;
+        }
+        Ok(self.failed)
+    }
+}
+
+/// A cell of a CSV file.
+fn field(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}

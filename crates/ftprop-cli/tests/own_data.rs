@@ -1,0 +1,242 @@
+//! Data of one's own: found out, trained, measured, asked and shipped without a recipe.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+
+/// A table that can be learnt: names, numbers, some of them missing.
+fn mixed(rows: usize) -> String {
+    let bytes = noise(3, 4 * rows);
+    let row = |four: &[u8]| {
+        let colour = ["red", "green", "blue"][usize::from(four[0] % 3)];
+        let size = f32::from(four[1]) / 10.0;
+        let answer = if (size > 12.0) == (colour != "red") { "yes" } else { "no" };
+        let size = if four[2].is_multiple_of(12) { "NA".to_string() } else { size.to_string() };
+        let colour = if four[2] % 25 == 1 { "" } else { colour };
+        format!("{colour},{size},{},{answer}\n", four[3])
+    };
+    let rows: String = bytes.chunks_exact(4).map(row).collect();
+    format!("colour,size,weight,answer\n{rows}")
+}
+
+/// The digits as a table without names.
+fn digits() -> String {
+    let data = ftprop_data::open(ftprop_data::Source::Digits, None, &Default::default()).unwrap();
+    let (bytes, shape) = data.train.bytes().unwrap();
+    let row = |(pixels, label): (&[u8], &u32)| {
+        let cells: Vec<String> = pixels.iter().map(|p| p.to_string()).collect();
+        format!("{},{label}\n", cells.join(","))
+    };
+    bytes.chunks_exact(shape.size()).zip(data.train.labels()).map(row).collect()
+}
+
+/// Three kinds of flowers that overlap a little, named.
+fn flowers() -> String {
+    let bytes = noise(8, 4 * 150);
+    let row = |(i, four): (usize, &[u8])| {
+        let kind = i % 3;
+        let cell = |c: usize| 2.0 * kind as f32 + f32::from(four[c]) / 90.0 + c as f32;
+        format!("{},{},{},{},{}\n", cell(0), cell(1), cell(2), cell(3), ["aster", "iris", "rose"][kind])
+    };
+    let rows: String = bytes.chunks_exact(4).enumerate().map(row).collect();
+    format!("sepal length,sepal width,petal length,petal width,species\n{rows}")
+}
+
+fn classes(answers: &Value) -> Vec<String> {
+    let class = |a: &Value| a["classes"][0]["class"].as_str().unwrap().to_owned();
+    answers.as_array().unwrap().iter().map(class).collect()
+}
+
+/// Train, eval, predict, export, and eval and predict of the packed model agree.
+#[test]
+fn tables_go_all_the_way() {
+    let temp = Temp::new();
+    for (name, text, least) in [("mixed", mixed(400), 0.85), ("digits", digits(), 0.93), ("flowers", flowers(), 0.9)] {
+        let csv = format!("{name}.csv");
+        temp.write(&csv, &text);
+        let said = temp.run(&format!("train --data {csv} --out {name}")).ok();
+        assert!(said.err.starts_with(&format!("{csv}: a table\n")), "{said:?}");
+        let found = temp.run(&format!("eval {name} --json")).json();
+        assert!(found["top1"].as_f64().unwrap() >= least, "{name}: {found}");
+        assert_eq!(found["top1"], temp.json(&format!("{name}/summary.json"))["test"]["top1_last"]);
+
+        temp.run(&format!("export {name} -o {name}.ftp --check")).ok();
+        let packed = temp.run(&format!("eval {name}.ftp --data {csv} --split test --json")).json();
+        for key in ["examples", "top1", "confusion", "per_class"] {
+            assert_eq!(packed[key], found[key], "{name}: {key}");
+        }
+        let loss = |value: &Value| value["loss"].as_f64().unwrap();
+        assert!((loss(&packed) - loss(&found)).abs() < 0.05 * loss(&found) + 0.01, "{packed} {found}");
+        // All rows, the training rows among them.
+        let float = temp.run(&format!("predict {name} {csv} --json")).json();
+        let packed = temp.run(&format!("predict {name}.ftp {csv} --json")).json();
+        let rows = text.lines().count() - usize::from(name != "digits");
+        assert_eq!(float.as_array().unwrap().len(), rows);
+        let (float, packed) = (classes(&float), classes(&packed));
+        let same = float.iter().zip(&packed).filter(|(a, b)| a == b).count();
+        assert!(same * 1000 >= 998 * rows, "{name}: {same} of {rows} rows have the same class");
+        // What was predicted is what was measured.
+        temp.write("all.csv", &text);
+        let all = temp.run(&format!("eval {name} --data all.csv --json")).json();
+        assert_eq!((&all["examples"], &all["split"]), (&rows.into(), &"all".into()));
+        let truth = text.lines().skip(usize::from(name != "digits")).map(|line| line.rsplit(',').next().unwrap());
+        let right = float.iter().zip(truth).filter(|(a, b)| a == b).count();
+        assert_eq!(all["top1"].as_f64().unwrap(), right as f64 / rows as f64, "{name}");
+    }
+}
+
+#[test]
+fn columns_are_matched_by_their_names_and_a_file_is_measured_whole() {
+    let temp = Temp::new();
+    temp.write("mixed.csv", mixed(400));
+    temp.run("train --data mixed.csv --quiet --out run").ok();
+    let turned = |line: &str| line.split(',').rev().collect::<Vec<_>>().join(",");
+    let text = mixed(400);
+    temp.write("turned.csv", text.lines().map(|line| turned(line) + "\n").collect::<String>());
+    temp.write("same.csv", &text);
+    let (turned, same) = (temp.run("eval run --data turned.csv --json"), temp.run("eval run --data same.csv --json"));
+    let (turned, same) = (turned.json(), same.json());
+    assert_eq!((&turned["examples"], &turned["split"]), (&400.into(), &"all".into()));
+    assert_eq!((&turned["top1"], &turned["loss"]), (&same["top1"], &same["loss"]));
+    // The training file itself is not measured whole: that would flatter.
+    assert_eq!(temp.run("eval run --data mixed.csv --json").json()["examples"], 80);
+    assert_eq!(temp.run("eval run --data same.csv --split test --json").json()["examples"], 80);
+    // A single row is a file too, and one without labels can be asked about.
+    let first: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
+    temp.write("one.csv", &first);
+    assert_eq!(temp.run("eval run --data one.csv --json").json()["examples"], 1);
+    temp.write("asked.csv", "weight,size,colour\n3,NA,red\n");
+    assert!(temp.run("predict run asked.csv").ok().out.starts_with("asked.csv, line 2: "));
+    temp.run("eval run --data asked.csv").refused(1, &["asked.csv", "`answer`", "labels"]);
+    temp.write("less.csv", "weight,colour,answer\n3,red,yes\n");
+    temp.run("eval run --data less.csv").refused(1, &["missing", "`size`"]);
+    temp.run("predict run less.csv").refused(1, &["missing", "`size`"]);
+    temp.write("more.csv", "colour,size,weight,height,answer\nred,3,1,1,yes\n");
+    temp.run("predict run more.csv").refused(1, &["has not", "`height`"]);
+    temp.write("new.csv", "colour,size,weight,answer\nred,3,1,perhaps\n");
+    temp.run("eval run --data new.csv").refused(1, &["line 2", "`perhaps`", "`no`"]);
+    temp.write("odd.csv", "colour,size,weight,answer\npink,3,1,yes\n");
+    temp.run("predict run odd.csv").refused(1, &["line 2", "`pink`"]);
+}
+
+#[test]
+fn gzipped_tables_and_standard_input_will_do() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let temp = Temp::new();
+    temp.write("mixed.csv", mixed(200));
+    let packed = std::process::Command::new("gzip").arg("-k").arg(temp.path("mixed.csv")).status().unwrap();
+    assert!(packed.success());
+    temp.run("train --data mixed.csv.gz --quiet --out zipped").ok();
+    temp.run("train --data mixed.csv --quiet --out plain").ok();
+    temp.assert_same_result("zipped", "plain");
+    let from_file = temp.run("predict plain mixed.csv.gz --format jsonl").ok().out.replace("mixed.csv.gz", "-");
+    let mut child = temp.command("predict plain - --format jsonl");
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(mixed(200).as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), from_file);
+}
+
+#[test]
+fn pictures_in_class_folders_go_all_the_way() {
+    let temp = Temp::new();
+    temp.photos("parts");
+    for class in ["bright", "dark"] {
+        for part in ["train", "val"] {
+            for (i, entry) in std::fs::read_dir(temp.path(&format!("parts/{part}/{class}"))).unwrap().enumerate() {
+                let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+                temp.write(&format!("photos/{class}/{part}{i}.png"), bytes);
+            }
+        }
+    }
+    temp.write("photos/dark/notes.txt", "");
+    temp.write("photos/dark/film.mp4", "");
+    let said = temp.run("train --data photos --epochs 12").ok();
+    let found = "photos: a folder of pictures in class folders";
+    for words in [found, "2 files that are no pictures were passed over: 1 .mp4, 1 .txt", "examples, not 32"] {
+        assert!(said.err.contains(words), "{words}: {said:?}");
+    }
+    temp.run("export runs/photos -o photos.ftp --check").ok();
+    let folder = temp.run("predict runs/photos photos --json").json();
+    assert_eq!(folder.as_array().unwrap().len(), 24);
+    assert_eq!(classes(&folder), classes(&temp.run("predict photos.ftp photos --json").json()));
+    let csv = temp.run("predict photos.ftp photos/dark photos/dark/notes.txt --format csv --top 2");
+    assert_eq!((csv.code, csv.out.lines().count()), (Some(1), 14), "a header, twelve pictures and a failure: {csv:?}");
+    assert!(csv.out.starts_with("image,line,class1,confidence1,class2,confidence2,error\n"), "{csv:?}");
+    assert!(csv.out.lines().last().unwrap().starts_with("photos/dark/notes.txt,,,,,,"), "{csv:?}");
+    let lines = temp.run("predict photos.ftp photos/dark/notes.txt --format jsonl");
+    let failure: Value = serde_json::from_str(&lines.out).unwrap();
+    assert!(failure["error"].as_str().unwrap().contains("notes.txt") && lines.code == Some(1), "{failure}");
+    // Other pictures are measured whole, also where a class is missing.
+    std::fs::rename(temp.path("parts/val"), temp.path("more")).unwrap();
+    let more = temp.run("eval runs/photos --data more --json").json();
+    assert_eq!((&more["examples"], &more["split"]), (&8.into(), &"all".into()));
+    assert_eq!(temp.run("eval photos.ftp --data more --json").json()["confusion"], more["confusion"]);
+    temp.write("odd/grey/a.png", temp.read("photos/dark/val0.png"));
+    temp.write("odd/dark/a.png", temp.read("photos/dark/val0.png"));
+    temp.run("eval runs/photos --data odd").refused(1, &["odd/grey", "training classes"]);
+    let shown = temp.run("summary photos.ftp --json").json();
+    assert_eq!((&shown["source"], &shown["loss"]), (&"folder".into(), &"cross_entropy".into()));
+    assert_eq!((&shown["input"], &shown["resize"]), (&serde_json::json!([64, 64, 3]), &72.into()));
+    assert_eq!(shown["classes"], serde_json::json!(["bright", "dark"]));
+    let text = temp.run("summary photos.ftp").ok().out;
+    assert!(text.contains("trained on folder") && text.contains("multiply-adds"), "{text}");
+}
+
+/// What `--data` names is what is trained and measured, or nothing is.
+#[test]
+fn data_is_never_ignored() {
+    let temp = Temp::with_recipes();
+    temp.mnist("mnist", 60, 20);
+    temp.cifar10("cifar");
+    temp.write("empty/readme.md", "");
+    temp.write("notes.txt", "");
+    let trained = |arguments: &str| temp.run(&format!("{arguments} --epochs 1")).ok().err;
+    let said = trained("train --data mnist --out m");
+    assert!(said.contains("mnist: the files of MNIST") && said.contains("60 training and 20 test"), "{said}");
+    let said = trained("train --data cifar --out c");
+    assert!(said.contains("the files of CIFAR-10") && said.contains("40 training and 8 test"), "{said}");
+    // A recipe that does not say which data takes what is there.
+    let said = trained("train --recipe small.toml --data mnist --out s");
+    assert!(said.contains("mnist: the files of MNIST") && said.contains("60 training"), "{said}");
+    for wrong in ["empty", "notes.txt", "nowhere"] {
+        temp.run(&format!("train --data {wrong} --quiet --out w")).refused(1, &[wrong]);
+        temp.run(&format!("train --recipe small.toml --data {wrong} --quiet --out w")).refused(1, &[wrong]);
+        temp.run(&format!("sweep --grid optimizer.lr=1,2 --data {wrong} --quiet --out w")).refused(1, &[wrong]);
+        assert!(!temp.path("w").exists());
+    }
+    temp.run("train --recipe small.toml --quiet --epochs 1 --out digits").ok();
+    temp.run("export digits -o digits.ftp").ok();
+    for model in ["digits", "digits.ftp"] {
+        temp.run(&format!("eval {model} --data mnist")).refused(1, &[]);
+        temp.run(&format!("eval {model} --data cifar")).refused(1, &[]);
+        temp.run(&format!("eval {model} --data empty")).refused(1, &["empty"]);
+    }
+    let swept = temp.run("sweep --data mnist --grid optimizer.lr=1e-2,1e-3 --epochs 1 --out swept --json").json();
+    assert_eq!(swept["runs"].as_array().unwrap().len(), 2);
+    let run = swept["runs"][0]["run"].as_str().unwrap();
+    assert!(temp.text(&format!("{run}/recipe.toml")).contains("source = \"mnist\""));
+    assert_eq!(swept["runs"][0]["summary"]["epochs"], 1);
+}
+
+#[test]
+fn labels_that_cannot_be_learnt_are_refused() {
+    let temp = Temp::new();
+    let rows = |label: &dyn Fn(usize) -> String| -> String {
+        let bytes = noise(2, 300);
+        (0..150).map(|i| format!("{},{},{}\n", bytes[2 * i], bytes[2 * i + 1], label(i))).collect()
+    };
+    for (label, words) in [
+        (&|i: usize| format!("{}.5", 3 * i)) as &dyn Fn(usize) -> String,
+        &|i: usize| format!("{}", 1000 + 7 * i),
+        &|i: usize| format!("person{i}"),
+    ]
+    .map(|label| (label, ["table.csv", "150", "label column"]))
+    {
+        temp.write("table.csv", rows(label));
+        temp.run("train --data table.csv --quiet --out run").refused(1, &words);
+        assert!(!temp.path("run").exists());
+    }
+}

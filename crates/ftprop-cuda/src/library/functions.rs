@@ -1,0 +1,150 @@
+//! The functions of NVIDIA's libraries that this crate calls, so that a library without one is refused before it is used.
+
+/// Of the driver.
+pub(super) const DRIVER: &[&str] = &[
+    "cuCtxSetCurrent",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxSetFlags_v2",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime_v2",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuFuncLoad",
+    "cuFuncSetAttribute",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphUpload",
+    "cuInit",
+    "cuLaunchCooperativeKernel",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyHtoD_v2",
+    "cuMemsetD8Async",
+    "cuMemsetD8_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
+
+/// Of the run-time compiler.
+pub(super) const NVRTC: &[&str] = &[
+    "nvrtcCompileProgram",
+    "nvrtcCreateProgram",
+    "nvrtcDestroyProgram",
+    "nvrtcGetCUBIN",
+    "nvrtcGetCUBINSize",
+    "nvrtcGetProgramLog",
+    "nvrtcGetProgramLogSize",
+    "nvrtcVersion",
+];
+
+/// Of cuDNN.
+pub(super) const CUDNN: &[&str] = &[
+    "cudnnBackendCreateDescriptor",
+    "cudnnBackendDestroyDescriptor",
+    "cudnnBackendExecute",
+    "cudnnBackendFinalize",
+    "cudnnBackendGetAttribute",
+    "cudnnBackendSetAttribute",
+    "cudnnConvolutionBackwardData",
+    "cudnnConvolutionBackwardFilter",
+    "cudnnConvolutionForward",
+    "cudnnCreate",
+    "cudnnCreateConvolutionDescriptor",
+    "cudnnCreateFilterDescriptor",
+    "cudnnCreateTensorDescriptor",
+    "cudnnDestroy",
+    "cudnnDestroyConvolutionDescriptor",
+    "cudnnDestroyFilterDescriptor",
+    "cudnnDestroyTensorDescriptor",
+    "cudnnGetConvolutionBackwardDataWorkspaceSize",
+    "cudnnGetConvolutionBackwardFilterWorkspaceSize",
+    "cudnnGetConvolutionForwardWorkspaceSize",
+    "cudnnGetVersion",
+    "cudnnSetConvolution2dDescriptor",
+    "cudnnSetConvolutionGroupCount",
+    "cudnnSetConvolutionMathType",
+    "cudnnSetFilter4dDescriptor",
+    "cudnnSetStream",
+    "cudnnSetTensor4dDescriptor",
+];
+
+/// Of cuBLASLt.
+pub(super) const CUBLAS: &[&str] = &[
+    "cublasLtCreate",
+    "cublasLtDestroy",
+    "cublasLtGetVersion",
+    "cublasLtMatmul",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "cublasLtMatmulDescCreate",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatmulDescSetAttribute",
+    "cublasLtMatmulPreferenceCreate",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulPreferenceSetAttribute",
+    "cublasLtMatrixLayoutCreate",
+    "cublasLtMatrixLayoutDestroy",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Every call in this crate's text is in a list, and nothing else is.
+    #[test]
+    fn the_lists_are_what_is_called() {
+        let mut called: Vec<String> = Vec::new();
+        visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |text| {
+            for (at, _) in text.match_indices("sys::") {
+                let name: String = text[at + 5..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let after = text[at + 5 + name.len()..].chars().next();
+                let is_function = name.starts_with("cu") || name.starts_with("nvrtc");
+                if is_function && after == Some('(') && name != "culib" {
+                    called.push(name);
+                }
+            }
+        });
+        // By way of cudarc's own functions for compiling.
+        called.extend(
+            ["CreateProgram", "CompileProgram", "DestroyProgram", "GetProgramLog", "GetProgramLogSize"]
+                .map(|n| format!("nvrtc{n}")),
+        );
+        called.sort();
+        called.dedup();
+        let mut listed: Vec<&str> = [DRIVER, NVRTC, CUDNN, CUBLAS].concat();
+        listed.sort_unstable();
+        assert_eq!(called, listed);
+    }
+
+    fn visit(folder: &Path, text: &mut impl FnMut(&str)) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                visit(&path, text);
+            } else if path.file_name().is_some_and(|name| name != "library.rs" && name != "functions.rs") {
+                text(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+}

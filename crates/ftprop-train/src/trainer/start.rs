@@ -1,0 +1,54 @@
+//! Beginning with another network's numbers, where they fit.
+
+use super::Trainer;
+use crate::checkpoint::shape_of;
+use crate::error::Error;
+use ftprop_nn::Network;
+use ftprop_nn::engine::{NetworkState, TrainingState};
+
+/// What a run took from another network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// How many of its parameters.
+    pub parameters: usize,
+    /// The names of those that begin anew, since the other network has none of their name and shape.
+    pub new: Vec<String>,
+}
+
+impl Trainer {
+    /// Begins with another network's parameters and statistics wherever it has some of the same name and shape; the
+    /// others stay as they are, such as those of the last layer where there are other classes. A run in a folder, which
+    /// must exist, keeps what it begins with.
+    pub fn start_from(&mut self, source: &Network) -> Result<Taken, Error> {
+        let (graph, from) = (self.engine.graph().clone(), source.graph());
+        let TrainingState { network, steps, moments, average } = self.engine.state()?;
+        let (mut values, mut statistics) = (network.values.into_owned(), network.statistics.into_owned());
+        let mut taken = Taken::default();
+        for p in graph.parameters() {
+            let shape = shape_of(&p.kind, p.range.len());
+            let fits = from.parameters().iter().find(|q| q.name == p.name && shape_of(&q.kind, q.range.len()) == shape);
+            match fits {
+                Some(q) => {
+                    values[p.range.clone()].copy_from_slice(&source.values()[q.range.clone()]);
+                    taken.parameters += 1;
+                }
+                None => taken.new.push(p.name.clone()),
+            }
+        }
+        if taken.parameters == 0 {
+            return Err(Error::NothingFits);
+        }
+        for s in graph.statistics() {
+            let fits = from.statistics().iter().find(|q| q.name == s.name && q.range.len() == s.range.len());
+            if let Some(q) = fits {
+                statistics[s.range.clone()].copy_from_slice(&source.stats()[q.range.clone()]);
+            }
+        }
+        let moments = moments.into_iter().map(|moment| moment.into_owned().into()).collect();
+        let average = average.map(|_| values.clone().into());
+        let network = NetworkState { values: values.into(), statistics: statistics.into() };
+        self.engine.restore(&TrainingState { network, steps, moments, average })?;
+        self.save()?;
+        Ok(taken)
+    }
+}
