@@ -183,13 +183,8 @@ impl Robust {
         let stop = stop_on_ctrl_c("stopping with what is decided so far");
         let decisions = robustness(&subject.network, &points, &ball, &config, &stop, &progress)?;
         let report = self.report(&subject, &numbers, &decisions, started.elapsed());
-        // Said first: what goes wrong with a file must not cost the answer.
-        if self.json {
-            say_json(&report)?;
-        } else {
-            report.instances.iter().try_for_each(|instance| say(&instance.words()))?;
-            say(&report.words())?;
-        }
+        // Said first: what goes wrong with a file must not cost the answer, nor the other way round.
+        let said = if self.json { say_json(&report) } else { say(&report.text()) };
         if let Some(file) = &self.certificate {
             let certificate = RobustCertificate::new(&subject.network, &points, &numbers, &ball, &decisions)?;
             files::write(file, certificate.to_json().as_bytes())?;
@@ -197,6 +192,7 @@ impl Robust {
                 tell(&format!("certificate in {}", file.display()));
             }
         }
+        said?;
         Ok(if report.undecided == 0 && decisions.len() == numbers.len() {
             ExitCode::SUCCESS
         } else {
@@ -262,6 +258,12 @@ impl Instance {
 }
 
 impl Report {
+    /// A line for each instance, and one about all.
+    fn text(&self) -> String {
+        let lines: Vec<String> = self.instances.iter().map(Instance::words).chain([self.words()]).collect();
+        lines.join("\n")
+    }
+
     fn words(&self) -> String {
         let Report { robust, changing, undecided, right, right_and_robust, radius, seconds, .. } = self;
         let mut all = counted(self.instances.len() as u64, "instance");
