@@ -118,6 +118,8 @@ def test_an_exception_in_a_callback_ends_the_run_in_order(tmp_path, table) -> No
 def test_ctrl_c_saves_as_the_program_does(tmp_path) -> None:
     script = (
         "import ftprop, os, signal, sys, threading\n"
+        # A shell's background jobs begin with Ctrl-C ignored, and the tests may run in one.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
         "    ftprop.train('digits', settings={'train.epochs': 10000}, device='cpu', out=sys.argv[1])\n"
