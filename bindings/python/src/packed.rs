@@ -3,7 +3,7 @@
 use crate::arrays::{Numbers, fill};
 use crate::border::{Kind, OrRaise, free, raise};
 use crate::data::Out;
-use ftprop::runtime::{Engine, EngineOptions};
+use ftprop::runtime::{Element, Engine, EngineOptions};
 use ftprop::train::files;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,6 +19,9 @@ pub(crate) struct Packed {
     /// Rows, columns and channels.
     #[pyo3(get)]
     shape: (usize, usize, usize),
+    /// Whether it takes rows of a table; otherwise the bytes of pictures.
+    #[pyo3(get)]
+    takes_rows: bool,
     #[pyo3(get)]
     classes: Vec<String>,
     #[pyo3(get)]
@@ -49,6 +52,7 @@ impl Packed {
         Ok(Packed {
             name: engine.name().to_string(),
             shape: (input.height, input.width, input.channels),
+            takes_rows: engine.preprocessing().element == Element::Real,
             classes,
             memory: engine.memory(),
             threads,
@@ -64,18 +68,25 @@ impl Packed {
         free(py, || files::read(&path))?.map_err(ftprop::train::Error::from).or_raise()
     }
 
-    /// Fills `out` with the logits of pictures that lie one after the other.
-    fn logits(&self, py: Python<'_>, images: &Bound<'_, PyAny>, out: &Out<'_>) -> PyResult<()> {
-        let Numbers::Bytes(images) = Numbers::of(images)? else {
-            return Err(PyValueError::new_err("expected an array of uint8"));
+    /// Fills `out` with the logits of pictures of bytes, or of rows of floats, that lie one after the other.
+    fn logits(&self, py: Python<'_>, examples: &Bound<'_, PyAny>, out: &Out<'_>) -> PyResult<()> {
+        let examples = Numbers::of(examples)?;
+        let len = match &examples {
+            Numbers::Bytes(images) => images.as_ref().len(),
+            Numbers::Floats(rows) => rows.as_ref().len(),
         };
-        let images = images.as_ref();
         fill(out, |logits| {
-            if images.len() % self.image_len != 0 || logits.len() != images.len() / self.image_len * self.outputs {
-                return Err(PyValueError::new_err("expected as many rows of logits as pictures"));
+            if len % self.image_len != 0 || logits.len() != len / self.image_len * self.outputs {
+                return Err(PyValueError::new_err("expected as many rows of logits as examples"));
             }
             // A panic left the engine as it was before the call: it only reads what it was loaded with.
-            let mut work = || self.engine.lock().unwrap_or_else(PoisonError::into_inner).classify(images, logits);
+            let mut work = || {
+                let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+                match &examples {
+                    Numbers::Bytes(images) => engine.classify(images.as_ref(), logits),
+                    Numbers::Floats(rows) => engine.classify_reals(rows.as_ref(), logits),
+                }
+            };
             free(py, &mut work)?.or_raise()
         })
     }

@@ -66,3 +66,20 @@ def test_a_forked_process_goes_on(packed, digits_run, digits) -> None:
     child.join(20)
     assert child.exitcode == 0
     assert queue.get() == expected
+
+
+def test_a_packed_table_takes_rows(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(3.0, 2.0, (200, 5)).astype(np.float32)
+    y = np.where(X[:, 0] > X[:, 1], "more", "less")
+    recipe = {"network": {"preset": "mlp", "widths": [16]}, "train": {"epochs": 10, "batch": 16}}
+    run = ftprop.train(recipe, (X, y), device="cpu")
+    model = ftprop.load(run.export(tmp_path / "table.ftp"))
+    assert isinstance(model, ftprop.PackedModel)
+    assert (model.predict(X) == run.predict(X)).mean() >= 0.98
+    np.testing.assert_array_equal(model.logits(X[3]), model.logits(X)[3:4])
+    np.testing.assert_array_equal(model.logits(X.astype(np.float64)[::-1].copy()), model.logits(X)[::-1])
+    assert "rows of 5" in repr(model)
+    for wrong, what in ((X[:, :4].copy(), "expected examples of shape"), (X * np.nan, "finite"), (X[:0], "at least one")):
+        with pytest.raises(ValueError, match=what):
+            model.predict(wrong)

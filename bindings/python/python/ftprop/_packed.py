@@ -14,7 +14,7 @@ from ._run import Run
 
 
 class PackedModel:
-    """A packed model, ready for pictures of bytes. :func:`ftprop.load` gives one.
+    """A packed model, ready for pictures of bytes or rows of numbers. :func:`ftprop.load` gives one.
 
     Several threads may use it at once: their calls take turns, and each uses all of the model's threads.
     """
@@ -26,7 +26,7 @@ class PackedModel:
         self._open()
         #: The classes, in the order of the outputs.
         self.classes: npt.NDArray[Any] = _arrays.classes_named(self._native.classes)
-        #: Rows, columns and channels of a picture.
+        #: Rows, columns and channels of a picture; of a table's row 1, 1 and its numbers.
         self.input_shape: tuple[int, int, int] = self._native.shape
 
     def _open(self) -> None:
@@ -55,12 +55,13 @@ class PackedModel:
         channels: _arrays.Channels | None = None,
         out: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """What the model says of each picture: one row each, one number a class. ``out`` is filled if it is given.
+        """What the model says of each example: one row each, one number a class. ``out`` is filled if it is given.
 
-        Any number of pictures will do, also a single one without the first axis.
+        Any number of examples will do, also a single one without the first axis.
         """
         examples = X
-        if isinstance(examples, np.ndarray) and examples.shape == self.input_shape:
+        single = self.input_shape[2:] if self._native.takes_rows else self.input_shape
+        if isinstance(examples, np.ndarray) and examples.shape == single:
             examples = examples[np.newaxis]
         if not (
             isinstance(examples, np.ndarray)
@@ -69,6 +70,7 @@ class PackedModel:
             and examples.shape[1:] == self.input_shape
             and len(examples) > 0
             and channels is None
+            and not self._native.takes_rows
         ):
             examples = self._checked(examples, channels)
         room = _arrays.room_for(out, len(examples), len(self.classes))
@@ -80,6 +82,11 @@ class PackedModel:
         return room
 
     def _checked(self, X: Any, channels: _arrays.Channels | None) -> npt.NDArray[Any]:
+        if self._native.takes_rows:
+            rows, _ = _arrays.examples(X, "X", channels, self.input_shape)
+            if not np.isfinite(rows).all():
+                raise ValueError("X: expected finite numbers, found NaN or infinity")
+            return rows
         if np.asarray(X).dtype != np.uint8:
             raise ValueError(
                 f"X: expected pictures of uint8 (0 to 255), found {np.asarray(X).dtype}; "
@@ -89,7 +96,7 @@ class PackedModel:
         return examples if examples.dtype == np.uint8 else examples.astype(np.uint8)
 
     def predict(self, X: Any, *, channels: _arrays.Channels | None = None) -> npt.NDArray[Any]:
-        """The most likely class of each picture."""
+        """The most likely class of each example."""
         predicted: npt.NDArray[Any] = self.classes[self.logits(X, channels=channels).argmax(axis=1)]
         return predicted
 
@@ -99,7 +106,8 @@ class PackedModel:
 
     def __repr__(self) -> str:
         height, width, depth = self.input_shape
-        return f"PackedModel({self.name!r}, {height}×{width}×{depth} bytes, {len(self.classes)} classes)"
+        takes = f"rows of {depth}" if self._native.takes_rows else f"{height}×{width}×{depth} bytes"
+        return f"PackedModel({self.name!r}, {takes}, {len(self.classes)} classes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self._data, self._threads, self._name)
