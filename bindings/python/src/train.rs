@@ -174,7 +174,7 @@ pub(crate) fn train<'py>(
             None => Trainer::new(recipe.clone(), &dataset, &place)?,
         };
         if let Some(start) = &start {
-            trainer.set_network(&state_of(start))?;
+            trainer.set_network(state_of(start))?;
         }
         // Everything that can be wrong with the data or the network was found before anything is written.
         trainer.claim()?;

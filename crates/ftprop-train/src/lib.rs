@@ -46,7 +46,6 @@ pub mod searched;
 mod storage;
 pub mod tensorboard;
 pub mod trainer;
-mod whitening;
 pub mod words;
 
 pub use error::Error;

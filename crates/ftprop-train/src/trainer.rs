@@ -5,8 +5,14 @@
 //! bytes: the checkpoint holds everything that the next step depends on, and whatever was written after it is
 //! written again.
 
+mod epoch;
+mod start;
+mod whitening;
+
+pub use start::Taken;
+
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Best, Checkpoint, Contents, ModelInfo, Note, State};
+use crate::checkpoint::{Checkpoint, Contents, ModelInfo, Note, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
 use crate::differences;
@@ -15,31 +21,18 @@ use crate::error::Error;
 use crate::evaluate::evaluation_loader;
 use crate::gate::Gate;
 use crate::model::{Model, Which};
-use crate::observe::{Answer, Ending, Notice, Observer, RunView, StepReport};
+use crate::observe::{Answer, Ending, Notice, Observer, RunView};
 use crate::recipe::Recipe;
-use crate::run::{EpochMetrics, RunFolder, Scores, Summary};
+use crate::run::{EpochMetrics, RunFolder, Summary};
 use crate::storage::Storage;
-use crate::whitening::whiten;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
-use ftprop_nn::engine::{NetworkState, Part, StepSpan};
+use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::Cpu;
-mod start;
-
-pub use start::Taken;
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How often a device that runs ahead is asked for results: waiting for them leaves it idle for a moment.
-const SETTLE_EVERY: Duration = Duration::from_millis(500);
-/// Steps that are announced at once, at most.
-const ANNOUNCED: usize = 4096;
-/// Examples whose statistics the averaged network's are taken over.
-const AVERAGED_OVER: usize = 8192;
-/// What saving may cost: an epoch that ends sooner than this many times the last saving took is not saved.
-const SAVING_SHARE: u32 = 20;
+use whitening::whiten;
 
 /// A run under way.
 pub struct Trainer {
@@ -234,12 +227,6 @@ impl Trainer {
         Ok(())
     }
 
-    /// Begins with these parameters and statistics, and not with random ones. A run that goes on from a checkpoint would
-    /// lose what it has learned.
-    pub fn set_network(&mut self, network: &NetworkState<'_>) -> Result<(), Error> {
-        Ok(self.engine.set_network(network)?)
-    }
-
     /// How many numbers the network learns.
     pub fn parameters(&self) -> usize {
         self.engine.graph().parameter_count()
@@ -407,224 +394,6 @@ impl Trainer {
         Ok(())
     }
 
-    /// The steps of one epoch; none if the observer had enough before its end.
-    fn learn_epoch(&mut self, observer: &mut dyn Observer) -> Result<Option<EpochTimes>, Error> {
-        let steps = self.train.batches_per_epoch();
-        let resident = self.engine.resident().is_some_and(|resident| resident.has(Part::Train));
-        let mut batches = (!resident).then(|| self.train.epoch(u64::from(self.state.epoch), self.state.batch));
-        let mut tally = Tally::from(self.state.tally);
-        let (started, mut settled) = (Instant::now(), Instant::now());
-        // The end of what is announced, and the first batch whose outcome is not known yet.
-        let (mut announced, mut open) = (self.state.batch, self.state.batch);
-        let (mut images, mut enough) = (0, false);
-        let gate = self.gate.clone();
-        let mut turn = None;
-        while self.state.batch < steps {
-            if let (None, Some(gate)) = (&turn, &gate) {
-                turn = Some(gate.enter());
-                settled = Instant::now();
-            }
-            match &mut batches {
-                None => {
-                    let span = self.announce(self.state.batch, self.span);
-                    if let Some(resident) = self.engine.resident() {
-                        resident.train(&span)?;
-                    }
-                    self.state.batch += span.steps.len();
-                    self.state.step += span.steps.len() as u64;
-                }
-                Some(batches) => {
-                    let Some(batch) = batches.next_batch()? else { break };
-                    // A batch whose pictures were all skipped leaves a gap.
-                    if announced <= batch.index || self.state.batch != batch.index {
-                        let span = self.announce(batch.index, ANNOUNCED);
-                        announced = batch.index + span.steps.len();
-                        self.engine.begin(span)?;
-                    }
-                    self.engine.step(batch.images, batch.labels)?;
-                    self.state.batch = batch.index + 1;
-                    self.state.step += 1;
-                }
-            }
-            let last = self.state.batch >= steps;
-            let due =
-                self.storage.is_some() && self.saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds;
-            let ahead = self.engine.runs_ahead() && !resident && settled.elapsed() < SETTLE_EVERY;
-            if ahead && !last && !due {
-                continue;
-            }
-            let seen = self.engine.finish()?;
-            turn = None;
-            if !seen.loss_sum.is_finite() {
-                return Err(self.diverged(self.state.batch));
-            }
-            if resident {
-                self.fit_span(self.state.batch - open, settled.elapsed());
-            }
-            (settled, open) = (Instant::now(), self.state.batch);
-            tally.add(&seen);
-            images += seen.examples;
-            self.state.tally = tally.into();
-            let report = StepReport {
-                step: self.state.batch,
-                steps,
-                loss: tally.loss(),
-                top1: tally.top1_share(),
-                images_per_s: images as f64 / started.elapsed().as_secs_f64(),
-            };
-            enough = stops(observer.step(&self.view(), &report))?;
-            if !last {
-                if enough {
-                    return Ok(None);
-                }
-                if due {
-                    self.save()?;
-                    settled = Instant::now();
-                }
-            }
-        }
-        // Pictures at the end that were skipped leave steps that are done but not settled.
-        tally.add(&self.engine.finish()?);
-        drop(turn);
-        if resident && tally.examples != self.train_examples() as u64 {
-            let (counted, examples) = (tally.examples, self.train_examples());
-            return Err(Error::Miscounted { counted, examples, epoch: self.state.epoch });
-        }
-        self.state.tally = tally.into();
-        let mut waited = Duration::ZERO;
-        if let Some(batches) = batches {
-            waited = batches.waited();
-            if batches.skipped() > 0 {
-                let (count, first) = (batches.skipped(), batches.first_skipped().map(ToString::to_string));
-                observer.notice(&self.view(), &Notice::PicturesSkipped { count, first });
-            }
-        }
-        let seconds = started.elapsed().as_secs_f64();
-        Ok(Some(EpochTimes {
-            rate: self.factor(steps - 1) * self.recipe.optimizer.lr(),
-            images_per_s: images as f64 / seconds,
-            waited: waited.as_secs_f64() / seconds,
-            enough,
-        }))
-    }
-
-    /// What the learning rate is multiplied by at a step of the present epoch.
-    fn factor(&self, batch: usize) -> f64 {
-        let steps = self.train.batches_per_epoch();
-        self.recipe.schedule.factor_at(self.state.epoch, batch, steps, self.recipe.train.epochs)
-    }
-
-    /// The next steps of the epoch, `most` of them at most.
-    fn announce(&self, first_batch: usize, most: usize) -> StepSpan {
-        let per_epoch = self.train.batches_per_epoch();
-        let total = f64::from(self.recipe.train.epochs) * per_epoch as f64;
-        let count = most.min(per_epoch - first_batch);
-        let step = |i: usize| {
-            let progress = ((self.state.step + i as u64) as f64 / total) as f32;
-            (self.factor(first_batch + i), progress)
-        };
-        StepSpan {
-            seed: self.recipe.train.seed,
-            epoch: u64::from(self.state.epoch),
-            first_batch,
-            first_step: self.state.step,
-            steps: (0..count).map(step).collect(),
-        }
-    }
-
-    /// Asks for as many steps next time as take about as long as results may be waited for.
-    fn fit_span(&mut self, steps: usize, took: Duration) {
-        let wanted = SETTLE_EVERY.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
-        self.span = (wanted as usize).clamp(self.span / 2, 4 * self.span).clamp(16, ANNOUNCED);
-    }
-
-    /// Evaluates, records the epoch, and saves.
-    fn finish_epoch(&mut self, times: &EpochTimes) -> Result<EpochMetrics, Error> {
-        let epoch = self.state.epoch;
-        let gate = self.gate.clone();
-        let turn = || gate.as_deref().map(Gate::enter);
-        let learned = self.use_average(&turn)?;
-        let mut validation = None;
-        if let Some(loader) = &self.validation {
-            let _turn = turn();
-            validation = Some(self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Validation, loader))?);
-        }
-        let test = {
-            let _turn = turn();
-            self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Test, &self.test))?
-        };
-        let measured = learned.is_some().then(|| self.engine.network().map(owned)).transpose()?;
-        if let Some(learned) = learned {
-            self.engine.set_network(&learned)?;
-        }
-        let metrics = EpochMetrics {
-            epoch,
-            train: Scores::from(&Tally::from(self.state.tally)),
-            validation: validation.as_ref().map(Scores::from),
-            test: Scores::from(&test),
-            learning_rate: times.rate,
-            images_per_s: times.images_per_s,
-            waited: times.waited,
-            seconds: self.epoch_seconds(),
-        };
-        if !(test.loss() + validation.map_or(0.0, |v| v.loss())).is_finite() {
-            return Err(self.diverged(self.state.batch));
-        }
-        // Nothing is chosen on the test part: the figure of the network that is kept would flatter.
-        let better = metrics.validation.is_none_or(|v| self.state.best.is_none_or(|best| v.top1 > best.top1()));
-        let score = metrics.validation.unwrap_or(metrics.test).top1;
-        let best = if better { Some(Best::new(epoch, score)) } else { self.state.best };
-        let next = State { epoch: epoch + 1, step: self.state.step, best, ..State::start() };
-        let over = epoch >= self.recipe.train.epochs || self.has_lost_patience(&next);
-        let waited = self.saved.elapsed();
-        let due =
-            waited >= SAVING_SHARE * self.saving_took || waited.as_secs_f64() >= self.recipe.train.checkpoint_seconds;
-        if better || over || due {
-            let network = measured.map_or_else(|| self.engine.network().map(owned), Ok)?;
-            self.ensure_finite(&network)?;
-            if better {
-                self.best = Some(BestNetwork { state: next, network });
-            }
-        }
-        if let Some(storage) = &mut self.storage {
-            storage.add_metrics(&metrics)?;
-        }
-        self.metrics.push(metrics);
-        (self.state, self.before) = (next, 0.0);
-        if over || due {
-            self.save()?;
-        }
-        Ok(metrics)
-    }
-
-    /// Where the recipe asks for a moving average of the weights, has the engine compute with it, with statistics that
-    /// belong to it, and gives the network under training.
-    fn use_average<T>(&mut self, turn: &dyn Fn() -> T) -> Result<Option<NetworkState<'static>>, Error> {
-        let Some(average) = self.engine.state()?.average.map(Cow::into_owned) else { return Ok(None) };
-        let _turn = turn();
-        let learned = owned(self.engine.network()?);
-        let statistics = learned.statistics.clone();
-        self.engine.set_network(&NetworkState { values: average.into(), statistics })?;
-        // The epoch's own batches, so that a resumed run takes the same.
-        let enough = AVERAGED_OVER.div_ceil(self.recipe.train.batch);
-        let mut batches = self.train.epoch(u64::from(self.state.epoch), 0);
-        let cpu = self.cpu.clone();
-        cpu.enter(|| {
-            for before in 0..enough {
-                let Some(batch) = batches.next_batch()? else { break };
-                self.engine.take_statistics(batch.images, before)?;
-            }
-            Ok::<_, Error>(())
-        })?;
-        self.averaged = Some(self.engine.network()?.statistics.into_owned());
-        Ok(Some(learned))
-    }
-
-    /// How long the present epoch has taken, in all processes that it ran in.
-    fn epoch_seconds(&self) -> f64 {
-        self.before + self.began.elapsed().as_secs_f64()
-    }
-
     /// Writes the best network, if it is a new one, and a checkpoint, where there is a place for them.
     fn save(&mut self) -> Result<(), Error> {
         if self.storage.is_none() {
@@ -658,15 +427,6 @@ impl Trainer {
         let culprit = self.engine.first_non_finite().unwrap_or_else(|| "the loss".into());
         Error::Diverged { epoch: self.state.epoch, step, culprit, checkpoint }
     }
-}
-
-/// What is known of an epoch when its steps are done.
-struct EpochTimes {
-    rate: f64,
-    images_per_s: f64,
-    waited: f64,
-    /// Whether it is to be the last for now.
-    enough: bool,
 }
 
 /// A network's numbers, apart from its engine.

@@ -3,8 +3,8 @@
 use super::Trainer;
 use crate::checkpoint::shape_of;
 use crate::error::Error;
-use ftprop_nn::Network;
 use ftprop_nn::engine::{NetworkState, TrainingState};
+use ftprop_nn::{Engine, Network};
 
 /// What a run took from another network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Trainer {
     /// must exist, keeps what it begins with.
     pub fn start_from(&mut self, source: &Network) -> Result<Taken, Error> {
         let (graph, from) = (self.engine.graph().clone(), source.graph());
-        let TrainingState { network, steps, moments, average } = self.engine.state()?;
+        let network = self.engine.network()?;
         let (mut values, mut statistics) = (network.values.into_owned(), network.statistics.into_owned());
         let mut taken = Taken::default();
         for p in graph.parameters() {
@@ -44,11 +44,22 @@ impl Trainer {
                 statistics[s.range.clone()].copy_from_slice(&source.stats()[q.range.clone()]);
             }
         }
-        let moments = moments.into_iter().map(|moment| moment.into_owned().into()).collect();
-        let average = average.map(|_| values.clone().into());
-        let network = NetworkState { values: values.into(), statistics: statistics.into() };
-        self.engine.restore(&TrainingState { network, steps, moments, average })?;
+        begin_at(&mut *self.engine, NetworkState { values: values.into(), statistics: statistics.into() })?;
         self.save()?;
         Ok(taken)
     }
+
+    /// Begins with these parameters and statistics, and not with random ones. A run that goes on from a checkpoint would
+    /// lose what it has learned.
+    pub fn set_network(&mut self, network: NetworkState<'_>) -> Result<(), Error> {
+        begin_at(&mut *self.engine, network)
+    }
+}
+
+/// Puts a network where training begins from; a moving average begins there too.
+pub(super) fn begin_at(engine: &mut dyn Engine, network: NetworkState<'_>) -> Result<(), Error> {
+    let TrainingState { steps, moments, average, .. } = engine.state()?;
+    let average = average.map(|_| network.values.clone());
+    let moments = moments.into_iter().map(|moment| moment.into_owned().into()).collect();
+    Ok(engine.restore(&TrainingState { network, steps, moments, average })?)
 }

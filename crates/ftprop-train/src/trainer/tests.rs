@@ -1,5 +1,6 @@
 use super::*;
 use crate::choice::DeviceChoice;
+use crate::observe::StepReport;
 
 #[test]
 fn runs_pause_for_one_who_wants_to_be_alone() {
@@ -76,13 +77,25 @@ fn a_run_can_begin_with_what_another_learned() {
     first.run(&mut ()).unwrap();
     let learned = first.model(Which::Last, 1).unwrap().network;
     let mut second = Trainer::new(recipe, &dataset, &place).unwrap();
-    let state = NetworkState { values: learned.values().into(), statistics: learned.stats().into() };
-    second.set_network(&state).unwrap();
+    let state =
+        |values: &[f32]| NetworkState { values: values.to_vec().into(), statistics: learned.stats().to_vec().into() };
+    second.set_network(state(learned.values())).unwrap();
     assert_eq!(second.model(Which::Last, 1).unwrap().network.values(), learned.values());
     second.run(&mut ()).unwrap();
     assert!(second.metrics()[0].train.loss < first.metrics()[0].train.loss);
-    let few = NetworkState { values: vec![0.0; 3].into(), statistics: state.statistics };
-    assert!(second.set_network(&few).is_err());
+    assert!(second.set_network(state(&[0.0; 3])).is_err());
+}
+
+#[test]
+fn a_moving_average_begins_where_the_network_does() {
+    let (recipe, dataset, place) = digits(1);
+    let mut recipe = recipe.into_recipe();
+    recipe.train.ema = Some(0.9);
+    let mut trainer = Trainer::new(recipe.checked().unwrap(), &dataset, &place).unwrap();
+    let network = trainer.engine.network().unwrap();
+    let (values, statistics) = (vec![0.25; network.values.len()], network.statistics.to_vec());
+    trainer.set_network(NetworkState { values: values.clone().into(), statistics: statistics.into() }).unwrap();
+    assert_eq!(trainer.engine.state().unwrap().average.unwrap()[..], values[..]);
 }
 
 /// Has enough after so many steps, and fails after so many epochs.
