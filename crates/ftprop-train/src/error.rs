@@ -135,6 +135,14 @@ pub enum Error {
         "no layer of the network to begin with has the name and shape of one of this network's; the recipes differ"
     )]
     NothingFits,
+    /// A teacher that cannot teach this network.
+    #[error("the teacher {path} does not fit: {why}")]
+    Teacher {
+        /// The run or checkpoint.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A folder that is not a run's.
     #[error("{path} is not a run folder: {why}")]
     NotARun {
