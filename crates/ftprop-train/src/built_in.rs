@@ -28,15 +28,21 @@ const TABLE_1: &[(&str, &str)] = recipes! {
     "imagenet": "alexnet", "resnet18";
 };
 
-/// What came after the paper.
-const LATER: &[(&str, &str)] = &[
-    recipe!("cifar10", "fast", "-sign"),
-    recipe!("cifar10", "fast", "-qrelu"),
-    recipe!("cifar10", "fast", "-relu"),
-    recipe!("cifar10", "bireal18", "-sign"),
-    recipe!("cifar10", "bireal18", "-qrelu"),
-    recipe!("cifar10", "bireal18", "-relu"),
-];
+macro_rules! later {
+    ($($prefix:literal $folder:literal: $($network:literal),+;)+) => {
+        &[$($(
+            (concat!($prefix, $network, "-sign"), include_str!(concat!("../recipes/", $folder, "/", $network, "-sign.toml"))),
+            (concat!($prefix, $network, "-qrelu"), include_str!(concat!("../recipes/", $folder, "/", $network, "-qrelu.toml"))),
+            (concat!($prefix, $network, "-relu"), include_str!(concat!("../recipes/", $folder, "/", $network, "-relu.toml"))),
+        )+)+]
+    };
+}
+
+/// What came after the paper; the names of what is for CIFAR-100 say so.
+const LATER: &[(&str, &str)] = later! {
+    "" "cifar10": "fast", "vgg_small", "resnet20", "bireal18";
+    "cifar100-" "cifar100": "fast", "vgg_small", "resnet20", "bireal18";
+};
 
 /// The names of all of them, the digits' first.
 pub fn names() -> impl Iterator<Item = &'static str> {

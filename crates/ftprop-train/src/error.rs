@@ -138,6 +138,12 @@ pub enum Error {
         "no layer of the network to begin with has the name and shape of one of this network's; the recipes differ"
     )]
     NothingFits,
+    /// Views of a picture that nobody knows.
+    #[error("unknown view of a picture '{name}'; known are flip and shift, each once, such as flip,shift")]
+    Views {
+        /// What was asked for.
+        name: String,
+    },
     /// A teacher that cannot teach this network.
     #[error("the teacher {path} does not fit: {why}")]
     Teacher {

@@ -14,8 +14,8 @@ use ftprop_data::{
 };
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, Distillation, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError, OptimizerSpec,
-    OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
+    Activation, Criterion, Defaults, Distillation, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError,
+    OptimizerSpec, OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

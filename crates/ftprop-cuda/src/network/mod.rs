@@ -77,7 +77,8 @@ impl NetworkConfig {
         teacher.check(&self.graph)?;
         // It learns nothing, so that any optimizer will do: the one without moments.
         let learning = Learning::new(&teacher.graph, &OptimizerSpec::sgd(1.0, 0.0)?)?;
-        let network = CudaNetwork::new(device, NetworkConfig { graph: teacher.graph.clone(), learning, ..self.clone() })?;
+        let network =
+            CudaNetwork::new(device, NetworkConfig { graph: teacher.graph.clone(), learning, ..self.clone() })?;
         network.set_values(&teacher.network.values)?;
         network.set_stats(&teacher.network.statistics)?;
         network.executor.load_running_statistics()?;
@@ -302,7 +303,8 @@ mod tests {
                 all.extend(sources_of(&NetworkConfig { learning, ..config }, limits));
             }
         }
-        for (case, precision) in suite::taught().unwrap().into_iter().zip([Precision::Bf16, Precision::Tf32].repeat(2)) {
+        for (case, precision) in suite::taught().unwrap().into_iter().zip([Precision::Bf16, Precision::Tf32].repeat(2))
+        {
             let Case { graph, learning, batch, .. } = case;
             all.extend(sources_of(&NetworkConfig { graph, learning, batch, precision, tuning: Tuning::Fixed }, limits));
         }

@@ -1,6 +1,8 @@
 //! The CPU's engine.
 
-use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, Teacher, TrainingState, check_batch, check_length};
+use super::{
+    Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, Teacher, TrainingState, check_batch, check_length,
+};
 use crate::NnError;
 use crate::graph::Graph;
 use crate::network::{Network, Step};
