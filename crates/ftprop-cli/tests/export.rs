@@ -94,6 +94,59 @@ fn a_damaged_packed_model_is_refused_in_one_line() {
     temp.run("eval missing.ftp --source digits").refused(1, &["missing.ftp", "no such file"]);
 }
 
+/// A model that was put into a zoo is listed with its accuracy, and used only as long as it is the same file; the program's
+/// own zoo is found by itself.
+#[test]
+fn a_zoo_gives_out_what_was_put_in() {
+    let temp = Temp::new();
+    temp.run("train --epochs 2 --out run --quiet").ok();
+    temp.run("export run -o run.ftp").ok();
+    let added = temp.run("zoo --add run.ftp --name mine --recipe digits --seed 0 --folder here").ok().out;
+    let packed = accuracy(&temp, "run.ftp");
+    assert!(added.starts_with(&format!("mine: {:.2} % of the test part of digits", 100.0 * packed)), "{added}");
+    let listed = temp.run("zoo --folder here --report zoo.md --json").json();
+    assert_eq!((&listed[0]["accuracy"], &listed[0]["sound"]), (&packed.into(), &true.into()));
+    assert!(temp.text("zoo.md").contains("| `zoo:mine` | digits | digits, 0 |"));
+    let mut model = temp.read("here/mine.ftp");
+    *model.last_mut().unwrap() ^= 1;
+    temp.write("here/mine.ftp", model);
+    let damaged = temp.run("zoo --folder here");
+    assert!(damaged.code == Some(1) && damaged.out.contains("NOT the file"), "{damaged:?}");
+    temp.run("zoo --add run.ftp --name ../mine --recipe digits --folder here").refused(1, &["../mine"]);
+    temp.run("zoo --add run.ftp --folder here").refused(2, &["--name"]);
+    temp.run("zoo --folder nowhere").refused(1, &["nowhere"]);
+    temp.run("eval zoo:none-of-this-name").refused(1, &["none-of-this-name", "not in the zoo", "digits"]);
+    assert!(accuracy(&temp, "zoo:digits") > 0.9);
+}
+
+/// Test-time augmentation is said wherever a figure has it, in float and packed.
+#[test]
+fn views_are_named_with_the_figures() {
+    let temp = Temp::new();
+    temp.run("train --epochs 2 --out run --quiet").ok();
+    temp.run("export run -o run.ftp").ok();
+    for model in ["run", "run.ftp"] {
+        let (plain, shifted) = (accuracy(&temp, model), temp.run(&format!("eval {model} --tta shift --json")).json());
+        assert_eq!(shifted["tta"], "shift");
+        assert!(plain > 0.8 && shifted["top1"].as_f64().unwrap() > 0.5, "{plain} {shifted}");
+        let said = temp.run(&format!("eval {model} --tta flip,shift")).ok().out;
+        assert!(said.contains("test-time augmentation flip,shift"), "{said}");
+    }
+    temp.photos("photos");
+    let images = "photos/val/dark/0.png photos/val/bright/0.png";
+    let train =
+        "train --data photos --set network.preset=mlp --set network.widths=[8] --set data.resize=10 --set data.crop=8";
+    temp.run(&format!("{train} --epochs 2 --quiet --out photo")).ok();
+    assert_eq!(temp.run(&format!("predict photo {images} --tta flip --json")).json()[1]["tta"], "flip");
+    assert!(temp.run(&format!("predict photo {images} --tta flip")).ok().out.contains("(mean over flip)"));
+    assert!(temp.run(&format!("predict photo {images} --tta flip --format csv")).ok().out.contains(",tta,error\n"));
+    temp.run("eval run --tta turn").refused(2, &["turn", "flip", "shift"]);
+    temp.write("two.csv", "0,1,a\n1,0,b\n1,1,a\n0,0,b\n".repeat(9));
+    temp.run("train --data two.csv --epochs 1 --quiet --out table").ok();
+    temp.run("eval table --tta flip").refused(2, &["--tta", "pictures"]);
+    temp.run("predict table two.csv --tta flip").refused(2, &["--tta", "pictures"]);
+}
+
 #[test]
 fn what_does_not_go_together_is_refused() {
     let temp = thorough();

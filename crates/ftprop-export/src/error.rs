@@ -22,6 +22,17 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// There is no zoo.
+    #[error("there is no zoo here: say where it is by FTPROP_ZOO, or put the folder zoo beside the program")]
+    NoZoo,
+    /// A model that is not in the zoo.
+    #[error("'{name}' is not in the zoo; there are {known}")]
+    NotInZoo {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
     /// Weights of another network.
     #[error("{path} is of another network: {difference}")]
     OtherNetwork {

@@ -7,6 +7,7 @@
 //! | [`packed`] | a packed model (`.ftp`), which `ftprop-runtime` runs |
 //! | [`classifier`] | using a packed model |
 //! | [`exact`] | exact numbers, for proofs about it |
+//! | [`zoo`] | packed models that come with the program, by name |
 //! | [`torch`] | safetensors with PyTorch's names and layouts, and back again |
 
 #![forbid(unsafe_code)]
@@ -20,5 +21,6 @@ pub mod onnx;
 pub mod packed;
 mod protobuf;
 pub mod torch;
+pub mod zoo;
 
 pub use error::Error;

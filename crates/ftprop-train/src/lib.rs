@@ -11,6 +11,7 @@
 //! | [`run`], [`jsonl`], [`tensorboard`] | run folders: metrics, summary, event files |
 //! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`], [`evaluate`] | networks on disk, ready for use, and in use |
+//! | [`views`] | test-time augmentation |
 //! | [`confusion`] | which classes a network takes for which |
 //! | [`searched`] | networks that a search found |
 //! | [`golden`] | cases with known results |

@@ -10,7 +10,8 @@ use crate::progress::Progress;
 use clap::{Args, ValueEnum};
 use ftprop_data::{Dataset, Found, Known, Normalize, Shape, Source, Split};
 use ftprop_export::classifier::Classifier;
-use ftprop_nn::{Criterion, OutputLoss};
+use ftprop_export::zoo;
+use ftprop_nn::{Criterion, OutputLoss, Tally};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::confusion::Confusion;
 use ftprop_train::device::Place;
@@ -39,7 +40,7 @@ Examples:
   ftprop eval best.safetensors --data cifar-10-batches-bin
   ftprop eval c8.ftp --data cifar-10-batches-bin")]
 pub(super) struct Eval {
-    /// A run folder, a checkpoint file or a packed model (.ftp)
+    /// A run folder, a checkpoint file, a packed model (.ftp) or one of the zoo (zoo:NAME)
     model: PathBuf,
     /// Which part of the data [default: test, or all of other data in one piece]
     #[arg(long, value_enum)]
@@ -105,7 +106,37 @@ impl From<WhichArg> for Which {
 }
 
 impl Eval {
-    pub(super) fn run(self) -> Result<ExitCode, Error> {
+    /// Of a packed model, with everything else as it is by default.
+    pub(super) fn of_packed(model: &Path, data: Option<PathBuf>) -> Self {
+        Eval {
+            model: model.to_path_buf(),
+            split: None,
+            checkpoint: WhichArg::Best,
+            data,
+            source: None,
+            confusion: false,
+            plot: None,
+            save: None,
+            tta: None,
+            batch: 64,
+            device: "cpu".into(),
+            threads: 0,
+            json: true,
+        }
+    }
+
+    /// What a packed model was measured on, and its tally.
+    pub(super) fn measure(&self) -> Result<(String, Tally), Error> {
+        let cpu = Place::open(DeviceChoice::Cpu, self.threads)?.cpu;
+        let mut subject = self.packed(cpu.threads())?;
+        let loader = evaluation_loader(&subject.dataset.test, &subject.recipe, &subject.dataset, self.batch)?;
+        let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0)?;
+        let tally = cpu.enter(|| evaluate(&mut *subject.network, &loader, &criterion, &mut |_| {}))?;
+        Ok((subject.recipe.data.source.to_string(), tally))
+    }
+
+    pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        self.model = zoo::resolve(&self.model)?;
         if self.batch == 0 {
             return Err(Error::Usage("--batch must be at least 1".into()));
         }

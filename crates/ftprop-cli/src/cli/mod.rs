@@ -20,6 +20,7 @@ mod summary;
 mod sweep;
 mod train;
 mod verify;
+mod zoo;
 
 use crate::error::Error;
 use crate::progress::{LogLevel, complain, set_log_level, tell};
@@ -87,6 +88,7 @@ enum Command {
     Train(train::Train),
     Reproduce(reproduce::Reproduce),
     Recipes(recipes::Recipes),
+    Zoo(zoo::Zoos),
     Sweep(sweep::Sweep),
     Eval(eval::Eval),
     Export(export::Export),
@@ -141,6 +143,7 @@ impl Program {
             Command::Train(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Recipes(command) => command.run(),
+            Command::Zoo(command) => command.run(),
             Command::Sweep(command) => command.run(),
             Command::Eval(command) => command.run(),
             Command::Export(command) => command.run(),

@@ -9,6 +9,7 @@ use crate::error::Error;
 use clap::Args;
 use ftprop_data::{CsvTable, Preprocess, TableTransform};
 use ftprop_export::classifier::Classifier;
+use ftprop_export::zoo;
 use ftprop_tensor::Cpu;
 use ftprop_train::device::Place;
 use ftprop_train::evaluate::{Predictor, predict, predict_rows, predictor};
@@ -37,7 +38,7 @@ Examples:
   find . -name '*.jpg' | ftprop predict runs/photos - --format jsonl
   ftprop predict runs/flowers new.csv --top 3")]
 pub(super) struct Predict {
-    /// A run folder, a checkpoint file or a packed model (.ftp)
+    /// A run folder, a checkpoint file, a packed model (.ftp) or one of the zoo (zoo:NAME)
     model: PathBuf,
     /// Image files, folders, tables, or - for standard input
     #[arg(required = true, value_name = "INPUT")]
@@ -78,7 +79,8 @@ struct Asked {
 }
 
 impl Predict {
-    pub(super) fn run(self) -> Result<ExitCode, Error> {
+    pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        self.model = zoo::resolve(&self.model)?;
         if self.top == 0 {
             return Err(Error::Usage("--top must be at least 1".into()));
         }
