@@ -131,6 +131,7 @@ impl CudaNetwork {
         let at = DeviceStep::new(step.seed, 0, step.number, 0);
         self.set_step(at, &[(1.0, step.progress)])?;
         self.executor.clear_tally()?;
+        self.executor.clear_not_numbers()?;
         self.load_staged(n)?;
         self.executor.take_gradients(n)?;
         self.reduce()?;
@@ -159,6 +160,7 @@ impl CudaNetwork {
         let n = self.stage(images, labels)?;
         self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
         self.executor.clear_tally()?;
+        self.executor.clear_not_numbers()?;
         self.load_staged(n)?;
         self.executor.load_running_statistics()?;
         self.executor.evaluate(n)?;

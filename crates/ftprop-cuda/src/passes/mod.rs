@@ -5,12 +5,13 @@
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
 //! | `average_pool` | average pooling |
-//! | `column_reduction` | how sums over columns are launched |
+//! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
 mod average_pool;
 mod column_reduction;
 mod epilogue;
 mod epilogue_source;
+mod map;
 mod norm;
 mod product;
 
@@ -55,6 +56,8 @@ pub(crate) struct BatchContext<'a> {
     pub(crate) scalars: DevicePtr,
     /// The batch's labels.
     pub(crate) labels: DevicePtr,
+    /// Where passes say that they met something that is no number.
+    pub(crate) not_numbers: DevicePtr,
     /// What norms go by.
     pub(crate) statistics: Statistics,
     /// Examples in the batch.
@@ -105,6 +108,13 @@ fn vector_width(lengths: &[usize]) -> usize {
     if lengths.iter().all(|l| l % 4 == 0) { 4 } else { 1 }
 }
 
+/// The same where a map is read as a whole: as many as 16 bytes hold, where that leaves enough threads.
+fn wide_vectors(channels: usize, start: usize, rows: usize, precision: Precision) -> usize {
+    const THREADS: usize = 1 << 17;
+    let wide = precision == Precision::Bf16 && channels.is_multiple_of(8) && start.is_multiple_of(4);
+    if wide && rows * (channels / 8) >= THREADS { 8 } else { vector_width(&[channels, start]) }
+}
+
 /// A pass ready to run.
 pub(crate) enum CompiledPass {
     Product(Box<CompiledProduct>),
@@ -149,6 +159,14 @@ impl CompiledPass {
             }
             CompiledPass::Epilogue(f) => format!("epilogue {}", f.shape),
             CompiledPass::AveragePool(a) => format!("average {}", a.average.geometry.channels),
+        }
+    }
+
+    /// What has to be compiled before batches of n run, beside what was.
+    pub(crate) fn sources_for(&self, n: usize) -> Vec<Source> {
+        match self {
+            CompiledPass::Product(p) => p.sources_for(n),
+            _ => Vec::new(),
         }
     }
 
@@ -256,7 +274,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
             FusedPass::Product(product) => sources.extend(BiasGradient::source(product, options)),
             FusedPass::Epilogue(f) => {
                 let shape = plan.tensors[f.y].shape;
-                sources.push(CompiledEpilogue::source(f, shape, options));
+                sources.push(CompiledEpilogue::source(f, &plan.tensors, options));
                 if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
                     let rows = options.batch * shape.height * shape.width;
                     sources.push(norm::source(shape.channels, rows, options.precision));
@@ -303,7 +321,8 @@ pub(crate) fn compile(
             }
             FusedPass::Epilogue(epilogue) => {
                 let Compiler { device, options, layout, .. } = &mut compiler;
-                let epilogue = CompiledEpilogue::new(device, epilogue, &tensors, options, layout)?;
+                let numbered = (compiled.len() + 1, epilogue);
+                let epilogue = CompiledEpilogue::new(device, numbered, &tensors, options, layout)?;
                 CompiledPass::Epilogue(Box::new(epilogue))
             }
             FusedPass::AveragePool(average) => {
