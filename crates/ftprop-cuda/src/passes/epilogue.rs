@@ -167,7 +167,7 @@ impl Threads {
     fn new(f: &Epilogue, tensors: &[PlannedTensor], options: &CompileOptions) -> Self {
         let shape = tensors[f.y].shape;
         let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
-        let rows = options.batch * shape.height * shape.width;
+        let rows = options.rows_for * shape.height * shape.width;
         let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
         let suits = f.residual.is_none() && matches!(f.affine, Affine::Norm(_));
         let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
@@ -216,9 +216,8 @@ impl CompiledEpilogue {
         let out = tensors[epilogue.out].shape;
         let module = device.module(CompiledEpilogue::source(&epilogue, tensors, options))?;
         let Threads { columns, map, cooperative, sharing } = Threads::new(&epilogue, tensors, options);
-        let mut norm = |norm: &Norm, tensor: usize| {
-            CompiledNorm::new(device, norm.clone(), tensor, shape, options.batch, options.precision, layout)
-        };
+        let mut norm =
+            |norm: &Norm, tensor: usize| CompiledNorm::new(device, norm.clone(), tensor, shape, options, layout);
         let norm1 = match &epilogue.affine {
             Affine::Norm(own) => Some(norm(own, epilogue.y)?),
             Affine::Identity | Affine::Bias(_) => None,

@@ -48,9 +48,13 @@ mod tests {
 
     #[test]
     fn blocks_cover_every_channel_and_long_maps_are_read_several_rows_at_a_time() {
-        for (vectors, rows, most, expected) in
-            [(8, 256 * 56 * 56, 4, 4), (8, 256 * 56 * 56, 2, 2), (64, 256 * 49, 4, 4), (16, 64 * 64, 4, 1), (300, 7, 4, 1)]
-        {
+        for (vectors, rows, most, expected) in [
+            (8, 256 * 56 * 56, 4, 4),
+            (8, 256 * 56 * 56, 2, 2),
+            (64, 256 * 49, 4, 4),
+            (16, 64 * 64, 4, 1),
+            (300, 7, 4, 1),
+        ] {
             let map = MapLaunch::new(vectors, rows, most);
             assert_eq!(map.rows_at_once(), expected, "{vectors} {rows}");
             assert!(map.threads_x() * map.chunks >= vectors);

@@ -95,6 +95,8 @@ pub(crate) struct CompileOptions {
     pub(crate) precision: Precision,
     /// A full batch.
     pub(crate) batch: usize,
+    /// The batch that the passes' kernels are chosen for: the full one, except in tests of kernels for larger ones.
+    pub(crate) rows_for: usize,
     /// Whether the network has the GPU to itself: then there is a side stream for gradients.
     pub(crate) alone: bool,
     /// How many blocks may wait for each other.
@@ -276,7 +278,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
                 let shape = plan.tensors[f.y].shape;
                 sources.push(CompiledEpilogue::source(f, &plan.tensors, options));
                 if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
-                    let rows = options.batch * shape.height * shape.width;
+                    let rows = options.rows_for * shape.height * shape.width;
                     sources.push(norm::source(shape.channels, rows, options.precision));
                 }
             }
@@ -421,7 +423,8 @@ mod tests {
             let choices: Vec<_> =
                 gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
             let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
-            let options = CompileOptions { precision, batch: 64, alone: true, cooperative_blocks, scalars };
+            let (batch, rows_for) = (64, 64);
+            let options = CompileOptions { precision, batch, rows_for, alone: true, cooperative_blocks, scalars };
             let mut all = sources(&plan, &choices, &options);
             all.sort();
             all.dedup();

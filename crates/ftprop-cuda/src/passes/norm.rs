@@ -1,6 +1,6 @@
 //! Batch norm's statistics and coefficients.
 
-use super::{BatchContext, ColumnReduction, Statistics, wide_vectors};
+use super::{BatchContext, ColumnReduction, CompileOptions, Statistics, wide_vectors};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
@@ -69,12 +69,11 @@ impl CompiledNorm {
         norm: Norm,
         tensor: usize,
         shape: Shape,
-        batch: usize,
-        precision: Precision,
+        options: &CompileOptions,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
         let (channels, rows_per_image) = (shape.channels, shape.height * shape.width);
-        let rows = batch * rows_per_image;
+        let (rows, precision) = (options.rows_for * rows_per_image, options.precision);
         let module = device.module(source(channels, rows, precision))?;
         let columns = ColumnReduction::new(channels, wide_vectors(channels, 0, rows, precision), rows);
         // Eight bytes are enough for what the kernels call sum_t.

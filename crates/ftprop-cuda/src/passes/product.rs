@@ -52,7 +52,7 @@ impl BiasGradient {
 
     /// `None` where the product has no bias of its own.
     pub(super) fn source(product: &Product, options: &CompileOptions) -> Option<Source> {
-        let rows = BiasGradient::rows(product, options.batch);
+        let rows = BiasGradient::rows(product, options.rows_for);
         product.bias.as_ref().map(|_| norm::source(product.geometry.out_channels, rows, options.precision))
     }
 
@@ -63,7 +63,7 @@ impl BiasGradient {
         layout: &mut ArenaLayout,
     ) -> Result<Option<Self>, CudaError> {
         let Some(source) = BiasGradient::source(product, options) else { return Ok(None) };
-        let (channels, rows) = (product.geometry.out_channels, BiasGradient::rows(product, options.batch));
+        let (channels, rows) = (product.geometry.out_channels, BiasGradient::rows(product, options.rows_for));
         let columns = ColumnReduction::new(channels, wide_vectors(channels, 0, rows, options.precision), rows);
         Ok(Some(BiasGradient {
             kernel: Kernel::find(&device.module(source)?)?,

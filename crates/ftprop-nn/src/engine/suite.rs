@@ -172,12 +172,14 @@ pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
         LayerSpec::global_average(),
         fc(None),
     ];
+    let wide_windows = vec![plain(8, 1), norm(), max_pool(18, 1, 0), act(), fc(None)];
     vec![
         ("fc", Shape::vector(37), vec![fc(Some(29)), act(), fc(Some(70)), norm(), act(), fc(None)]),
         ("conv, pool", image(13, 11, 3), pooled),
         ("norm, overlapping pool, dropout", image(12, 15, 4), dropping),
         ("groups, odd channels", image(9, 9, 6), grouped),
         ("residual", image(8, 8, 8), blocks),
+        ("windows of more than 16 by 16", image(20, 21, 3), wide_windows),
     ]
 }
 
