@@ -346,7 +346,7 @@ mod tests {
                 let part = all.iter().enumerate().skip(worker).step_by(threads);
                 scope.spawn(move || {
                     for (i, source) in part {
-                        let arch = ["sm_80", "sm_90"][i % 2];
+                        let arch = [(8, 0), (9, 0)][i % 2];
                         let image = source.compile(arch).unwrap_or_else(|error| panic!("{error}"));
                         assert!(image.starts_with(b"\x7fELF"), "{source:?}");
                     }

@@ -417,7 +417,7 @@ mod tests {
         let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
         let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
         let (plan, scalars) = (FusionPlan::new(&graph), ScalarLayout::new(&graph, &learning));
-        for (precision, arch) in [(Precision::F32, "sm_80"), (Precision::Tf32, "sm_90"), (Precision::Bf16, "sm_89")] {
+        for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (8, 9))] {
             let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
             let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
             let choices: Vec<_> =
