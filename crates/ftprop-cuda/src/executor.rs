@@ -15,11 +15,13 @@ use crate::matrices;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
+use crate::pictures;
 use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
+use crate::streamed::StreamedPictures;
 use ftprop_nn::{Graph, Learning, Shape};
 
 /// What an executor is compiled for beside its plan.
@@ -68,6 +70,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
         loss_source(plan, config),
         optimizer::source(config.learning, &config.options.scalars, precision),
         basic::source(precision),
+        pictures::source(precision),
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
     sources
@@ -180,6 +183,16 @@ impl Executor {
     /// Makes the batch that the step names from resident data.
     pub(crate) fn gather(&self, data: &ResidentData, n: usize) -> Result<(), CudaError> {
         self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Makes the batch that the host brought into the step's slot.
+    pub(crate) fn gather_streamed(&self, data: &StreamedPictures, n: usize) -> Result<(), CudaError> {
+        self.batch.gather_streamed(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Waits, and gives the batch that is in place, of n examples.
+    pub(crate) fn read_batch(&self, n: usize) -> Result<Vec<f32>, CudaError> {
+        self.batch.read(&self.stream, &self.arena, n, self.output.precision)
     }
 
     /// Takes the batch that the host put into the step's slot.

@@ -22,6 +22,7 @@ use crate::plan::FusionPlan;
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
 use crate::staging::StagingBuffers;
+use crate::streamed::StreamedPictures;
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, check_batch};
 use ftprop_nn::{Graph, Step, Tally};
@@ -53,6 +54,8 @@ pub struct CudaNetwork {
     staging: Option<StagingBuffers>,
     /// Data of each part that lives on the GPU.
     resident: HashMap<Part, ResidentData>,
+    /// Pictures of each part that stay on the host and become batches on the GPU.
+    streamed: HashMap<Part, StreamedPictures>,
     reducer: Option<Box<dyn Reducer>>,
     /// Steps that the optimizer has taken.
     steps: u64,
@@ -109,6 +112,7 @@ impl CudaNetwork {
             graphs: GraphCache::default(),
             staging: None,
             resident: HashMap::new(),
+            streamed: HashMap::new(),
             reducer: None,
             steps: 0,
             last: 0,
