@@ -36,6 +36,8 @@ const LATER: &[(&str, &str)] = &[
     recipe!("cifar10", "bireal18", "-sign"),
     recipe!("cifar10", "bireal18", "-qrelu"),
     recipe!("cifar10", "bireal18", "-relu"),
+    recipe!("imagenet", "bireal18", "-sign-sste"),
+    recipe!("imagenet", "bireal18", "-sign-ftpsh"),
 ];
 
 /// The names of all of them, the digits' first.

@@ -400,10 +400,16 @@ impl DataRecipe {
         self.open_as(Some(known), whole)
     }
 
-    /// Says where the data are. Where the recipe has the built-in digits, which lie nowhere, what is there decides what
-    /// kind of data they are, and that is given back.
+    /// Says where the data are. Where the recipe has the built-in digits, which lie nowhere, or photographs, which may have
+    /// been prepared or not, what is there decides what kind of data they are, and that is given back if it is another.
     pub fn locate(&mut self, path: &Path) -> Result<Option<Found>, Error> {
-        let found = (self.source == Source::Digits).then(|| Source::detect(path)).transpose()?;
+        let other = match self.source {
+            Source::Digits => true,
+            Source::Folder => path.is_file(),
+            Source::Prepared => path.is_dir(),
+            _ => false,
+        };
+        let found = other.then(|| Source::detect(path)).transpose()?;
         if let Some(found) = &found {
             self.source = found.source;
         }
