@@ -83,7 +83,7 @@ pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
 pub use patch::Patch;
-pub use photo::{is_picture, load_image};
+pub use photo::{is_picture, load_image, load_pixels};
 pub use prepare::{BadImage, LoaderConfig};
 pub use prepared::{Pictures, PrepareOptions, Prepared, Preparing, prepare};
 pub use preprocess::{Normalize, Preprocess, Shape};

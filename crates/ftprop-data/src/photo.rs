@@ -10,9 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::DataError;
-use crate::augment::Augment;
+use crate::augment::{Augment, Placement};
 use crate::decode::{EXTENSIONS, decode};
 use crate::preprocess::{Preprocess, Shape};
+use crate::resize::Axis;
 use crate::view::{Chosen, Picture, Viewer};
 use crate::window::Cutter;
 
@@ -43,6 +44,28 @@ pub fn is_picture(path: &Path) -> bool {
 
 /// One picture as a network's input: decoded, resized, the centre cut out and normalised.
 pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, DataError> {
+    let (shape, cutter) = (preprocess.shape, one_window(preprocess)?);
+    let mut out = vec![0.0; shape.size()];
+    Scratch::default().load(path, preprocess.resize, false, &cutter, &Chosen::Centre, &mut out)?;
+    Ok(out)
+}
+
+/// The same pixels as they are, not normalised: for a model that takes bytes.
+pub fn load_pixels(path: &Path, preprocess: &Preprocess) -> Result<Vec<u8>, DataError> {
+    let (window, cutter) = (preprocess.shape, one_window(preprocess)?);
+    let mut scratch = Scratch::default();
+    let (height, width, pixels) = scratch.decode(path, window.channels, false)?;
+    let picture = Picture { height, width, pixels: &pixels };
+    let (new_height, new_width) =
+        cover(height, width, window, preprocess.resize).ok_or_else(|| refused(path, "it is too long and thin"))?;
+    let placed = Placement::centre(cutter.room(new_height, new_width));
+    let rows = Axis::whole(height, new_height, placed.y, window.height);
+    let columns = Axis::whole(width, new_width, placed.x, window.width);
+    Ok(scratch.viewer.resample(&picture, window.channels, rows, columns).to_vec())
+}
+
+/// Checks what a picture is to become, before anything of that size is made.
+fn one_window(preprocess: &Preprocess) -> Result<Cutter, DataError> {
     let shape = preprocess.shape;
     check_sizes(preprocess.resize, shape)?;
     if shape.size() == 0 || preprocess.resize < shape.height.min(shape.width) {
@@ -51,10 +74,7 @@ pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, Data
             shape.height, shape.width, preprocess.resize
         )));
     }
-    let cutter = Cutter::new(shape, &Augment::default(), &preprocess.normalize)?;
-    let mut out = vec![0.0; shape.size()];
-    Scratch::default().load(path, preprocess.resize, false, &cutter, &Chosen::Centre, &mut out)?;
-    Ok(out)
+    Cutter::new(shape, &Augment::default(), &preprocess.normalize)
 }
 
 /// What a thread keeps between pictures.
