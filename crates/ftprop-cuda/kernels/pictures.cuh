@@ -3,8 +3,8 @@
 
 DEVICE float fadd(float a, float b) { return ROUND_FADD(a, b); }
 DEVICE float fmul(float a, float b) { return ROUND_FMUL(a, b); }
-DEVICE double dadd(double a, double b) { return ROUND_DADD(a, b); }
-DEVICE double dmul(double a, double b) { return ROUND_DMUL(a, b); }
+DEVICE double plus_rounded(double a, double b) { return ROUND_DADD(a, b); }
+DEVICE double times_rounded(double a, double b) { return ROUND_DMUL(a, b); }
 
 // A picture of a data set: where its pixels begin, its size, and the size that it is resized to before a window is cut.
 struct PictureEntry {
@@ -28,16 +28,16 @@ DEVICE u32 below(u64 key, u64 index, u64 n) { return (u32)(((mix(key + index) >>
 
 // A random part of a picture: origin, from and nothing else of both axes.
 DEVICE void draw_patch(u64 own, double least, double most, int height, int width, Axis& rows, Axis& columns) {
-    const double pixels = dmul((double)height, (double)width);
+    const double pixels = times_rounded((double)height, (double)width);
     const long long tall = (long long)width * 4 / 3, wide = (long long)height * 4 / 3;
     int h = (int)(height < tall ? height : tall), w = (int)(width < wide ? width : wide);
     if (h < 1) h = 1;
     if (w < 1) w = 1;
     for (u64 number = 8; number < 28; number += 2) {
-        const double area = dmul(dadd(least, dmul(dadd(most, -least), (double)uniform(own, number))), pixels);
+        const double area = times_rounded(plus_rounded(least, times_rounded(plus_rounded(most, -least), (double)uniform(own, number))), pixels);
         const u64 bits = mix(own + number + 1);
-        const double ratio = dadd(1.0, (double)((bits << 1) >> 40) / 50331648.0);
-        const double longer = floor(dadd(sqrt(dmul(area, ratio)), 0.5)), shorter = floor(dadd(sqrt(area / ratio), 0.5));
+        const double ratio = plus_rounded(1.0, (double)((bits << 1) >> 40) / 50331648.0);
+        const double longer = floor(plus_rounded(sqrt(times_rounded(area, ratio)), 0.5)), shorter = floor(plus_rounded(sqrt(area / ratio), 0.5));
         const double upright = bits >> 63 ? longer : shorter, across = bits >> 63 ? shorter : longer;
         if (upright >= 1.0 && upright <= (double)height && across >= 1.0 && across <= (double)width) {
             h = (int)upright;
@@ -60,16 +60,16 @@ DEVICE int taps_of(const Axis& axis) {
 // The weights of a place along an axis, and the first place that it draws from.
 DEVICE int weigh(const Axis& axis, int taps, int place, float* weights) {
     const double scale = (double)axis.from / (double)axis.to, reach = scale > 1.0 ? scale : 1.0;
-    const double centre = dmul(dadd((double)(axis.start + place), 0.5), scale);
-    const double begin = dadd(dadd(centre, -reach), 0.5);
+    const double centre = times_rounded(plus_rounded((double)(axis.start + place), 0.5), scale);
+    const double begin = plus_rounded(plus_rounded(centre, -reach), 0.5);
     int first = begin > 0.0 ? (int)begin : 0;
     if (first > axis.from - taps) first = axis.from - taps;
     auto weight = [&](int tap) {
-        const double w = dadd(1.0, -(fabs(dadd(dadd((double)(first + tap), 0.5), -centre)) / reach));
+        const double w = plus_rounded(1.0, -(fabs(plus_rounded(plus_rounded((double)(first + tap), 0.5), -centre)) / reach));
         return w > 0.0 ? w : 0.0;
     };
     double sum = 0.0;
-    for (int tap = 0; tap < taps; tap++) sum = dadd(sum, weight(tap));
+    for (int tap = 0; tap < taps; tap++) sum = plus_rounded(sum, weight(tap));
     for (int tap = 0; tap < taps; tap++) weights[tap] = (float)(weight(tap) / sum);
     return first;
 }
