@@ -98,7 +98,7 @@ impl Prepare {
             say(&format!(
                 "{}: {train} pictures to train{test}, {}, {:.1} MB, {rate:.0} pictures/s",
                 plain(&self.output.display().to_string()),
-                counted(classes as u64, "class"),
+                format_args!("{classes} classes"),
                 bytes as f64 / 1e6
             ))?;
         }
