@@ -101,6 +101,16 @@ impl BatchLoader {
         })
     }
 
+    /// Where the examples of the batch are, and with how many channels each pixel of theirs is stored.
+    pub(crate) fn images(&self, arena: &Arena) -> (DevicePtr, usize) {
+        (arena.at(self.images), self.stored)
+    }
+
+    /// The shape of an example.
+    pub(crate) fn example(&self) -> Shape {
+        self.input
+    }
+
     /// Where the labels of the batch are.
     pub(crate) fn labels(&self, arena: &Arena) -> DevicePtr {
         arena.at(self.labels)

@@ -14,8 +14,8 @@ use ftprop_data::{
 };
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError, OptimizerSpec,
-    OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
+    Activation, Criterion, Defaults, Distillation, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError,
+    OptimizerSpec, OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -201,6 +201,15 @@ pub struct TrainRecipe {
     /// measured and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,
+    /// A trained run, or a checkpoint, whose network is learned from beside the labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<PathBuf>,
+    /// With a teacher: its share of the loss; half of it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher_weight: Option<f32>,
+    /// With a teacher: what logits are divided by before they are compared; 2 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher_temperature: Option<f32>,
     /// Epochs without a better one on the validation part after which training ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
@@ -259,6 +268,9 @@ impl Default for Recipe {
                 label_smoothing: 0.0,
                 clip: None,
                 ema: None,
+                teacher: None,
+                teacher_weight: None,
+                teacher_temperature: None,
                 patience: None,
                 checkpoint_seconds: 300.0,
                 device: DeviceChoice::Auto,
@@ -313,6 +325,11 @@ impl Recipe {
         self.data.csv.test_file.clone_from(&data.csv.test_file);
         self.data.workers = data.workers;
         self.data.on_device = data.on_device;
+        // Where a teacher lies does not matter, that there is one does.
+        self.train.teacher = self.train.teacher.take().map(|own| match &train.teacher {
+            Some(other) => other.clone(),
+            None => own.file_name().map_or_else(PathBuf::new, PathBuf::from),
+        });
         (self.train.device, self.train.threads) = (train.device, train.threads);
         (self.train.diagnostics, self.train.checkpoint_seconds) = (train.diagnostics, train.checkpoint_seconds);
     }
@@ -335,14 +352,22 @@ impl Recipe {
         Graph::resolve(&self.layers(input)?, &self.layer_defaults(), input, classes).map(Arc::new)
     }
 
-    /// How a network learns.
+    /// How a network learns; its teacher is found where it is trained.
     pub fn learning(&self, graph: &Graph) -> Result<Learning, NnError> {
         Ok(Learning {
             criterion: self.criterion()?,
             groups: Arc::new(ParameterGroups::resolve(&self.optimizer, &self.groups, graph)?),
             clip: self.train.clip,
             average: self.train.ema,
+            teacher: None,
         })
+    }
+
+    /// How a teacher's logits enter the loss, where there is a teacher.
+    pub fn distillation(&self) -> Result<Option<Distillation>, NnError> {
+        let TrainRecipe { teacher, teacher_weight, teacher_temperature, .. } = &self.train;
+        let made = || Distillation::new(teacher_temperature.unwrap_or(2.0), teacher_weight.unwrap_or(0.5));
+        teacher.as_ref().map(|_| made()).transpose()
     }
 
     /// The layers for an input of this shape.

@@ -24,8 +24,8 @@ use crate::scalars::ScalarLayout;
 use crate::staging::StagingBuffers;
 use crate::streamed::StreamedPictures;
 use crate::tuning::{self, Tuning};
-use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, check_batch};
-use ftprop_nn::{Graph, Step, Tally};
+use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, Teacher, check_batch};
+use ftprop_nn::{Graph, OptimizerSpec, Step, Tally};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -75,6 +75,20 @@ impl NetworkConfig {
         }
     }
 
+    /// The network that is learned from, compiled for the same batches.
+    fn teacher(&self, device: &Device, teacher: &Teacher) -> Result<Executor, CudaError> {
+        teacher.check(&self.graph)?;
+        // It learns nothing, so that any optimizer will do: the one without moments.
+        let learning = Learning::new(&teacher.graph, &OptimizerSpec::sgd(1.0, 0.0)?)?;
+        let network =
+            CudaNetwork::new(device, NetworkConfig { graph: teacher.graph.clone(), learning, ..self.clone() })?;
+        network.set_values(&teacher.network.values)?;
+        network.set_stats(&teacher.network.statistics)?;
+        network.executor.load_running_statistics()?;
+        network.wait()?;
+        Ok(network.executor)
+    }
+
     /// With so many blocks that may wait for each other, on a GPU that the network has to itself.
     fn executor_config(&self, cooperative_blocks: usize) -> ExecutorConfig<'_> {
         let alone = self.tuning != Tuning::Shared;
@@ -104,7 +118,8 @@ impl CudaNetwork {
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
             .collect();
         let executor_config = config.executor_config(device.cooperative_blocks()?);
-        let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config)?;
+        let teacher = config.learning.teacher.as_ref().map(|teacher| config.teacher(device, teacher)).transpose()?;
+        let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config, teacher)?;
         let network = CudaNetwork {
             scalars: executor_config.options.scalars,
             config,
@@ -240,8 +255,7 @@ mod tests {
     use crate::gemm::Algorithm;
     use crate::library::Library;
     use crate::patch::Patch;
-    use ftprop_nn::OptimizerSpec;
-    use ftprop_nn::engine::suite;
+    use ftprop_nn::engine::suite::{self, Case};
     use ftprop_nn::optimizer::{GroupSpec, ParameterClass, ParameterGroups, Setting};
     use std::collections::BTreeSet;
 
@@ -292,6 +306,11 @@ mod tests {
                 let learning = muon(&config.graph, config.learning.clone());
                 all.extend(sources_of(&NetworkConfig { learning, ..config }, limits));
             }
+        }
+        for (case, precision) in suite::taught().unwrap().into_iter().zip([Precision::Bf16, Precision::Tf32].repeat(2))
+        {
+            let Case { graph, learning, batch, .. } = case;
+            all.extend(sources_of(&NetworkConfig { graph, learning, batch, precision, tuning: Tuning::Fixed }, limits));
         }
         let all: Vec<Source> = all.into_iter().collect();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
