@@ -145,10 +145,10 @@ epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, c
     for (int e = 0; e < VEC; e++) {
         const int j = c + e;
 #if AFFINE == AFFINE_NORM
-        Coefficients(norm1, j, sums[0][e], sums[1][e], rows).keep(norm1, j, sums[0][e], sums[1][e]);
+        Coefficients(norm1, FIXED1, j, sums[0][e], sums[1][e], rows).keep(norm1, j, sums[0][e], sums[1][e]);
 #endif
 #if RESIDUAL == RESIDUAL_NORM
-        Coefficients(norm2, j, sums[0][e], sums[SUMS - 1][e], rows).keep(norm2, j, sums[0][e], sums[SUMS - 1][e]);
+        Coefficients(norm2, FIXED2, j, sums[0][e], sums[SUMS - 1][e], rows).keep(norm2, j, sums[0][e], sums[SUMS - 1][e]);
 #endif
     }
 #endif

@@ -169,7 +169,7 @@ impl Threads {
         let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
         let rows = options.rows_for * shape.height * shape.width;
         let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
-        let suits = f.residual.is_none() && matches!(f.affine, Affine::Norm(_));
+        let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
         let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
         let vector_width = match cooperative {
             // Many threads with little each end soonest.
