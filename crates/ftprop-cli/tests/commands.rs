@@ -250,7 +250,7 @@ fn every_recipe_builds_and_says_what_its_name_says() {
             count += 1;
         }
     }
-    assert_eq!(count, 49);
+    assert_eq!(count, 51);
 }
 
 #[test]

@@ -16,11 +16,13 @@ use crate::matrices;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
+use crate::pictures;
 use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
+use crate::streamed::StreamedPictures;
 use ftprop_nn::{Graph, Learning, Shape};
 
 /// What an executor is compiled for beside its plan.
@@ -71,6 +73,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
         loss_source(plan, config),
         optimizer::source(config.learning, &config.options.scalars, precision),
         basic::source(precision),
+        pictures::source(precision),
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
     sources.extend(distillation_source(plan, config));
@@ -175,7 +178,10 @@ impl Executor {
         work: impl FnOnce(&Executor) -> Result<(), CudaError>,
     ) -> Result<CudaGraph, CudaError> {
         let teachers = self.teacher.iter().flat_map(|(teacher, _)| &teacher.passes);
-        self.passes.iter().chain(teachers).try_for_each(|pass| pass.prepare(n))?;
+        let passes: Vec<&CompiledPass> = self.passes.iter().chain(teachers).collect();
+        // All at once, as above.
+        self.device.modules(&passes.iter().flat_map(|pass| pass.sources_for(n)).collect::<Vec<_>>())?;
+        passes.iter().try_for_each(|pass| pass.prepare(n))?;
         self.stream.capture(|| work(self))
     }
 
@@ -187,6 +193,7 @@ impl Executor {
             step: self.step.step(&self.arena),
             scalars: self.step.scalars(&self.arena),
             labels: self.batch.labels(&self.arena),
+            not_numbers: self.loss.not_numbers(&self.arena),
             statistics,
             n,
         }
@@ -200,6 +207,16 @@ impl Executor {
     /// Makes the batch that the step names from resident data.
     pub(crate) fn gather(&self, data: &ResidentData, n: usize) -> Result<(), CudaError> {
         self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Makes the batch that the host brought into the step's slot.
+    pub(crate) fn gather_streamed(&self, data: &StreamedPictures, n: usize) -> Result<(), CudaError> {
+        self.batch.gather_streamed(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Waits, and gives the batch that is in place, of n examples.
+    pub(crate) fn read_batch(&self, n: usize) -> Result<Vec<f32>, CudaError> {
+        self.batch.read(&self.stream, &self.arena, n, self.output.precision)
     }
 
     /// Takes the batch that the host put into the step's slot.
@@ -310,6 +327,11 @@ impl Executor {
         self.loss.clear_tally(&self.stream, &self.arena)
     }
 
+    /// Forgets that something was no number: what follows starts from other numbers.
+    pub(crate) fn clear_not_numbers(&self) -> Result<(), CudaError> {
+        self.loss.clear_not_numbers(&self.stream, &self.arena)
+    }
+
     /// Waits.
     pub(crate) fn read_tally(&self) -> Result<DeviceTally, CudaError> {
         self.loss.read_tally(&self.stream, &self.arena)
@@ -330,8 +352,12 @@ impl Executor {
         Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
     }
 
-    /// Waits, and names the first pass whose output for the last batch of n is not finite.
+    /// Waits, and names the first pass that met something that is no number, else the first whose output for the last batch
+    /// of n is not finite.
     pub(crate) fn first_non_finite(&self, n: usize) -> Result<Option<&str>, CudaError> {
+        if let Some(pass) = self.loss.read_not_numbers(&self.stream, &self.arena)? {
+            return Ok(self.passes.get(pass - 1).map(CompiledPass::name));
+        }
         for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
             let (tensor, len) = (pass.output(), n * shape.len());
             let region = self.tensors[tensor].values;

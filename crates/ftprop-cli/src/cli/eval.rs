@@ -271,7 +271,7 @@ impl Eval {
         let found = find(&mut recipe, self.data.as_deref())?;
         let shape = classifier.shape();
         if let Some(preprocess) = classifier.preprocess() {
-            if recipe.data.source == Source::Folder {
+            if matches!(recipe.data.source, Source::Folder | Source::Prepared) {
                 recipe.data.resize = Some(preprocess.resize);
             }
             if recipe.data.source != Source::Csv && shape.height == shape.width {
