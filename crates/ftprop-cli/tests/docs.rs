@@ -97,6 +97,16 @@ fn the_commands_of_deploying_work() {
 }
 
 #[test]
+fn the_page_on_accuracy_works() {
+    let (folder, commands) = follow("docs/accuracy.md");
+    assert_eq!(commands, 6);
+    for run in ["thresholds", "taught", "second-stage"] {
+        assert!(folder.join("runs").join(run).join("summary.json").exists(), "{run}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn the_commands_of_reproducing_work() {
     let (folder, commands) = follow("docs/reproduce.md");
     assert!(commands >= 4, "only {commands} commands were found");
