@@ -184,6 +184,12 @@ pub enum CudaError {
         /// An example as the network takes it.
         network: Shape,
     },
+    /// A target rule that a kernel of single units cannot follow.
+    #[error("the target rule {rule} looks at whole batches, which a GPU does not do yet; train with it on the CPU")]
+    BatchRule {
+        /// The rule.
+        rule: String,
+    },
     /// Data that is not in memory as bytes.
     #[error("these examples are not bytes in memory, so they cannot live on the GPU; stream them")]
     NotBytes,

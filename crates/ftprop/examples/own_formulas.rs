@@ -96,7 +96,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("test accuracy {:.2} %", 100.0 * accuracy);
     assert!(accuracy > 0.93, "the digits are learned to {:.2} % only", 100.0 * accuracy);
 
-    let on_a_gpu = HardUnit::new(Activation::Sign, cauchy).device_slope("slope");
+    let on_a_gpu =
+        HardUnit::new(Activation::Sign, cauchy).device_slope("slope").expect("its rule looks at single units");
     println!("what a GPU compiles for it:\n{on_a_gpu}");
     assert!(on_a_gpu.contains("__device__"));
     Ok(())

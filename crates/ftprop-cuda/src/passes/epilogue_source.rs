@@ -123,7 +123,8 @@ fn formulas(source: Source, op: Option<ActivationOp>, scalars: &ScalarLayout) ->
         }
         Some(ActivationOp::Hard(unit, number)) => {
             let value = unit.activation.device_value(activation);
-            (value, unit.device_slope(slope), Some(unit.layer_loss), number)
+            let slope = unit.device_slope(slope).expect("a network with another rule is refused");
+            (value, slope, Some(unit.layer_loss), number)
         }
     };
     source

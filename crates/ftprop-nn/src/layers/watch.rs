@@ -4,6 +4,7 @@ use super::{HardLayer, Layer, Pass, Slopes};
 use crate::activation::{Activation, qrelu};
 use crate::layer_loss::LayerLoss;
 use crate::target::{HardUnit, Moment};
+use ftprop_tensor::Cpu;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,7 +130,9 @@ impl Steps {
 
 impl Sight {
     /// The targets as they are set, on the way back; g arrives from above.
-    fn see_targets(&mut self, unit: &HardUnit, moment: &Moment<'_>, g: &[f32], z: &[f32]) {
+    fn see_targets(&mut self, cpu: &Cpu, unit: &HardUnit, moment: &Moment<'_>, g: &[f32], z: &[f32]) {
+        let mut targets = vec![0.0; g.len()];
+        unit.targets(cpu, moment, g, z, &mut targets);
         let saturated = HardUnit { layer_loss: LayerLoss::saturated_hinge(), ..*unit };
         let progress = moment.progress;
         let faint = [-1.0, 1.0].map(|t| FAINT * unit.phi(t, threshold(unit.activation), progress));
@@ -137,8 +140,8 @@ impl Sight {
         (self.agreeing, self.disagreeing) = Default::default();
         let steps = steps(unit.activation);
         self.units.clear();
-        for (at, (&g, &z)) in g.iter().zip(z).enumerate() {
-            let (t, on) = (unit.target(moment, at, g, z), steps_on(unit.activation, z));
+        for ((&g, &z), t) in g.iter().zip(z).zip(targets) {
+            let on = steps_on(unit.activation, z);
             self.beyond += usize::from(saturated.phi(1.0, z, progress) == 0.0);
             if t != 0.0 {
                 self.targeted += 1;
@@ -243,7 +246,7 @@ impl Layer for Watched {
     fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, needs_input: bool) {
         let len = pass.n * self.layer.len;
         let (unit, moment) = (self.layer.unit, pass.moment(self.layer.len, self.layer.number));
-        self.watch.lock().sights[self.index].see_targets(&unit, &moment, &slopes.current()[..len], &z[..len]);
+        self.watch.lock().sights[self.index].see_targets(pass.cpu, &unit, &moment, &slopes.current()[..len], &z[..len]);
         self.layer.backward(pass, z, slopes, needs_input);
         self.watch.lock().sights[self.index].slope = norm(&slopes.current()[..len]);
     }

@@ -8,7 +8,7 @@ fn seen(unit: &HardUnit, progress: f32, g: &[f32], z: &[f32], z_after: &[f32]) -
     let layer = HardLayer { unit: *unit, number: 0, len: z.len() };
     Watched::new(layer, &watch, "1", "fc", 0);
     let sight = &mut watch.lock().sights[0];
-    sight.see_targets(unit, &Moment { progress, ..Moment::default() }, g, z);
+    sight.see_targets(&Cpu::new(1).unwrap(), unit, &Moment { progress, ..Moment::default() }, g, z);
     sight.see_outcome(unit, z_after);
     sight.diagnosis(0.0)
 }

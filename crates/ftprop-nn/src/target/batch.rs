@@ -1,0 +1,125 @@
+//! Rules that look at a whole batch: what a unit should be for one example may depend on the others. The paper leaves
+//! open how targets might combine what several examples say.
+//!
+//! Such a rule sees more than one unit's numbers, so it cannot be part of a GPU's kernel that has those alone: the CPU runs
+//! it, and other devices refuse it by name.
+
+use super::{AnyRule, Seen, SeenBy};
+use crate::number::Number;
+use crate::trace::Traced;
+use ftprop_tensor::Cpu;
+use std::fmt;
+
+/// What there is to see of a layer when its targets are set for a batch: example by example, unit by unit.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenBatch<'a> {
+    /// ∂L/∂h of every unit.
+    pub g: &'a [f32],
+    /// Their pre-activations.
+    pub z: &'a [f32],
+    /// The class of every example.
+    pub labels: &'a [u32],
+    /// Units of one example.
+    pub units: usize,
+}
+
+/// How targets follow from what the layers above say about all examples of a batch.
+pub trait BatchRule: fmt::Debug + Send + Sync + 'static {
+    /// Writes −1, +1, or 0 for no target, for each unit of each example. Sums must have an order that depends on nothing
+    /// but the batch.
+    fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]);
+}
+
+/// t = sign(−Σ g) over the examples of the same class: a unit is to say the same about all of them, what is best for them
+/// together. How much each counts is left to its own |g|.
+#[derive(Debug)]
+pub struct ClassMean;
+impl BatchRule for ClassMean {
+    fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]) {
+        by_class_sum(seen, targets, |_, sum| sum.opposite_sign());
+    }
+}
+
+/// The paper's t = sign(−g), but only where it is also that of the examples of the same class together; elsewhere none.
+#[derive(Debug)]
+pub struct ClassAgreement;
+impl BatchRule for ClassAgreement {
+    fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]) {
+        by_class_sum(seen, targets, |g, sum| {
+            let t = g.opposite_sign();
+            if t == sum.opposite_sign() { t } else { 0.0 }
+        });
+    }
+}
+
+/// Sets each target from its unit's g and the sum of g over the examples of the same class.
+fn by_class_sum(seen: &SeenBatch<'_>, targets: &mut [f32], target: impl Fn(f32, f32) -> f32) {
+    let SeenBatch { g, labels, units, .. } = *seen;
+    // The targets of a class's first example hold the sums until all others have theirs.
+    let first = |example: usize| labels.iter().position(|&label| label == labels[example]).unwrap_or(example);
+    for (example, g) in g.chunks_exact(units).enumerate() {
+        let sums = &mut targets[first(example) * units..][..units];
+        if first(example) == example {
+            sums.copy_from_slice(g);
+        } else {
+            sums.iter_mut().zip(g).for_each(|(sum, g)| *sum += g);
+        }
+    }
+    for (example, g) in g.chunks_exact(units).enumerate().rev() {
+        for (unit, &g) in g.iter().enumerate() {
+            targets[example * units + unit] = target(g, targets[first(example) * units + unit]);
+        }
+    }
+}
+
+/// A [`BatchRule`] among the rules of single units.
+#[derive(Debug)]
+pub(super) struct OfBatch<R>(pub(super) R);
+
+impl<R: BatchRule> AnyRule for OfBatch<R> {
+    fn target(&self, seen: Seen<f32>) -> f32 {
+        let mut target = [0.0];
+        let (g, z) = (&[seen.g][..], &[seen.z][..]);
+        self.0.targets(&SeenBatch { g, z, labels: &[seen.label as u32], units: 1 }, &mut target);
+        target[0]
+    }
+
+    fn targets(&self, _: &Cpu, by: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]) {
+        let (labels, units) = (by.moment.labels, by.moment.units);
+        self.0.targets(&SeenBatch { g, z, labels, units }, targets);
+    }
+
+    fn traced<'a>(&self, _: Seen<Traced<'a>>) -> Option<Traced<'a>> {
+        None
+    }
+
+    fn looks_at_batch(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three examples of class 7 and one of class 2, two units each.
+    const LABELS: [u32; 4] = [7, 2, 7, 7];
+    const G: [f32; 8] = [1.0, -1.0, -0.5, 0.0, -3.0, -2.0, 1.5, 4.0];
+
+    fn targets(rule: &dyn BatchRule) -> [f32; 8] {
+        let mut targets = [f32::NAN; 8];
+        rule.targets(&SeenBatch { g: &G, z: &[0.0; 8], labels: &LABELS, units: 2 }, &mut targets);
+        targets
+    }
+
+    #[test]
+    fn examples_of_a_class_have_the_target_of_their_sum() {
+        // Sums of class 7: −0.5 and 1; of class 2: its own.
+        assert_eq!(targets(&ClassMean), [1.0, -1.0, 1.0, 0.0, 1.0, -1.0, 1.0, -1.0]);
+    }
+
+    #[test]
+    fn only_those_that_agree_with_it_have_one() {
+        assert_eq!(targets(&ClassAgreement), [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, -1.0]);
+    }
+}
