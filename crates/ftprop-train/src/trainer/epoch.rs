@@ -113,6 +113,10 @@ impl Trainer {
         // Pictures at the end that were skipped leave steps that are done but not settled.
         tally.add(&self.engine.finish()?);
         drop(turn);
+        // Thresholds hide what is no number from the loss. A GPU looks for it as it goes.
+        if !self.engine.runs_ahead() {
+            self.ensure_finite(&self.engine.network()?)?;
+        }
         if resident && tally.examples != self.train_examples() as u64 {
             let (counted, examples) = (tally.examples, self.train_examples());
             return Err(Error::Miscounted { counted, examples, epoch: self.state.epoch });
