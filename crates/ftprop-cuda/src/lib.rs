@@ -126,5 +126,5 @@ pub use library::Library;
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;
-pub use streamed::StreamedPictures;
+pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;
