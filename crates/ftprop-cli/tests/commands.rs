@@ -239,9 +239,9 @@ fn every_recipe_builds_and_says_what_its_name_says() {
             let k = if network == "resnet18" { 5 } else { 3 };
             let expected = match rest {
                 "sign-sste" => "sign, saturated_hinge".to_owned(),
-                "sign-ftpsh" | "sign" => "sign, soft_hinge".to_owned(),
+                "sign-ftpsh" | "sign" | "sign-taught" => "sign, soft_hinge".to_owned(),
                 "qrelu-sste" => format!("qrelu:{k}, saturated_hinge"),
-                "qrelu-ftpsh" | "qrelu" => format!("qrelu:{k}, soft_hinge"),
+                "qrelu-ftpsh" | "qrelu" | "qrelu-taught" => format!("qrelu:{k}, soft_hinge"),
                 "relu" => "relu".to_owned(),
                 "saturated-relu" => "saturated_relu".to_owned(),
                 other => panic!("a recipe of another name: {other}"),
@@ -250,7 +250,7 @@ fn every_recipe_builds_and_says_what_its_name_says() {
             count += 1;
         }
     }
-    assert_eq!(count, 51);
+    assert_eq!(count, 53);
 }
 
 #[test]

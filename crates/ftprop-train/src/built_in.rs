@@ -51,9 +51,13 @@ const BESIDE_TABLE_1: &[(&str, &str)] =
 /// For a CPU.
 const QUICK: (&str, &str) = recipe!("cifar10", "quick", "-sign");
 
+/// The paper's convnet8, taught by another network.
+const TAUGHT: &[(&str, &str)] =
+    &[recipe!("cifar10", "convnet8", "-sign-taught"), recipe!("cifar10", "convnet8", "-qrelu-taught")];
+
 /// All but the digits.
 fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    TABLE_1.iter().chain(BESIDE_TABLE_1).chain([&QUICK]).chain(LATER)
+    TABLE_1.iter().chain(BESIDE_TABLE_1).chain(TAUGHT).chain([&QUICK]).chain(LATER)
 }
 
 /// The names of all of them, the digits' first.
