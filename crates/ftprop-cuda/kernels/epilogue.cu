@@ -65,7 +65,11 @@ struct Affine {
     }
 };
 
-__device__ __forceinline__ u64 mask_key(const DeviceStep* step) { return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER); }
+// Random numbers are of a place in the whole batch: those of earlier examples come before.
+__device__ __forceinline__ u64 mask_key(const DeviceStep* step) {
+    const u64 places = DROPOUT == DROPOUT_CHANNELS ? C : (u64)POOL_H * POOL_W * C;
+    return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER) + step->first * places;
+}
 #if DROPOUT != DROPOUT_NONE
 // What dropout multiplies an output value by.
 __device__ __forceinline__ float kept(u64 key, int pixel, int c) {
@@ -177,10 +181,10 @@ struct SlopeInputs {
 #if DROPOUT != DROPOUT_NONE
         key = mask_key(step);
 #endif
-        target_key = fork(mix(step->target_base + step->number), HARD_LAYER);
+        target_key = fork(mix(step->target_base + step->number), HARD_LAYER) + step->first * ((u64)POOL_H * POOL_W * C);
         s = scalars[(size_t)step->index * SCALARS + LOSS_SCALAR];
         number = (float)step->number;
-        share = 1.0f / (float)n;
+        share = share_of(step, n);
     }
     // For the unit at a pixel of the output and a channel.
     __device__ __forceinline__ float slope_of(float g, float z, int pixel, int c) const {

@@ -102,14 +102,15 @@ impl BatchLoader {
         arena.at(self.labels)
     }
 
-    /// Makes the batch of n examples that the step names from resident data.
+    /// Makes the batch that the step names from resident data, or the n examples of it that it names. A full batch has
+    /// `full` examples.
     pub(crate) fn gather(
         &self,
         stream: &CudaStream,
         arena: &Arena,
         step: DevicePtr,
         data: &ResidentData,
-        n: usize,
+        (n, full): (usize, usize),
     ) -> Result<(), CudaError> {
         let d = data.buffers();
         let args = GatherBatchArgs {
@@ -121,7 +122,7 @@ impl BatchLoader {
             labels: arena.at(self.labels),
             step,
             examples: d.examples as u32,
-            batch: self.batch as u32,
+            batch: full as u32,
             height: d.picture.height as i32,
             width: d.picture.width as i32,
             channels: d.picture.channels as i32,

@@ -22,6 +22,7 @@ kernels! {
         tally: DevicePtr,
         partial: DevicePtr,
         counter: DevicePtr,
+        step: DevicePtr,
         n: i32,
         learning: i32,
     }
@@ -71,7 +72,7 @@ impl LossPass {
         &self,
         stream: &CudaStream,
         arena: &Arena,
-        [logits, labels, slopes]: [DevicePtr; 3],
+        [logits, labels, slopes, step]: [DevicePtr; 4],
         n: usize,
         learning: bool,
     ) -> Result<(), CudaError> {
@@ -82,6 +83,7 @@ impl LossPass {
             tally: arena.at(self.tally),
             partial: arena.at(self.partial),
             counter: arena.at(self.counter),
+            step,
             n: n as i32,
             learning: i32::from(learning),
         };

@@ -137,7 +137,7 @@ fn side_by_side(device: &Device) -> Result<Check, EngineError> {
         for epoch in 0..20 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps })?;
+            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps, portion: None })?;
             for tally in [network.take_tally()?, network.evaluate_data(&data)?] {
                 counted.extend([tally.examples as f32, tally.top1 as f32, tally.loss_sum as f32]);
             }
@@ -196,7 +196,10 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
         network.initialise(1)?;
         network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
         let before = network.values()?;
-        network.train(&data, &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
+        network.train(
+            &data,
+            &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone(), portion: None },
+        )?;
         let after = network.values()?;
         Ok::<_, EngineError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
     };
@@ -222,8 +225,14 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, EngineEr
     let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
     let steps = loader.batches_per_epoch();
     let factors: Vec<f64> = (0..steps).map(|i| 1.0 - 0.05 * i as f64).collect();
-    let span =
-        StepSpan { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
+    let span = StepSpan {
+        seed,
+        epoch,
+        first_batch: 0,
+        first_step: 40,
+        steps: factors.iter().map(|&f| (f, 0.3)).collect(),
+        portion: None,
+    };
 
     let mut results = Vec::new();
     for way in 0..3 {

@@ -153,6 +153,11 @@ impl SideStream {
         Ok(&self.stream)
     }
 
+    /// Marks what is here by now.
+    pub(crate) fn record(&self, event: &CudaEvent) -> Result<(), CudaError> {
+        self.stream.record(event)
+    }
+
     /// What is put into the first stream from now on waits for what is here by now.
     pub(crate) fn join_into(&self, first: &CudaStream) -> Result<(), CudaError> {
         self.stream.record(&self.joined)?;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ftprop_tensor::Share;
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::augment::{Augment, Draws, Placement, Room};
@@ -42,6 +43,9 @@ pub struct LoaderConfig {
     pub workers: usize,
     /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
+    /// Which part of each batch is prepared, where several processes share the batches. Such a part may be empty, and is
+    /// delivered all the same.
+    pub share: Share,
 }
 
 impl LoaderConfig {
@@ -60,6 +64,7 @@ impl LoaderConfig {
             normalize,
             workers: 1,
             bad_image: BadImage::default(),
+            share: Share::WHOLE,
         }
     }
 }
@@ -153,8 +158,9 @@ impl Plan {
         stop: &AtomicBool,
     ) -> Result<(), DataError> {
         let (config, split) = (&self.config, &self.split);
-        let from = batch * config.batch;
-        let to = (from + config.batch).min(split.len());
+        let start = batch * config.batch;
+        let own = config.share.of(config.batch.min(split.len() - start));
+        let (from, to) = (start + own.start, start + own.end);
         let size = split.shape().size();
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
         let draws = Draws::new(config.seed, epoch);

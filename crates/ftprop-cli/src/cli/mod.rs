@@ -9,6 +9,7 @@ mod import;
 mod manual;
 mod plot;
 mod predict;
+mod ranks;
 mod recipes;
 mod reproduce;
 mod robust;

@@ -7,6 +7,7 @@ use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
 use ftprop_nn::{Graph, Step, Tally};
+use ftprop_tensor::Share;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ impl From<CudaError> for EngineError {
             CudaError::Label { label, classes } => EngineError::Label { label, classes },
             CudaError::Length { what, got, expected } => EngineError::Length { what, got, expected },
             CudaError::NotAnnounced => EngineError::NotAnnounced,
+            ranks @ CudaError::Nccl { .. } => EngineError::Ranks(Box::new(ranks)),
             memory if memory.is_memory() => EngineError::Memory(Box::new(memory)),
             other => EngineError::Device(Box::new(other)),
         }
@@ -139,9 +141,9 @@ impl Resident for CudaNetwork {
         CudaNetwork::train(self, &data, span)
     }
 
-    fn evaluate(&mut self, part: Part) -> Result<Tally, EngineError> {
+    fn evaluate(&mut self, part: Part, share: Share, batch: usize) -> Result<Tally, EngineError> {
         let data = self.part(part)?;
-        Ok(self.evaluate_data(&data)?)
+        Ok(self.evaluate_share(&data, share, batch)?)
     }
 }
 

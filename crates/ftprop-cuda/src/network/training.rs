@@ -7,8 +7,9 @@ use crate::graphs::GraphKey;
 use crate::network::CudaNetwork;
 use crate::staging::StagingBuffers;
 use crate::step::SCALAR_ROWS;
-use ftprop_nn::Tally;
 use ftprop_nn::engine::{EngineError, StepSpan, check_batch};
+use ftprop_nn::{Portion, Tally};
+use ftprop_tensor::Share;
 
 /// Full batches that are trained on by one graph: between graphs the device idles for a moment.
 const UNROLLED: usize = 4;
@@ -18,25 +19,31 @@ impl CudaNetwork {
     /// epoch may be smaller. What they tally is added to what [`take_tally`](Self::take_tally) gives.
     pub fn train(&mut self, data: &ResidentData, span: &StepSpan) -> Result<(), EngineError> {
         self.check_data(data)?;
-        let (batch, examples) = (self.config.batch, data.examples());
-        let (batches, end) = (examples.div_ceil(batch), span.first_batch + span.steps.len());
+        let examples = data.examples();
+        // Examples of a full batch, of which all or a portion are learned from here.
+        let full = span.portion.map_or(self.config.batch, |portion| portion.full);
+        let (batches, end) = (examples.div_ceil(full), span.first_batch + span.steps.len());
         if end > batches {
             return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
         }
+        self.check_portion(span)?;
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion), steps)?;
             let mut i = 0;
             while i < steps.len() {
-                let left = examples - (first + i) * batch;
+                let left = examples - (first + i) * full;
                 let whole = self.reducer.is_none();
-                let unrolled = whole && steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
-                let (n, unrolled) = (left.min(batch), if unrolled { UNROLLED } else { 1 });
-                let key = GraphKey::Train { data: data.id(), n, steps: unrolled, whole };
+                let unrolled = whole && steps.len() - i >= UNROLLED && left >= UNROLLED * full;
+                let n = span.portion.map_or(left.min(full), |portion| portion.count);
+                let unrolled = if unrolled { UNROLLED } else { 1 };
+                let key = GraphKey::Train { data: data.id(), n, full, steps: unrolled, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
                     (0..unrolled).try_for_each(|_| {
-                        executor.gather(data, n)?;
+                        if n > 0 {
+                            executor.gather(data, n, full)?;
+                        }
                         if whole { executor.learn(n) } else { executor.take_gradients(n) }
                     })
                 })?;
@@ -54,16 +61,34 @@ impl CudaNetwork {
 
     /// Tallies a whole resident data set without learning from it; what training tallied is kept.
     pub fn evaluate_data(&mut self, data: &ResidentData) -> Result<Tally, CudaError> {
+        self.evaluate_share(data, Share::WHOLE, self.config.batch)
+    }
+
+    /// The same of a share of each batch of so many examples.
+    pub fn evaluate_share(&mut self, data: &ResidentData, share: Share, batch: usize) -> Result<Tally, CudaError> {
         self.check_data(data)?;
+        if share.most(batch) > self.config.batch {
+            return Err(CudaError::BatchSize { n: share.most(batch), most: self.config.batch });
+        }
         let training = self.executor.read_tally()?;
         self.executor.clear_tally()?;
-        self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
+        self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
         self.executor.load_running_statistics()?;
-        let (batch, examples) = (self.config.batch, data.examples());
-        for first in (0..examples).step_by(batch) {
-            let n = batch.min(examples - first);
-            self.graphs.replay(&self.executor, GraphKey::Evaluate { data: data.id(), n }, |executor| {
-                executor.gather(data, n)?;
+        let (examples, mut before) = (data.examples(), None);
+        for (number, start) in (0..examples).step_by(batch).enumerate() {
+            let portion = Portion::new(share, batch.min(examples - start), batch);
+            // The last batch may be smaller, and then begins elsewhere.
+            if before.replace(portion) != Some(portion) {
+                let at = DeviceStep::new(0, 0, 0, number).within(Some(portion));
+                self.executor.set_step(at, &self.scalars.idle_row())?;
+            }
+            let n = portion.count;
+            if n == 0 {
+                continue;
+            }
+            let key = GraphKey::Evaluate { data: data.id(), n, full: batch };
+            self.graphs.replay(&self.executor, key, |executor| {
+                executor.gather(data, n, batch)?;
                 executor.evaluate(n)?;
                 executor.next_batch()
             })?;
@@ -113,7 +138,10 @@ impl CudaNetwork {
         }
         self.reserve_streaming()?;
         self.wait()?;
-        self.set_step(DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch), &span.steps)?;
+        self.check_portion(span)?;
+        self.portion = span.portion;
+        let at = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch).within(span.portion);
+        self.set_step(at, &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
         Ok(())
     }
@@ -121,14 +149,17 @@ impl CudaNetwork {
     /// Trains on a batch from the host. Returns when the batch has been copied aside, not when the step is done:
     /// the copy to the GPU runs beside the step before.
     pub fn stream_batch(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError> {
-        let n = check_batch(&self.config.graph, self.config.batch, images, Some(labels))?;
+        let none = self.portion.is_some() && images.is_empty() && labels.is_empty();
+        let n = if none { 0 } else { check_batch(&self.config.graph, self.config.batch, images, Some(labels))? };
         self.last = n;
         self.reserve_streaming()?;
         let staging = self.staging.as_mut().expect("made above");
         let slot = staging.push(self.executor.stream(), images, labels)?;
         let (staging, whole) = (&*staging, self.reducer.is_none());
         self.graphs.replay(&self.executor, GraphKey::Streamed { n, whole }, |executor| {
-            executor.load_staged(staging, n)?;
+            if n > 0 {
+                executor.load_staged(staging, n)?;
+            }
             if whole { executor.learn(n) } else { executor.take_gradients(n) }
         })?;
         staging.release(self.executor.stream(), slot)?;
@@ -138,6 +169,15 @@ impl CudaNetwork {
         }
         self.steps += 1;
         Ok(())
+    }
+
+    fn check_portion(&self, span: &StepSpan) -> Result<(), CudaError> {
+        match span.portion {
+            Some(Portion { count, .. }) if count > self.config.batch => {
+                Err(CudaError::BatchSize { n: count, most: self.config.batch })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_data(&self, data: &ResidentData) -> Result<(), CudaError> {
