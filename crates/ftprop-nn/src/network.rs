@@ -29,6 +29,7 @@
 //! ```
 
 use crate::NnError;
+use crate::distillation::Distillation;
 use crate::graph::Graph;
 use crate::layers::{Chain, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
@@ -129,18 +130,19 @@ impl Network {
     /// One step of Algorithm 2 up to the optimizer: forward, loss, then targets and slopes layer by layer.
     /// Afterwards [`grads`](Self::grads) holds every parameter's gradient.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
-        self.learn_portion(images, labels, criterion, step, None)
+        self.learn_guided(images, labels, criterion, step, (None, None))
     }
 
     /// The same on a portion of a batch: what the gradients of all portions add up to is that of the batch. Batch norm
-    /// goes by the portion's own statistics. Without examples all gradients are zero.
-    pub fn learn_portion(
+    /// goes by the portion's own statistics. Without examples all gradients are zero. And with a teacher's logits of the
+    /// examples.
+    pub(crate) fn learn_guided(
         &mut self,
         images: &[f32],
         labels: &[u32],
         criterion: &Criterion,
         step: &Step,
-        portion: Option<Portion>,
+        (portion, guide): (Option<Portion>, Option<(&Distillation, &[f32])>),
     ) -> Tally {
         if portion.is_some() && images.is_empty() {
             self.grads.fill(0.0);
@@ -152,7 +154,11 @@ impl Network {
         let (chain, mut pass, slopes) = self.pass(n, true, Some(step), labels);
         pass.portion = portion;
         let logits = chain.forward(&mut pass, images);
-        let tally = criterion.apply_to_some(logits, labels, classes, of, Some(&mut slopes.current()[..n * classes]));
+        let by_logits = &mut slopes.current()[..n * classes];
+        let tally = criterion.apply_to_some(logits, labels, classes, of, Some(by_logits));
+        if let Some((distillation, teacher)) = guide {
+            distillation.mix(logits, teacher, classes, of, by_logits);
+        }
         chain.backward(&mut pass, images, slopes, false);
         tally
     }

@@ -214,9 +214,9 @@ mod tests {
                     group.sum(&mut own).unwrap();
                     own
                 });
-                for i in 0..length {
+                for (i, sum) in all[0].iter().enumerate() {
                     let exact: f64 = (0..size).map(|rank| f64::from(values(rank, length)[i])).sum();
-                    assert!((f64::from(all[0][i]) - exact).abs() < 1e-4, "{size} ranks, {length} values, at {i}");
+                    assert!((f64::from(*sum) - exact).abs() < 1e-4, "{size} ranks, {length} values, at {i}");
                 }
                 let bits = |v: &Vec<f32>| v.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
                 assert!(all.iter().all(|v| bits(v) == bits(&all[0])), "{size} ranks, {length} values");

@@ -48,6 +48,7 @@ mod storage;
 pub mod team;
 pub mod tensorboard;
 pub mod trainer;
+pub mod views;
 pub mod words;
 
 pub use error::Error;

@@ -5,7 +5,7 @@ use crate::device::Gpu;
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::team::{Team, Way};
-use ftprop_cuda::{Communicator, CudaNetwork, NetworkConfig, ResidentData, Tuning, nccl_id};
+use ftprop_cuda::{Communicator, CudaNetwork, NetworkConfig, ResidentData, StreamedPictures, Tuning, nccl_id};
 use ftprop_data::{Augment, Dataset, Split};
 use ftprop_nn::engine::Part;
 
@@ -48,7 +48,7 @@ pub(super) fn open(
         let data = gpu.resident(&name_of(recipe, part), || {
             let (free, _) = gpu.device.memory()?;
             match ResidentData::bytes_needed(split) {
-                Some(bytes) if bytes + SPARE <= free => {
+                Some(bytes) if recipe.data.on_device && bytes + SPARE <= free => {
                     ResidentData::new(&gpu.device, split, &dataset.normalize, augment, shuffle)
                 }
                 _ => Ok(None),
@@ -56,7 +56,13 @@ pub(super) fn open(
         })?;
         match data {
             Some(data) => network.attach(part, data),
-            None => streamed = true,
+            None => {
+                let normalize = &dataset.normalize;
+                match StreamedPictures::new(&gpu.device, split, normalize, augment, shuffle, batch)? {
+                    Some(pictures) => network.attach_streamed(part, pictures),
+                    None => streamed = true,
+                }
+            }
         }
     }
     if streamed {

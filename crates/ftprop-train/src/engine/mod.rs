@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod teacher;
 
 use crate::device::Place;
 use crate::error::Error;
@@ -69,6 +70,7 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
 #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a GPU keeps parts of the data"))]
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
     let mut config = EngineConfig::new(recipe, dataset)?;
+    config.learning.teacher = teacher::load(recipe, dataset, place)?;
     if let Some(team) = &place.team {
         config.batch = team.share().most(config.batch);
     }
