@@ -28,7 +28,6 @@ pub(crate) struct Exchange {
     buckets: Vec<Bucket>,
     stream: CudaStream,
     ready: CudaEvent,
-    side_ready: CudaEvent,
     done: CudaEvent,
 }
 
@@ -45,7 +44,6 @@ impl Exchange {
             buckets: buckets(passes, count, BUCKET),
             stream: CudaStream::new(device)?,
             ready: CudaEvent::new(device)?,
-            side_ready: CudaEvent::new(device)?,
             done: CudaEvent::new(device)?,
         })
     }
@@ -64,10 +62,10 @@ impl Exchange {
             return Ok(());
         };
         for bucket in complete.filter(|bucket| *bucket != last) {
-            self.follow(main)?;
-            if let Some(side) = side {
-                side.record(&self.side_ready)?;
-                self.stream.wait_for(&self.side_ready)?;
+            match side {
+                // After both: the side stream first follows the main one, and with it belongs to what is captured.
+                Some(side) => self.follow(side.fork_from(main)?)?,
+                None => self.follow(main)?,
             }
             self.sum(bucket, parameters)?;
         }
@@ -97,8 +95,8 @@ impl Exchange {
         self.join(main)
     }
 
-    fn follow(&self, main: &CudaStream) -> Result<(), CudaError> {
-        main.record(&self.ready)?;
+    fn follow(&self, other: &CudaStream) -> Result<(), CudaError> {
+        other.record(&self.ready)?;
         self.stream.wait_for(&self.ready)
     }
 

@@ -1,10 +1,12 @@
 //! Does this GPU compute the right thing? The suite that every engine is put through, in each precision within what its
 //! rounding allows. Then what only a GPU has: data that lives on the device, is streamed or comes from the CPU's loader
 //! must train to the same bits, several networks at once to those of each alone, products in every way that they may be
-//! chosen, and what does not fit must be refused.
+//! chosen, what does not fit must be refused, and what is no number must be noticed. The suite is run twice, with the
+//! kernels for small batches and with those for large ones.
 
 use crate::memory::DeviceBuffer;
-use crate::product_checks::{engines, patches};
+use crate::network::Paths;
+use crate::product_checks::{engines, patches, tilings};
 use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, Tuning};
 use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
@@ -37,6 +39,10 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
             add(tuned_training(device, precision, tuning)?);
         }
     }
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        add(tilings(device, precision)?);
+        add(hidden(device, precision)?);
+    }
     for precision in [Precision::Tf32, Precision::Bf16] {
         add(patches(device, precision)?);
         add(engines(device, precision)?);
@@ -47,13 +53,16 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
         (Precision::Tf32, Exactness::Rounded(1e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
-        let mut make = |case: &suite::Case| -> Result<Box<dyn Engine>, EngineError> {
-            let (graph, learning) = (case.graph.clone(), case.learning.clone());
-            let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
-            Ok(Box::new(CudaNetwork::new(device, config)?))
-        };
-        let named = |check: &Check| Check { name: format!("{precision}: {}", check.name), ..check.clone() };
-        suite::run(&mut make, exactness, &mut |check| add(named(check)))?;
+        for (paths, batches) in [(Paths::Cooperative, ""), (Paths::Large, "large batches, ")] {
+            let mut make = |case: &suite::Case| -> Result<Box<dyn Engine>, EngineError> {
+                let (graph, learning) = (case.graph.clone(), case.learning.clone());
+                let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
+                Ok(Box::new(CudaNetwork::with_paths(device, config, paths)?))
+            };
+            let named =
+                |check: &Check| Check { name: format!("{precision}: {batches}{}", check.name), ..check.clone() };
+            suite::run(&mut make, exactness, &mut |check| add(named(check)))?;
+        }
     }
     Ok(checks)
 }
@@ -210,6 +219,32 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
     let name = format!("{precision}: captured steps as chosen by tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
+}
+
+/// A weight that is no number, which the first threshold would hide, must show in the loss, and its layer must be named.
+fn hidden(device: &Device, precision: Precision) -> Result<Check, EngineError> {
+    let (split, normalize, config) = problem(precision)?;
+    let data = resident(device, &split, &normalize)?;
+    let mut network = CudaNetwork::new(device, config)?;
+    network.initialise(1)?;
+    let mut values = network.values()?;
+    values[0] = f32::NAN;
+    network.set_values(&values)?;
+    network.train(
+        &data,
+        &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2], portion: None },
+    )?;
+    let shown = !network.take_tally()?.loss_sum.is_finite();
+    let named = network.first_non_finite(1)?.is_some_and(|layer| layer.contains("layer 3"));
+    // Other numbers, another verdict.
+    network.initialise(1)?;
+    network.train(
+        &data,
+        &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2], portion: None },
+    )?;
+    let forgotten = network.take_tally()?.loss_sum.is_finite() && network.first_non_finite(1)?.is_none();
+    let name = format!("{precision}: what thresholds hide is found");
+    Ok(Check { name, error: f64::from(u8::from(!(shown && named && forgotten))), allowed: 0.0 })
 }
 
 /// More memory than there is must be refused with an error that says so.

@@ -432,6 +432,9 @@ impl Trainer {
         }
         let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
         self.ensure_finite(&state.network)?;
+        if !state.moments.iter().all(|moment| moment.iter().all(|v| v.is_finite())) {
+            return Err(self.diverged(self.state.batch));
+        }
         let Some(storage) = &mut self.storage else { return Ok(()) };
         if let Some(BestNetwork { state, network }) = self.best.take() {
             storage.save_best(&self.recipe, &self.model, &state, &Contents::for_use(&graph, network))?;

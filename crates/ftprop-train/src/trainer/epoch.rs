@@ -126,6 +126,10 @@ impl Trainer {
             tally.add(&self.engine.finish()?);
         }
         drop(turn);
+        // Thresholds hide what is no number from the loss. A GPU looks for it as it goes.
+        if !self.engine.runs_ahead() {
+            self.ensure_finite(&self.engine.network()?)?;
+        }
         if resident && tally.examples != self.train_examples() as u64 {
             let (counted, examples) = (tally.examples, self.train_examples());
             return Err(Error::Miscounted { counted, examples, epoch: self.state.epoch });
