@@ -24,7 +24,7 @@ use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
-use crate::streamed::StreamedPictures;
+use crate::streamed::PictureSlots;
 use ftprop_nn::{Graph, Learning, Shape};
 use std::ops::Range;
 
@@ -217,7 +217,7 @@ impl Executor {
     }
 
     /// Makes the batch that the host brought into the step's slot.
-    pub(crate) fn gather_streamed(&self, data: &StreamedPictures, n: usize) -> Result<(), CudaError> {
+    pub(crate) fn gather_streamed(&self, data: &PictureSlots, n: usize) -> Result<(), CudaError> {
         self.batch.gather_streamed(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
     }
 

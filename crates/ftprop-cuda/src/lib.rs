@@ -130,5 +130,5 @@ pub use nccl::{Breaker, Communicator, nccl_id, nccl_version};
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;
-pub use streamed::StreamedPictures;
+pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;

@@ -7,7 +7,9 @@
 use crate::memory::DeviceBuffer;
 use crate::network::Paths;
 use crate::product_checks::{engines, patches, tilings};
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, Tuning};
+use crate::{
+    CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, StreamedPixels, Tuning,
+};
 use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
@@ -284,7 +286,12 @@ fn pictures(device: &Device, precision: Precision) -> Result<Check, EngineError>
             error = if made.len() == batch.images.len() { largest.max(error) } else { f64::INFINITY };
         }
     }
-    let apart = streamed_pictures(device, &split, &normalize, part, &config)?;
+    let apart = streamed_pictures(device, &split, &normalize, part, &config)?.max(streamed_pixels(
+        device,
+        &normalize,
+        Augment { cutout: 3, area: None, ..part },
+        &config,
+    )?);
     let error = if apart == 0.0 { error } else { f64::INFINITY };
     let name = format!("{precision}: pictures of different sizes, parts, windows and colours");
     // Values reach to about 4, of which bf16 keeps eight bits.
@@ -323,6 +330,46 @@ fn streamed_pictures(
             };
             counted.extend(tally.map(|t| t.loss_sum as f32));
         }
+        counted.extend(network.values()?);
+        results.push(counted);
+    }
+    Ok(largest_difference(&results))
+}
+
+/// The same for pictures that the host has cut to the input's size.
+fn streamed_pixels(
+    device: &Device,
+    normalize: &Normalize,
+    augment: Augment,
+    config: &NetworkConfig,
+) -> Result<f64, EngineError> {
+    let (random, window, count) = (Stream::numbered(8), ftprop_data::Shape::new(10, 12, 3), 45);
+    let bytes: Vec<u8> = (0..count * window.size()).map(|i| random.below(i as u64, 256) as u8).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
+    let split = Split::from_pixels(window, bytes.clone(), labels).map_err(CudaError::from)?;
+    let data = ResidentData::new(device, &split, normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+    let (seed, epoch) = (3, 2);
+    let loader_config = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
+    let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
+    let steps = vec![(1.0, 0.5); loader.batches_per_epoch()];
+    let span = StepSpan { seed, epoch, first_batch: 0, first_step: 0, steps, portion: None };
+    let mut results = Vec::new();
+    for way in 0..2 {
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(2)?;
+        if way == 0 {
+            network.train(&data, &span)?;
+        } else {
+            network.attach_pixels(StreamedPixels::new(device, window, normalize, augment, config.batch)?);
+            network.begin_streaming(&span)?;
+            let mut batches = loader.epoch(epoch, 0);
+            while let Some(batch) = batches.next_batch().map_err(CudaError::from)? {
+                let picture = |&number: &u32| &bytes[number as usize * window.size()..][..window.size()];
+                let pixels: Vec<u8> = batch.numbers.iter().flat_map(picture).copied().collect();
+                network.stream_pixels(&pixels, batch.labels, batch.numbers)?;
+            }
+        }
+        let mut counted = vec![network.take_tally()?.loss_sum as f32];
         counted.extend(network.values()?);
         results.push(counted);
     }

@@ -141,6 +141,7 @@ impl Trainer {
         let train_loader = Loader::new(&train, config)?;
         let parts = Parts { train: &train, validation: validation.as_ref(), test: &dataset.test };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
+        let train_loader = if engine.takes_pixels() { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
         let mut trainer = Trainer {
             train: train_loader,

@@ -23,7 +23,7 @@ use crate::plan::{FusionPlan, PlannedTensor};
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
 use crate::staging::StagingBuffers;
-use crate::streamed::StreamedPictures;
+use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, Teacher, check_batch};
 use ftprop_nn::{Graph, OptimizerSpec, Portion, Step, Tally};
@@ -71,6 +71,8 @@ pub struct CudaNetwork {
     resident: HashMap<Part, ResidentData>,
     /// Pictures of each part that stay on the host and become batches on the GPU.
     streamed: HashMap<Part, StreamedPictures>,
+    /// Where batches of pictures as bytes go, if that is how training pictures come.
+    pixels: Option<StreamedPixels>,
     reducer: Option<Box<dyn Reducer>>,
     /// Steps that the optimizer has taken.
     steps: u64,
@@ -157,6 +159,7 @@ impl CudaNetwork {
             staging: None,
             resident: HashMap::new(),
             streamed: HashMap::new(),
+            pixels: None,
             reducer: None,
             steps: 0,
             last: 0,

@@ -119,7 +119,7 @@ impl CudaNetwork {
     /// The same as [`train`](Self::train) on pictures that stay on the host: returns when the last of their bytes are on the
     /// way.
     pub fn train_streamed(&mut self, data: &mut StreamedPictures, span: &StepSpan) -> Result<(), EngineError> {
-        self.check_shape(data.window, data.largest_label())?;
+        self.check_shape(data.slots.window, data.largest_label())?;
         let full = span.portion.map_or(self.config.batch, |portion| portion.full);
         let (batches, end) = (data.examples().div_ceil(full), span.first_batch + span.steps.len());
         if end > batches {
@@ -140,11 +140,11 @@ impl CudaNetwork {
                 let key = GraphKey::Train { data: data.id(), n, full, steps: 1, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
                     if n > 0 {
-                        executor.gather_streamed(data, n)?;
+                        executor.gather_streamed(&data.slots, n)?;
                     }
                     if whole { executor.learn(n) } else { executor.take_gradients(n) }
                 })?;
-                data.release(self.executor.stream(), slot)?;
+                data.slots.release(self.executor.stream(), slot)?;
                 if !whole {
                     self.reduce()?;
                     self.executor.optimize(true)?;
@@ -162,7 +162,7 @@ impl CudaNetwork {
         share: Share,
         full: usize,
     ) -> Result<Tally, CudaError> {
-        self.check_shape(data.window, data.largest_label())?;
+        self.check_shape(data.slots.window, data.largest_label())?;
         if share.most(full) > self.config.batch {
             return Err(CudaError::BatchSize { n: share.most(full), most: self.config.batch });
         }
@@ -178,12 +178,12 @@ impl CudaNetwork {
             let key = GraphKey::Evaluate { data: data.id(), n, full };
             self.graphs.replay(&self.executor, key, |executor| {
                 if n > 0 {
-                    executor.gather_streamed(data, n)?;
+                    executor.gather_streamed(&data.slots, n)?;
                     executor.evaluate(n)?;
                 }
                 executor.next_batch()
             })?;
-            data.release(self.executor.stream(), slot)?;
+            data.slots.release(self.executor.stream(), slot)?;
         }
         let tally = self.take_tally()?;
         self.executor.write_tally(training)?;
@@ -234,6 +234,9 @@ impl CudaNetwork {
         let at = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch).within(span.portion);
         self.set_step(at, &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
+        if let Some(pixels) = &mut self.pixels {
+            pixels.begin(span.first_batch, steps);
+        }
         Ok(())
     }
 
@@ -254,6 +257,36 @@ impl CudaNetwork {
             if whole { executor.learn(n) } else { executor.take_gradients(n) }
         })?;
         staging.release(self.executor.stream(), slot)?;
+        if !whole {
+            self.reduce()?;
+            self.executor.optimize(true)?;
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// The same as [`stream_batch`](Self::stream_batch) on pictures as bytes, cut to the input's size.
+    pub fn stream_pixels(&mut self, pixels: &[u8], labels: &[u32], numbers: &[u32]) -> Result<(), EngineError> {
+        let (n, whole) = (labels.len(), self.reducer.is_none());
+        let data = self.pixels.as_mut().ok_or(CudaError::NotBytes)?;
+        let (window, network) = (data.slots.window, self.config.graph.input());
+        if window != network {
+            return Err(CudaError::DataShape { data: window, network }.into());
+        }
+        let classes = self.config.graph.classes();
+        if let Some(&label) = labels.iter().find(|&&label| label as usize >= classes) {
+            return Err(EngineError::Label { label, classes });
+        }
+        self.last = n;
+        let slot = data.push(self.executor.stream(), pixels, labels, numbers)?;
+        let slots = &data.slots;
+        self.graphs.replay(&self.executor, GraphKey::Pixels { n, whole }, |executor| {
+            if n > 0 {
+                executor.gather_streamed(slots, n)?;
+            }
+            if whole { executor.learn(n) } else { executor.take_gradients(n) }
+        })?;
+        slots.release(self.executor.stream(), slot)?;
         if !whole {
             self.reduce()?;
             self.executor.optimize(true)?;

@@ -5,7 +5,9 @@ use crate::device::Gpu;
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::team::{Team, Way};
-use ftprop_cuda::{Communicator, CudaNetwork, NetworkConfig, ResidentData, StreamedPictures, Tuning, nccl_id};
+use ftprop_cuda::{
+    Communicator, CudaNetwork, NetworkConfig, ResidentData, StreamedPictures, StreamedPixels, Tuning, nccl_id,
+};
 use ftprop_data::{Augment, Dataset, Split};
 use ftprop_nn::engine::Part;
 
@@ -54,6 +56,10 @@ pub(super) fn open(
                 _ => Ok(None),
             }
         })?;
+        if part == Part::Train && split.is_encoded() {
+            network.attach_pixels(StreamedPixels::new(&gpu.device, split.shape(), &dataset.normalize, augment, batch)?);
+            continue;
+        }
         match data {
             Some(data) => network.attach(part, data),
             None => {

@@ -69,7 +69,10 @@ impl Trainer {
                         announced = batch.index + span.steps.len();
                         self.engine.begin(span)?;
                     }
-                    self.engine.step(batch.images, batch.labels)?;
+                    match batch.pixels {
+                        [] => self.engine.step(batch.images, batch.labels)?,
+                        pixels => self.engine.step_pixels(pixels, batch.labels, batch.numbers)?,
+                    }
                     self.state.batch = batch.index + 1;
                     self.state.step += 1;
                 }
@@ -270,7 +273,7 @@ impl Trainer {
         self.engine.set_network(&NetworkState { values: average.into(), statistics })?;
         // The epoch's own batches, so that a resumed run takes the same.
         let enough = AVERAGED_OVER.div_ceil(self.recipe.train.batch);
-        let mut batches = self.train.epoch(u64::from(self.state.epoch), 0);
+        let mut batches = self.train.delivering(false)?.epoch(u64::from(self.state.epoch), 0);
         let cpu = self.cpu.clone();
         cpu.enter(|| {
             let mut before = 0;
