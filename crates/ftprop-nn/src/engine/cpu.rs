@@ -4,11 +4,12 @@ use super::{
     Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, Teacher, TrainingState, check_batch, check_length,
 };
 use crate::NnError;
-use crate::graph::Graph;
+use crate::graph::{Graph, Node, Op};
 use crate::network::{Network, Step};
 use crate::optimizer::{Optimizer, average_rest, moving_average};
 use crate::output_loss::Tally;
 use crate::portion::Portion;
+use crate::target::TargetRule;
 use ftprop_tensor::cpu::elementwise;
 use ftprop_tensor::{Buffer, Cpu};
 use std::borrow::Cow;
@@ -101,6 +102,15 @@ impl CpuEngine {
     fn check(&self, images: &[f32], labels: Option<&[u32]>) -> Result<usize, EngineError> {
         check_batch(self.network.graph(), self.network.batch(), images, labels)
     }
+}
+
+/// A rule that needs to see whole batches, where there is one.
+fn batch_rule(graph: &Graph) -> Option<TargetRule> {
+    let rule = |node: &Node| match &node.op {
+        Op::Hard(unit, _) => Some(unit.rule).filter(|rule| rule.looks_at_batch()),
+        _ => None,
+    };
+    graph.walk().into_iter().find_map(rule)
 }
 
 /// A teacher's network, ready to be shown batches.
@@ -199,6 +209,11 @@ impl Engine for CpuEngine {
     }
 
     fn begin(&mut self, span: StepSpan) -> Result<(), EngineError> {
+        let rule = span.portion.and_then(|_| batch_rule(self.network.graph()));
+        if let Some(rule) = rule {
+            let what = format!("share batches where the target rule, {rule}, looks at the whole of them");
+            return Err(EngineError::Unsupported { device: "the CPU", what });
+        }
         (self.span, self.done) = (Some(span), 0);
         Ok(())
     }
