@@ -34,10 +34,11 @@ impl Search for Anytime {
             return one_unit(setup, control, first, work);
         }
         let mut first = first;
-        if work.is_some() {
+        // Triples may turn out to be too many to be listed; where there is another way, that begins with listing.
+        let triples = setup.hidden == [3];
+        if work.is_some() && !(triples && Exhaustive::suits(setup)) {
             first = enumerate(setup, control, first)?;
-            // Triples may turn out to be too many; then there is another way.
-            if setup.hidden != [3] || first.proved() || control.stop().is_some() {
+            if !triples || first.proved() || control.stop().is_some() {
                 return Ok(first);
             }
         }
@@ -47,7 +48,9 @@ impl Search for Anytime {
             Box::new(Settled { skip: STARTS, ..Settled::default() })
         };
         let second = more.run(setup, control)?;
-        Ok(if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } })
+        let bound = if second.bound.at_least < first.bound.at_least { first.bound.clone() } else { second.bound.clone() };
+        let best = if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } };
+        Ok(Found { bound, ..best })
     }
 }
 
@@ -168,7 +171,7 @@ pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) 
         let at_least = proved.load(Ordering::Relaxed) as f64;
         let bound = Bound { at_least, proof: Proof::Enumeration };
         let bound = if at_least > first.bound.at_least { bound } else { first.bound.clone() };
-        let stop = control.stop().unwrap_or(Stop::Memory);
+        let stop = control.stop().unwrap_or(if steps == u64::MAX { Stop::Memory } else { Stop::Ended });
         return Ok(Found { stop, bound, ..first });
     };
     let Some(better) = better else {

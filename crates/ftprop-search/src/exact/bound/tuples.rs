@@ -72,6 +72,8 @@ pub(super) fn race(
 
 /// Most tuples of groups that wait; what comes on top is looked at when it comes.
 const MOST_WAITING: usize = 1 << 22;
+/// One part in so many of the memory is for what waits in a hunt: there are up to six, and lists grow by doubling.
+const PARTS: usize = 32;
 /// Tuples of groups to begin with, so that all threads have work.
 const FIRST: usize = 256;
 
@@ -179,7 +181,8 @@ impl<'a, const K: usize, R: Rule<K>> Hunt<'a, K, R> {
 impl<const K: usize, R: Rule<K>> Tuples for Hunt<'_, K, R> {
     fn level(&self, level: usize, race: &Race<'_>) -> Result<(), Stopped> {
         let work = || {
-            let mut visit = Visit { hunt: self, race, level, steps: 0, later: vec![] };
+            let room = MOST_WAITING.min(race.watch.memory / (PARTS * size_of::<[u32; K]>()));
+            let mut visit = Visit { hunt: self, race, level, room, steps: 0, later: vec![] };
             while let taken = self.take(level, race.watch.threads)
                 && !taken.is_empty()
             {
@@ -208,6 +211,8 @@ struct Visit<'a, const K: usize, R> {
     hunt: &'a Hunt<'a, K, R>,
     race: &'a Race<'a>,
     level: usize,
+    /// Most tuples of groups that may wait.
+    room: usize,
     /// Tuples of groups looked at since that was told.
     steps: u64,
     later: Vec<(usize, [u32; K])>,
@@ -228,7 +233,7 @@ impl<const K: usize, R: Rule<K>> Visit<'_, K, R> {
             if bound > self.race.least.load(Ordering::Relaxed) {
                 continue;
             }
-            if bound <= self.level || self.hunt.held.load(Ordering::Relaxed) + self.later.len() > MOST_WAITING {
+            if bound <= self.level || self.hunt.held.load(Ordering::Relaxed) + self.later.len() > self.room {
                 self.open(&child)?;
             } else {
                 self.later.push((bound, child));
