@@ -48,8 +48,10 @@ impl Search for Anytime {
             Box::new(Settled { skip: STARTS, ..Settled::default() })
         };
         let second = more.run(setup, control)?;
-        let bound = if second.bound.at_least < first.bound.at_least { first.bound.clone() } else { second.bound.clone() };
-        let best = if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } };
+        let bound =
+            if second.bound.at_least < first.bound.at_least { first.bound.clone() } else { second.bound.clone() };
+        let best =
+            if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } };
         Ok(Found { bound, ..best })
     }
 }

@@ -89,8 +89,8 @@ impl Search for Relaxed {
             }
             rng.shuffle(&mut order);
             for (at, &instance) in order.iter().take(BATCH).enumerate() {
-                let repaired = (at < order.len().min(BATCH) / REPAIR && !wrong.is_empty())
-                    .then(|| wrong[rng.below(wrong.len())]);
+                let repaired =
+                    (at < order.len().min(BATCH) / REPAIR && !wrong.is_empty()).then(|| wrong[rng.below(wrong.len())]);
                 let instance = repaired.unwrap_or(instance);
                 seen.clone_from(match pictures.as_ref().filter(|_| repaired.is_none()) {
                     Some(pictures) => pictures.draw(instance, &mut rng),

@@ -96,7 +96,7 @@ pub(crate) fn enumeration_work(data: &Labelled, hidden: &[usize]) -> Option<u64>
 }
 
 /// Hyperplanes of which triples are looked at.
-const MOST_OF_TRIPLES: u64 = 20_000;
+const MOST_OF_TRIPLES: u64 = 300_000;
 /// Triples of groups of half-spaces that are looked at: some seconds.
 pub(crate) const MOST_STEPS: u64 = 300_000_000;
 

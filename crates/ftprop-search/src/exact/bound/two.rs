@@ -42,9 +42,8 @@ pub(crate) fn least(
     let Some(limit) = limit(counts, below, floor) else { return Ok(None) };
     let tree = |wish: &Wish| Tree::new(half_spaces(flat, wish, limit, watch)?, watch);
     let trees = [tree(&wishes[0])?, tree(&wishes[1])?];
-    let hunt = |inner: usize| -> Box<dyn Tuples + '_> {
-        Box::new(Hunt::<2, Both>::new(&trees[inner], &wishes[inner], limit))
-    };
+    let hunt =
+        |inner: usize| -> Box<dyn Tuples + '_> { Box::new(Hunt::<2, Both>::new(&trees[inner], &wishes[inner], limit)) };
     let best = race(&[hunt(0), hunt(1)], limit, floor, watch)?;
     Ok(best.map(|(inner, regret, of)| {
         let side = |at: usize| trees[inner].members[of[at]].clone();

@@ -102,8 +102,7 @@ mod tests {
         let mut rng = Rng::new(71);
         for (m, n) in [(5, 12), (20, 3), (7, 7)] {
             let points = Points::new(n, (0..m * n).map(|_| 3.0 + rng.normal()).collect()).unwrap();
-            let variants: Vec<Vec<f32>> =
-                (0..3).map(|_| (0..n).map(|_| 3.0 + rng.normal() as f32).collect()).collect();
+            let variants: Vec<Vec<f32>> = (0..3).map(|_| (0..n).map(|_| 3.0 + rng.normal() as f32).collect()).collect();
             for variants in [&variants[..], &[]] {
                 let frame = Frame::new(&points, variants);
                 assert!(frame.len() <= n.min(m + variants.len()));
