@@ -9,17 +9,20 @@ use crate::batch::BatchLoader;
 use crate::compile::Source;
 use crate::data::ResidentData;
 use crate::device::Device;
+use crate::distillation::{self, DistillationPass};
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
 use crate::matrices;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
+use crate::pictures;
 use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
+use crate::streamed::PictureSlots;
 use ftprop_nn::{Graph, Learning, Shape};
 
 /// What an executor is compiled for beside its plan.
@@ -44,6 +47,8 @@ pub(crate) struct Executor {
     loss: LossPass,
     optimizer: OptimizerPass,
     output: OutputTensor,
+    /// The network that is learned from, and how.
+    teacher: Option<(Box<Executor>, DistillationPass)>,
 }
 
 /// The logits, and what every pass gives.
@@ -68,9 +73,19 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
         loss_source(plan, config),
         optimizer::source(config.learning, &config.options.scalars, precision),
         basic::source(precision),
+        pictures::source(precision),
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
+    sources.extend(distillation_source(plan, config));
     sources
+}
+
+/// The kernels for learning from a teacher, where there is one.
+fn distillation_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option<Source> {
+    let teacher = config.learning.teacher.as_ref()?;
+    let precision = config.options.precision;
+    let f32_logits = [plan, &FusionPlan::new(&teacher.graph)].map(|plan| has_f32_logits(plan, precision));
+    Some(distillation::source(teacher.distillation, config.graph.classes(), f32_logits, precision))
 }
 
 fn loss_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Source {
@@ -92,6 +107,7 @@ impl Executor {
         algorithms: &Algorithms,
         libraries: &Libraries,
         config: &ExecutorConfig<'_>,
+        teacher: Option<Executor>,
     ) -> Result<Self, CudaError> {
         let &ExecutorConfig { ref options, graph, learning } = config;
         let &CompileOptions { precision, batch, alone, .. } = options;
@@ -101,6 +117,10 @@ impl Executor {
         let (input, tensor) = (plan.input, plan.output);
         let (stored, loss) = (plan.tensors[input].stored, loss_source(&plan, config));
         let is_f32 = has_f32_logits(&plan, precision);
+        let teacher = match (teacher, distillation_source(&plan, config)) {
+            (Some(executor), Some(source)) => Some((Box::new(executor), DistillationPass::new(device, source)?)),
+            _ => None,
+        };
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let images = (graph.input(), stored, tensors[input].values);
@@ -124,6 +144,7 @@ impl Executor {
             loss,
             optimizer,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
+            teacher,
         })
     }
 
@@ -141,7 +162,8 @@ impl Executor {
 
     /// Bytes of device memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
-        self.arena.bytes() + self.parameters.bytes()
+        let teacher = self.teacher.as_ref().map_or(0, |(teacher, _)| teacher.bytes());
+        self.arena.bytes() + self.parameters.bytes() + teacher
     }
 
     /// Waits for everything that was asked for.
@@ -155,7 +177,11 @@ impl Executor {
         n: usize,
         work: impl FnOnce(&Executor) -> Result<(), CudaError>,
     ) -> Result<CudaGraph, CudaError> {
-        self.passes.iter().try_for_each(|pass| pass.prepare(n))?;
+        let teachers = self.teacher.iter().flat_map(|(teacher, _)| &teacher.passes);
+        let passes: Vec<&CompiledPass> = self.passes.iter().chain(teachers).collect();
+        // All at once, as above.
+        self.device.modules(&passes.iter().flat_map(|pass| pass.sources_for(n)).collect::<Vec<_>>())?;
+        passes.iter().try_for_each(|pass| pass.prepare(n))?;
         self.stream.capture(|| work(self))
     }
 
@@ -167,6 +193,7 @@ impl Executor {
             step: self.step.step(&self.arena),
             scalars: self.step.scalars(&self.arena),
             labels: self.batch.labels(&self.arena),
+            not_numbers: self.loss.not_numbers(&self.arena),
             statistics,
             n,
         }
@@ -180,6 +207,16 @@ impl Executor {
     /// Makes the batch that the step names from resident data.
     pub(crate) fn gather(&self, data: &ResidentData, n: usize) -> Result<(), CudaError> {
         self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Makes the batch that the host brought into the step's slot.
+    pub(crate) fn gather_streamed(&self, data: &PictureSlots, n: usize) -> Result<(), CudaError> {
+        self.batch.gather_streamed(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Waits, and gives the batch that is in place, of n examples.
+    pub(crate) fn read_batch(&self, n: usize) -> Result<Vec<f32>, CudaError> {
+        self.batch.read(&self.stream, &self.arena, n, self.output.precision)
     }
 
     /// Takes the batch that the host put into the step's slot.
@@ -200,9 +237,27 @@ impl Executor {
 
     /// A step up to the optimizer.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        self.ask_teacher(n)?;
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
+        self.hear_teacher(n)?;
         self.backward(n)
+    }
+
+    /// Has the teacher see the batch that is in place, in this executor's stream.
+    fn ask_teacher(&self, n: usize) -> Result<(), CudaError> {
+        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
+        let (own, other) = (self.batch.images(&self.arena), teacher.batch.images(&teacher.arena));
+        pass.copy(&self.stream, own, other, self.batch.example(), n)?;
+        teacher.forward_in(&self.stream, n, Statistics::Running)
+    }
+
+    /// Mixes what the teacher said into the slopes by the logits.
+    fn hear_teacher(&self, n: usize) -> Result<(), CudaError> {
+        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
+        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
+        let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
+        pass.mix(&self.stream, [context.values(output), said, context.slopes(output)], n)
     }
 
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
@@ -212,9 +267,13 @@ impl Executor {
     }
 
     pub(crate) fn forward(&self, n: usize, statistics: Statistics) -> Result<(), CudaError> {
+        self.forward_in(&self.stream, n, statistics)
+    }
+
+    fn forward_in(&self, stream: &CudaStream, n: usize, statistics: Statistics) -> Result<(), CudaError> {
         self.device.enter()?;
         let context = self.context(n, statistics);
-        self.passes.iter().try_for_each(|pass| pass.forward(&context, &self.stream))
+        self.passes.iter().try_for_each(|pass| pass.forward(&context, stream))
     }
 
     /// Has the norms take the running statistics from now on.
@@ -268,6 +327,11 @@ impl Executor {
         self.loss.clear_tally(&self.stream, &self.arena)
     }
 
+    /// Forgets that something was no number: what follows starts from other numbers.
+    pub(crate) fn clear_not_numbers(&self) -> Result<(), CudaError> {
+        self.loss.clear_not_numbers(&self.stream, &self.arena)
+    }
+
     /// Waits.
     pub(crate) fn read_tally(&self) -> Result<DeviceTally, CudaError> {
         self.loss.read_tally(&self.stream, &self.arena)
@@ -288,8 +352,12 @@ impl Executor {
         Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
     }
 
-    /// Waits, and names the first pass whose output for the last batch of n is not finite.
+    /// Waits, and names the first pass that met something that is no number, else the first whose output for the last batch
+    /// of n is not finite.
     pub(crate) fn first_non_finite(&self, n: usize) -> Result<Option<&str>, CudaError> {
+        if let Some(pass) = self.loss.read_not_numbers(&self.stream, &self.arena)? {
+            return Ok(self.passes.get(pass - 1).map(CompiledPass::name));
+        }
         for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
             let (tensor, len) = (pass.output(), n * shape.len());
             let region = self.tensors[tensor].values;
@@ -315,6 +383,9 @@ impl Executor {
         visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
+        if self.teacher.is_some() {
+            visit("teacher".into(), &|| self.ask_teacher(n))?;
+        }
         for (i, pass) in self.passes.iter().enumerate() {
             visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
         }

@@ -35,20 +35,20 @@
 //! ```
 //!
 //! Compiled kernels and timings are kept under `FTPROP_CACHE`, else in the user's cache folder; folders named in
-//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries beside the usual ones. A kept kernel is loaded only if it is
+//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries before the usual ones. A kept kernel is loaded only if it is
 //! the user's own and as it was written; otherwise it is compiled again, which [`take_notes`] tells. Folders that the
 //! environment names count if they are absolute.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | `device`, `library`, `environment`, `error` | [`devices`], [`Device`], and the libraries behind them |
-//! | `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
+//! | `nvrtc`, `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
 //! | `abi`, `arguments`, `kernel` | what host and kernels agree on, how what a kernel takes is declared, and its launch |
 //! | `stream`, `memory`, `arena` | streams, events, graphs and device memory |
 //! | `plan` | from layers to passes: products, and the epilogue of each in one kernel |
 //! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `libraries` | the algorithms for a product: tiled, from a patch, the libraries' |
 //! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
-//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
+//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `distillation`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
 //! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
@@ -83,6 +83,7 @@ mod cudnn;
 mod cudnn_engines;
 mod data;
 mod device;
+mod distillation;
 mod environment;
 mod error;
 mod executor;
@@ -96,10 +97,12 @@ mod matrices;
 mod memory;
 mod module;
 mod network;
+mod nvrtc;
 mod optimizer;
 mod parameters;
 mod passes;
 mod patch;
+mod pictures;
 mod plan;
 mod precision;
 mod product_checks;
@@ -110,6 +113,7 @@ mod signatures;
 mod staging;
 mod step;
 mod stream;
+mod streamed;
 mod tuning;
 mod tuning_cache;
 
@@ -122,4 +126,5 @@ pub use library::Library;
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;
+pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;

@@ -7,7 +7,7 @@
 
 use ftprop_nn::Shape;
 use ftprop_nn::activation::Activation;
-use ftprop_nn::graph::{BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
+use ftprop_nn::graph::{self, BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
 use ftprop_nn::spec::PoolKind;
 use ftprop_nn::target::HardUnit;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
@@ -52,6 +52,8 @@ pub(crate) struct Epilogue {
     /// The other summand of a residual sum.
     pub(crate) residual: Option<(TensorId, Option<Norm>)>,
     pub(crate) pool: Option<PoolGeometry>,
+    /// Whether the pool follows the activation.
+    pub(crate) pool_last: bool,
     pub(crate) activation: Option<ActivationOp>,
     pub(crate) dropout: Option<Dropout>,
     pub(crate) out: TensorId,
@@ -71,10 +73,24 @@ pub(crate) enum Affine {
 pub(crate) struct Norm {
     pub(crate) gamma: Range<usize>,
     pub(crate) beta: Range<usize>,
-    pub(crate) running_mean: Range<usize>,
-    pub(crate) running_variance: Range<usize>,
+    /// What is normalised by; without it the factor and the summand of a channel are all.
+    pub(crate) running: Option<Running>,
+}
+
+/// A norm's running statistics.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) mean: Range<usize>,
+    pub(crate) variance: Range<usize>,
     pub(crate) eps: f32,
     pub(crate) momentum: f32,
+}
+
+impl Norm {
+    /// Whether no statistics of a batch come into it.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.running.is_none()
+    }
 }
 
 /// What an epilogue's units output.
@@ -111,6 +127,7 @@ struct PendingEpilogue {
     affine: Affine,
     residual: Option<(TensorId, Option<Norm>)>,
     pool: Option<PoolGeometry>,
+    pool_last: bool,
     activation: Option<ActivationOp>,
     dropout: Option<Dropout>,
 }
@@ -124,6 +141,7 @@ impl PendingEpilogue {
             affine: Affine::Identity,
             residual: None,
             pool: None,
+            pool_last: false,
             activation: None,
             dropout: None,
         }
@@ -247,11 +265,28 @@ impl Builder<'_> {
                 };
                 self.product(node, x, geometry, *weight, *bias)
             }
-            Op::BatchNorm(norm) => self.norm(norm, now),
+            Op::BatchNorm(norm) => {
+                let (range, statistic) = (|id| self.graph.parameter(id).range.clone(), |id| self.graph.statistic(id));
+                let &BatchNorm { eps, momentum, gamma, beta, mean, variance } = norm;
+                let (mean, variance) = (statistic(mean).range.clone(), statistic(variance).range.clone());
+                let running = Some(Running { mean, variance, eps, momentum });
+                self.affine(Affine::Norm(Norm { gamma: range(gamma), beta: range(beta), running }), now)
+            }
+            Op::Affine(graph::Affine { scale, shift }) => {
+                let range = |id: ParameterId| self.graph.parameter(id).range.clone();
+                let beta = range(*shift);
+                let affine = match scale.map(range) {
+                    Some(gamma) => Affine::Norm(Norm { gamma, beta, running: None }),
+                    None => Affine::Bias(beta),
+                };
+                self.affine(affine, now)
+            }
             Op::Pool(PoolKind::Max, geometry) => {
-                if !now.is_early() {
+                let free = now.residual.is_none() && now.pool.is_none() && now.dropout.is_none();
+                if !free {
                     now = PendingEpilogue::of(self.materialize(now));
                 }
+                now.pool_last = now.activation.is_some();
                 now.pool = Some(*geometry);
                 now
             }
@@ -282,7 +317,8 @@ impl Builder<'_> {
         }
     }
 
-    fn norm(&mut self, norm: &BatchNorm, mut now: PendingEpilogue) -> PendingEpilogue {
+    /// Norms and affine layers: the first thing that an epilogue does.
+    fn affine(&mut self, affine: Affine, mut now: PendingEpilogue) -> PendingEpilogue {
         match (now.is_early(), now.product, &now.affine) {
             (true, _, Affine::Identity) => {}
             (true, Some(at), Affine::Bias(bias)) => {
@@ -291,15 +327,9 @@ impl Builder<'_> {
             }
             _ => now = PendingEpilogue::of(self.materialize(now)),
         }
-        let (graph, BatchNorm { eps, momentum, gamma, beta, mean, variance }) = (self.graph, norm);
-        now.affine = Affine::Norm(Norm {
-            gamma: graph.parameter(*gamma).range.clone(),
-            beta: graph.parameter(*beta).range.clone(),
-            running_mean: graph.statistic(*mean).range.clone(),
-            running_variance: graph.statistic(*variance).range.clone(),
-            eps: *eps,
-            momentum: *momentum,
-        });
+        // A later bias is not the product's own.
+        now.product = None;
+        now.affine = affine;
         now
     }
 
@@ -368,13 +398,14 @@ impl Builder<'_> {
             || needs(now.tensor)
             || now.residual.as_ref().is_some_and(|(tensor, norm)| norm.is_some() || needs(*tensor));
         let out = self.tensor(shape, learned);
-        let PendingEpilogue { name, tensor, affine, residual, pool, activation, dropout, .. } = now;
+        let PendingEpilogue { name, tensor, affine, residual, pool, pool_last, activation, dropout, .. } = now;
         let epilogue = Epilogue {
             name,
             y: tensor,
             affine,
             residual,
             pool,
+            pool_last,
             activation,
             dropout,
             out,
@@ -422,10 +453,10 @@ mod tests {
     #[test]
     fn a_residual_sum_is_one_epilogue_with_both_norms_and_the_activation() {
         let plan = preset("resnet18", 224);
-        // The stem and its pooling, then blocks; three of them project their shortcut.
+        // The stem with its pooling, then blocks; three of them project their shortcut.
         let block = "PFPS";
         let projecting = "PFPPS";
-        let expected = format!("PFF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
+        let expected = format!("PF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
         assert_eq!(kinds(&plan).replace('A', ""), expected);
         for pass in &plan.passes {
             if let FusedPass::Epilogue(f) = pass {

@@ -1,12 +1,16 @@
 //! Does this GPU compute the right thing? The suite that every engine is put through, in each precision within what its
 //! rounding allows. Then what only a GPU has: data that lives on the device, is streamed or comes from the CPU's loader
 //! must train to the same bits, several networks at once to those of each alone, products in every way that they may be
-//! chosen, and what does not fit must be refused.
+//! chosen, what does not fit must be refused, and what is no number must be noticed. The suite is run twice, with the
+//! kernels for small batches and with those for large ones.
 
 use crate::memory::DeviceBuffer;
-use crate::product_checks::{engines, patches};
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
-use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
+use crate::network::Paths;
+use crate::product_checks::{engines, patches, tilings};
+use crate::{
+    CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, StreamedPixels, Tuning,
+};
+use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
 use ftprop_nn::engine::{Engine, EngineError, Learning, StepSpan};
@@ -26,12 +30,19 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
         add(same_batches(device, precision)?);
     }
+    for precision in [Precision::F32, Precision::Bf16] {
+        add(pictures(device, precision)?);
+    }
     add(side_by_side(device)?);
     for precision in [Precision::Tf32, Precision::Bf16] {
         for tuning in [Tuning::Alone, Tuning::Shared, Tuning::Libraries] {
             add(tuned(device, precision, tuning)?);
             add(tuned_training(device, precision, tuning)?);
         }
+    }
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        add(tilings(device, precision)?);
+        add(hidden(device, precision)?);
     }
     for precision in [Precision::Tf32, Precision::Bf16] {
         add(patches(device, precision)?);
@@ -43,13 +54,16 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
         (Precision::Tf32, Exactness::Rounded(1e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
-        let mut make = |case: &suite::Case| -> Result<Box<dyn Engine>, EngineError> {
-            let (graph, learning) = (case.graph.clone(), case.learning.clone());
-            let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
-            Ok(Box::new(CudaNetwork::new(device, config)?))
-        };
-        let named = |check: &Check| Check { name: format!("{precision}: {}", check.name), ..check.clone() };
-        suite::run(&mut make, exactness, &mut |check| add(named(check)))?;
+        for (paths, batches) in [(Paths::Cooperative, ""), (Paths::Large, "large batches, ")] {
+            let mut make = |case: &suite::Case| -> Result<Box<dyn Engine>, EngineError> {
+                let (graph, learning) = (case.graph.clone(), case.learning.clone());
+                let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
+                Ok(Box::new(CudaNetwork::with_paths(device, config, paths)?))
+            };
+            let named =
+                |check: &Check| Check { name: format!("{precision}: {batches}{}", check.name), ..check.clone() };
+            suite::run(&mut make, exactness, &mut |check| add(named(check)))?;
+        }
     }
     Ok(checks)
 }
@@ -114,7 +128,7 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), En
     Ok((split, normalize, config))
 }
 
-const AUGMENT: Augment = Augment { pad: 2, reflect: true, crop: true, flip: true, alternate: true, cutout: 3 };
+const AUGMENT: Augment = Augment { pad: 2, reflect: true, alternate: true, cutout: 3, ..Augment::CIFAR };
 
 fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<ResidentData, CudaError> {
     ResidentData::new(device, split, normalize, AUGMENT, true)?.ok_or(CudaError::NotBytes)
@@ -205,11 +219,151 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
 }
 
+/// A weight that is no number, which the first threshold would hide, must show in the loss, and its layer must be named.
+fn hidden(device: &Device, precision: Precision) -> Result<Check, EngineError> {
+    let (split, normalize, config) = problem(precision)?;
+    let data = resident(device, &split, &normalize)?;
+    let mut network = CudaNetwork::new(device, config)?;
+    network.initialise(1)?;
+    let mut values = network.values()?;
+    values[0] = f32::NAN;
+    network.set_values(&values)?;
+    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    let shown = !network.take_tally()?.loss_sum.is_finite();
+    let named = network.first_non_finite(1)?.is_some_and(|layer| layer.contains("layer 3"));
+    // Other numbers, another verdict.
+    network.initialise(1)?;
+    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    let forgotten = network.take_tally()?.loss_sum.is_finite() && network.first_non_finite(1)?.is_none();
+    let name = format!("{precision}: what thresholds hide is found");
+    Ok(Check { name, error: f64::from(u8::from(!(shown && named && forgotten))), allowed: 0.0 })
+}
+
 /// More memory than there is must be refused with an error that says so.
 fn too_large(device: &Device) -> Result<Check, CudaError> {
     let (_, total) = device.memory()?;
     let refused = matches!(DeviceBuffer::new(device, total + (1 << 30), "a test"), Err(CudaError::Memory { .. }));
     Ok(Check { name: "memory: too much is refused".into(), error: f64::from(u8::from(!refused)), allowed: 0.0 })
+}
+
+/// Batches of pictures of different sizes, made on the device and by the CPU's loader: random parts and windows, mirrored,
+/// blanked and coloured. Both round alike, so nothing differs but the last rounding of the precision.
+fn pictures(device: &Device, precision: Precision) -> Result<Check, EngineError> {
+    let (_, normalize, config) = problem(precision)?;
+    let (random, window, count) = (Stream::numbered(6), ftprop_data::Shape::new(10, 12, 3), 61u64);
+    let side = |i: u64, least: usize, room: u64| least + random.below(i, room) as usize;
+    let sizes: Vec<(usize, usize)> = (0..count).map(|i| (side(i, 10, 40), side(1000 + i, 12, 50))).collect();
+    let total: usize = sizes.iter().map(|(height, width)| height * width * 3).sum();
+    let bytes: Vec<u8> = (0..total as u64).map(|i| random.below(i, 256) as u8).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i, 4) as u32).collect();
+    let split = Split::from_pictures(&sizes, bytes, labels, window).map_err(CudaError::from)?;
+    let (split, _) = split.hold_out(ftprop_data::HoldOut::Count(11), 1).map_err(CudaError::from)?;
+    let jitter = Jitter { brightness: 0.4, contrast: 0.3, saturation: 0.5 };
+    let part = Augment { area: Some([0.1, 1.0]), flip: true, jitter, ..Augment::default() };
+    let cut = Augment { cutout: 3, alternate: true, ..Augment::PHOTOS };
+    let (mut error, seed, epoch) = (0.0, 3, 2);
+    for augment in [part, cut, Augment { jitter: Jitter::NONE, ..part }, Augment { jitter, ..cut }, Augment::default()]
+    {
+        let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        let loader = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
+        let loader = Loader::new(&split, loader).map_err(CudaError::from)?;
+        let mut batches = loader.epoch(epoch, 0);
+        while let Some(batch) = batches.next_batch().map_err(CudaError::from)? {
+            let made = network.gathered(&data, seed, epoch, batch.index)?;
+            let far = |a: &f32, b: &f32| f64::from((a - b).abs());
+            let largest = made.iter().zip(batch.images).map(|(a, b)| far(a, b)).fold(0.0, f64::max);
+            error = if made.len() == batch.images.len() { largest.max(error) } else { f64::INFINITY };
+        }
+    }
+    let apart = streamed_pictures(device, &split, &normalize, part, &config)?.max(streamed_pixels(
+        device,
+        &normalize,
+        Augment { cutout: 3, area: None, ..part },
+        &config,
+    )?);
+    let error = if apart == 0.0 { error } else { f64::INFINITY };
+    let name = format!("{precision}: pictures of different sizes, parts, windows and colours");
+    // Values reach to about 4, of which bf16 keeps eight bits.
+    Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1.6e-2 } else { 0.0 } })
+}
+
+/// How far a network that trained on pictures brought by the host is from one on pictures that live on the device.
+fn streamed_pictures(
+    device: &Device,
+    split: &Split,
+    normalize: &Normalize,
+    augment: Augment,
+    config: &NetworkConfig,
+) -> Result<f64, EngineError> {
+    let data = ResidentData::new(device, split, normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+    let streamed = StreamedPictures::new(device, split, normalize, augment, true, config.batch)?;
+    let mut streamed = streamed.ok_or(CudaError::NotBytes)?;
+    let mut results = Vec::new();
+    for way in 0..2 {
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(2)?;
+        let mut counted = Vec::new();
+        for epoch in 0..3 {
+            let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
+            let first_step = epoch * steps.len() as u64;
+            let span = StepSpan { seed: 3, epoch, first_batch: 0, first_step, steps };
+            let tally = match way {
+                0 => {
+                    network.train(&data, &span)?;
+                    [network.take_tally()?, network.evaluate_data(&data)?]
+                }
+                _ => {
+                    network.train_streamed(&mut streamed, &span)?;
+                    [network.take_tally()?, network.evaluate_streamed(&mut streamed)?]
+                }
+            };
+            counted.extend(tally.map(|t| t.loss_sum as f32));
+        }
+        counted.extend(network.values()?);
+        results.push(counted);
+    }
+    Ok(largest_difference(&results))
+}
+
+/// The same for pictures that the host has cut to the input's size.
+fn streamed_pixels(
+    device: &Device,
+    normalize: &Normalize,
+    augment: Augment,
+    config: &NetworkConfig,
+) -> Result<f64, EngineError> {
+    let (random, window, count) = (Stream::numbered(8), ftprop_data::Shape::new(10, 12, 3), 45);
+    let bytes: Vec<u8> = (0..count * window.size()).map(|i| random.below(i as u64, 256) as u8).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
+    let split = Split::from_pixels(window, bytes.clone(), labels).map_err(CudaError::from)?;
+    let data = ResidentData::new(device, &split, normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+    let (seed, epoch) = (3, 2);
+    let loader_config = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
+    let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
+    let steps = vec![(1.0, 0.5); loader.batches_per_epoch()];
+    let span = StepSpan { seed, epoch, first_batch: 0, first_step: 0, steps };
+    let mut results = Vec::new();
+    for way in 0..2 {
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(2)?;
+        if way == 0 {
+            network.train(&data, &span)?;
+        } else {
+            network.attach_pixels(StreamedPixels::new(device, window, normalize, augment, config.batch)?);
+            network.begin_streaming(&span)?;
+            let mut batches = loader.epoch(epoch, 0);
+            while let Some(batch) = batches.next_batch().map_err(CudaError::from)? {
+                let picture = |&number: &u32| &bytes[number as usize * window.size()..][..window.size()];
+                let pixels: Vec<u8> = batch.numbers.iter().flat_map(picture).copied().collect();
+                network.stream_pixels(&pixels, batch.labels, batch.numbers)?;
+            }
+        }
+        let mut counted = vec![network.take_tally()?.loss_sum as f32];
+        counted.extend(network.values()?);
+        results.push(counted);
+    }
+    Ok(largest_difference(&results))
 }
 
 /// Trains on the same data from the loader, streamed, and resident: the values must end up equal.

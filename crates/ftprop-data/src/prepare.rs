@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
-use crate::augment::{Augment, Draws, Placement, Room};
-use crate::photo::Scratch;
+use crate::augment::{Augment, Draws, Room};
+use crate::photo::{Out, Scratch};
 use crate::split::{Content, Split};
+use crate::view::{Chosen, Picture};
 use crate::window::Cutter;
 use crate::{DataError, Normalize};
 
@@ -42,6 +43,9 @@ pub struct LoaderConfig {
     pub workers: usize,
     /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
+    /// For pictures in files: deliver the windows' bytes, cut and resized but not mirrored, blanked, coloured or normalised,
+    /// for a device that does the rest itself.
+    pub pixels: bool,
 }
 
 impl LoaderConfig {
@@ -60,6 +64,7 @@ impl LoaderConfig {
             normalize,
             workers: 1,
             bad_image: BadImage::default(),
+            pixels: false,
         }
     }
 }
@@ -68,6 +73,7 @@ impl LoaderConfig {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) images: Vec<f32>,
+    pub(crate) pixels: Vec<u8>,
     pub(crate) labels: Vec<u32>,
     pub(crate) numbers: Vec<u32>,
     pub(crate) skipped: usize,
@@ -79,7 +85,7 @@ pub(crate) struct Plan {
     split: Split,
     config: LoaderConfig,
     cutter: Cutter,
-    /// For each file whether it was found whole before.
+    /// For each picture of a file whether it was found whole before.
     whole: Box<[AtomicBool]>,
 }
 
@@ -100,14 +106,18 @@ impl Plan {
             {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
-            Content::Files { .. } if config.augment.pad != 0 => {
+            Content::Floats { .. } if !config.augment.is_plain() => {
+                return Err(DataError::Option("random parts and colours need pictures of bytes, not of floats".into()));
+            }
+            Content::Files { .. } | Content::Pictures(_) if config.augment.pad != 0 => {
                 let why = "photos are cropped from larger ones, not padded; set the padding to 0";
                 return Err(DataError::Option(why.into()));
             }
             _ => {}
         }
-        if config.augment.alternate && !config.augment.flip {
-            return Err(DataError::Option("flips can only alternate where there are flips".into()));
+        config.augment.check(split.shape())?;
+        if config.pixels && !split.is_encoded() {
+            return Err(DataError::Option("only pictures in files are delivered as bytes".into()));
         }
         if let (Some((_, picture)), Augment { reflect: true, pad, .. }) = (split.bytes(), config.augment)
             && pad >= picture.height.min(picture.width)
@@ -126,7 +136,11 @@ impl Plan {
                        they are (`crop`)";
             return Err(DataError::Option(why.into()));
         }
-        let files = if let Content::Files { paths, .. } = split.content() { paths.len() } else { 0 };
+        let files = match split.content() {
+            Content::Files { paths, .. } => paths.len(),
+            Content::Pictures(pictures) => pictures.len(),
+            _ => 0,
+        };
         let whole = (0..files).map(|_| AtomicBool::new(false)).collect();
         Ok(Plan { split, config, cutter, whole })
     }
@@ -159,7 +173,10 @@ impl Plan {
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
         let draws = Draws::new(config.seed, epoch);
 
-        slot.images.resize((to - from) * size, 0.0);
+        // One of the two is used.
+        let (values, bytes) = if config.pixels { (0, size) } else { (size, 0) };
+        slot.images.resize((to - from) * values, 0.0);
+        slot.pixels.resize((to - from) * bytes, 0);
         slot.labels.clear();
         slot.numbers.clear();
         slot.skipped = 0;
@@ -169,8 +186,11 @@ impl Plan {
                 return Ok(());
             }
             let position = if config.shuffle { order.at(position) } else { position };
-            let at = slot.labels.len() * size;
-            let out = &mut slot.images[at..at + size];
+            let at = slot.labels.len();
+            let out = match config.pixels {
+                true => Out::Pixels(&mut slot.pixels[at * size..(at + 1) * size]),
+                false => Out::Values(&mut slot.images[at * size..(at + 1) * size]),
+            };
             match self.example(split.number(position), &draws, out, scratch) {
                 Ok(()) => {
                     slot.labels.push(split.label(position));
@@ -183,7 +203,8 @@ impl Plan {
                 Err(bad) => return Err(bad),
             }
         }
-        slot.images.truncate(slot.labels.len() * size);
+        slot.images.truncate(slot.labels.len() * values);
+        slot.pixels.truncate(slot.labels.len() * bytes);
         Ok(())
     }
 
@@ -199,7 +220,7 @@ impl Plan {
             }
             looked_at += 1;
             let number = self.split.number(position);
-            which.extend(self.example(number, &Draws::new(0, 0), &mut out, &mut scratch).err());
+            which.extend(self.example(number, &Draws::new(0, 0), Out::Values(&mut out), &mut scratch).err());
         }
         let words = found.to_string();
         if !which.iter().any(|bad| bad.to_string() == words) {
@@ -209,23 +230,39 @@ impl Plan {
         DataError::BadImages { count: which.len(), looked_at, which }
     }
 
-    fn example(&self, number: usize, draws: &Draws, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
-        let place = |room: Room| Placement::of(draws, number, &self.config.augment, room, self.cutter.window());
-        match self.split.content() {
-            Content::Pixels { shape, bytes } => {
-                let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
-                let placed = place(self.cutter.room(shape.height, shape.width));
-                self.cutter.cut(pixels, shape.height, shape.width, placed, out);
-            }
-            Content::Files { paths, resize } => {
+    fn example(&self, number: usize, draws: &Draws, out: Out<'_>, scratch: &mut Scratch) -> Result<(), DataError> {
+        let chosen = Chosen::Drawn { draws, number, augment: &self.config.augment };
+        let out = match (self.split.content(), out) {
+            (Content::Files { paths, resize }, out) => {
                 let whole = &self.whole[number];
                 let known = whole.load(Ordering::Relaxed);
-                scratch.load(&paths[number], *resize, known, &self.cutter, place, out)?;
+                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
+                whole.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            (_, Out::Values(out)) => out,
+            (_, Out::Pixels(_)) => unreachable!("only pictures in files are delivered as bytes"),
+        };
+        match self.split.content() {
+            Content::Files { .. } => {}
+            Content::Pixels { shape, bytes } => {
+                let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
+                let picture = Picture { height: shape.height, width: shape.width, pixels };
+                let shown = scratch.viewer.show(&picture, None, &self.cutter, &chosen, out);
+                shown.map_err(DataError::Option)?;
+            }
+            Content::Pictures(pictures) => {
+                let whole = &self.whole[number];
+                let pixels = pictures.pixels(number, !whole.load(Ordering::Relaxed), &mut scratch.file)?;
+                let (height, width) = pictures.size(number);
+                let picture = Picture { height, width, pixels };
+                let shown = scratch.viewer.show(&picture, pictures.resize(), &self.cutter, &chosen, out);
+                shown.map_err(DataError::Option)?;
                 whole.store(true, Ordering::Relaxed);
             }
             Content::Floats { shape, values } => {
                 let numbers = &values.get()[number * shape.size()..(number + 1) * shape.size()];
-                let placed = place(self.cutter.room(shape.height, shape.width));
+                let placed = chosen.place(self.cutter.room(shape.height, shape.width), self.cutter.window());
                 self.cutter.cut_floats(numbers, shape.height, shape.width, placed, &self.config.normalize, out);
             }
         }

@@ -29,6 +29,7 @@
 //! ```
 
 use crate::NnError;
+use crate::distillation::Distillation;
 use crate::graph::Graph;
 use crate::layers::{Chain, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
@@ -128,12 +129,28 @@ impl Network {
     /// One step of Algorithm 2 up to the optimizer: forward, loss, then targets and slopes layer by layer.
     /// Afterwards [`grads`](Self::grads) holds every parameter's gradient.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
+        self.learn_guided(images, labels, criterion, step, None)
+    }
+
+    /// The same with a teacher's logits of the batch.
+    pub(crate) fn learn_guided(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        criterion: &Criterion,
+        step: &Step,
+        guide: Option<(&Distillation, &[f32])>,
+    ) -> Tally {
         let n = self.examples(images);
         assert_eq!(n, labels.len(), "as many labels as images");
         let classes = self.graph.classes();
         let (chain, mut pass, slopes) = self.pass(n, true, Some(step), labels);
         let logits = chain.forward(&mut pass, images);
-        let tally = criterion.apply(logits, labels, classes, Some(&mut slopes.current()[..n * classes]));
+        let by_logits = &mut slopes.current()[..n * classes];
+        let tally = criterion.apply(logits, labels, classes, Some(by_logits));
+        if let Some((distillation, teacher)) = guide {
+            distillation.mix(logits, teacher, classes, by_logits);
+        }
         chain.backward(&mut pass, images, slopes, false);
         tally
     }

@@ -9,6 +9,7 @@ mod import;
 mod manual;
 mod plot;
 mod predict;
+mod prepare;
 mod recipes;
 mod reproduce;
 mod robust;
@@ -92,6 +93,7 @@ enum Command {
     Export(export::Export),
     Import(import::Import),
     Predict(predict::Predict),
+    Prepare(prepare::Prepare),
     Summary(summary::Summary),
     Plot(plot::Plot),
     Selftest(selftest::Selftest),
@@ -146,6 +148,7 @@ impl Program {
             Command::Export(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Predict(command) => command.run(),
+            Command::Prepare(command) => command.run(),
             Command::Summary(command) => command.run(),
             Command::Plot(command) => command.run(),
             Command::Selftest(command) => command.run(),

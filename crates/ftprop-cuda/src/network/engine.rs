@@ -3,6 +3,7 @@
 use super::CudaNetwork;
 use crate::CudaError;
 use crate::data::ResidentData;
+use crate::streamed::{StreamedPictures, StreamedPixels};
 use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
@@ -26,6 +27,16 @@ impl CudaNetwork {
     /// Has a part of the data live on the GPU, for [`Engine::resident`].
     pub fn attach(&mut self, part: Part, data: ResidentData) {
         self.resident.insert(part, data);
+    }
+
+    /// Has a part of the data stay on the host as bytes, of which the GPU makes the batches, for [`Engine::resident`].
+    pub fn attach_streamed(&mut self, part: Part, data: StreamedPictures) {
+        self.streamed.insert(part, data);
+    }
+
+    /// Has training pictures come as bytes, for [`Engine::step_pixels`].
+    pub fn attach_pixels(&mut self, pixels: StreamedPixels) {
+        self.pixels = Some(pixels);
     }
 }
 
@@ -106,6 +117,14 @@ impl Engine for CudaNetwork {
         self.stream_batch(images, labels)
     }
 
+    fn takes_pixels(&self) -> bool {
+        self.pixels.is_some()
+    }
+
+    fn step_pixels(&mut self, pixels: &[u8], labels: &[u32], numbers: &[u32]) -> Result<(), EngineError> {
+        self.stream_pixels(pixels, labels, numbers)
+    }
+
     fn finish(&mut self) -> Result<Tally, EngineError> {
         Ok(self.take_tally()?)
     }
@@ -115,7 +134,7 @@ impl Engine for CudaNetwork {
     }
 
     fn resident(&mut self) -> Option<&mut dyn Resident> {
-        if self.resident.is_empty() { None } else { Some(self) }
+        if self.resident.is_empty() && self.streamed.is_empty() { None } else { Some(self) }
     }
 
     fn set_reducer(&mut self, reducer: Box<dyn Reducer>) -> Result<(), EngineError> {
@@ -131,17 +150,27 @@ impl Engine for CudaNetwork {
 
 impl Resident for CudaNetwork {
     fn has(&self, part: Part) -> bool {
-        self.resident.contains_key(&part)
+        self.resident.contains_key(&part) || self.streamed.contains_key(&part)
     }
 
     fn train(&mut self, span: &StepSpan) -> Result<(), EngineError> {
-        let data = self.part(Part::Train)?;
-        CudaNetwork::train(self, &data, span)
+        let Some(mut streamed) = self.streamed.remove(&Part::Train) else {
+            let data = self.part(Part::Train)?;
+            return CudaNetwork::train(self, &data, span);
+        };
+        let trained = self.train_streamed(&mut streamed, span);
+        self.streamed.insert(Part::Train, streamed);
+        trained
     }
 
     fn evaluate(&mut self, part: Part) -> Result<Tally, EngineError> {
-        let data = self.part(part)?;
-        Ok(self.evaluate_data(&data)?)
+        let Some(mut streamed) = self.streamed.remove(&part) else {
+            let data = self.part(part)?;
+            return Ok(self.evaluate_data(&data)?);
+        };
+        let tally = self.evaluate_streamed(&mut streamed);
+        self.streamed.insert(part, streamed);
+        Ok(tally?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Batch norm's statistics and coefficients.
 
-use super::{BatchContext, ColumnReduction, Statistics, vector_width};
+use super::{BatchContext, ColumnReduction, CompileOptions, Statistics, wide_vectors};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
@@ -35,6 +35,12 @@ kernels! {
         norm: NormParameters,
         saved: NormSaved,
     }
+
+    /// Scale and shift of a norm without statistics.
+    NormFixedArgs = "norm_fixed" in FILE {
+        norm: NormParameters,
+        saved: NormSaved,
+    }
 }
 
 /// A norm with its kernels and its numbers on the device.
@@ -43,6 +49,7 @@ pub(crate) struct CompiledNorm {
     tensor: usize,
     statistics: Kernel<NormStatisticsArgs>,
     running: Kernel<NormRunningArgs>,
+    fixed: Kernel<NormFixedArgs>,
     columns: ColumnReduction,
     channels: usize,
     rows_per_image: usize,
@@ -57,7 +64,7 @@ pub(crate) struct CompiledNorm {
 
 /// The kernels of norm.cu, for sums over so many rows of a full batch.
 pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
-    let width = vector_width(&[channels]);
+    let width = wide_vectors(channels, 0, rows, precision);
     let threads_x = ColumnReduction::new(channels, width, rows).threads_x();
     Source::new(FILE, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
 }
@@ -69,14 +76,13 @@ impl CompiledNorm {
         norm: Norm,
         tensor: usize,
         shape: Shape,
-        batch: usize,
-        precision: Precision,
+        options: &CompileOptions,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
         let (channels, rows_per_image) = (shape.channels, shape.height * shape.width);
-        let rows = batch * rows_per_image;
+        let (rows, precision) = (options.rows_for * rows_per_image, options.precision);
         let module = device.module(source(channels, rows, precision))?;
-        let columns = ColumnReduction::new(channels, vector_width(&[channels]), rows);
+        let columns = ColumnReduction::new(channels, wide_vectors(channels, 0, rows, precision), rows);
         // Eight bytes are enough for what the kernels call sum_t.
         let mut sums = |times: usize| layout.take(8 * times * channels);
         let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);
@@ -85,6 +91,7 @@ impl CompiledNorm {
             tensor,
             statistics: Kernel::find(&module)?,
             running: Kernel::find(&module)?,
+            fixed: Kernel::find(&module)?,
             columns,
             channels,
             rows_per_image,
@@ -100,6 +107,9 @@ impl CompiledNorm {
 
     /// The batch's statistics, and scale and shift from them.
     pub(super) fn statistics(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        if self.norm.is_fixed() {
+            return self.fixed(batch, stream);
+        }
         let rows = batch.n * self.rows_per_image;
         let args = NormStatisticsArgs {
             y: batch.values(self.tensor),
@@ -115,21 +125,32 @@ impl CompiledNorm {
 
     /// Scale and shift from the running statistics.
     pub(super) fn running(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        if self.norm.is_fixed() {
+            return self.fixed(batch, stream);
+        }
         let args = NormRunningArgs { norm: self.parameters(batch), saved: self.saved(batch) };
         // SAFETY: all of them have as many numbers as there are channels.
         unsafe { self.running.launch(stream, LaunchConfig::for_items(self.channels), &args) }
     }
 
+    /// Scale and shift as they are learned, for a norm without statistics.
+    fn fixed(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let args = NormFixedArgs { norm: self.parameters(batch), saved: self.saved(batch) };
+        // SAFETY: all of them have as many numbers as there are channels; the statistics are not read.
+        unsafe { self.fixed.launch(stream, LaunchConfig::for_items(self.channels), &args) }
+    }
+
     pub(super) fn parameters(&self, batch: &BatchContext<'_>) -> NormParameters {
+        let running = self.norm.running.as_ref();
         NormParameters {
             gamma: batch.parameters.value(self.norm.gamma.start),
             beta: batch.parameters.value(self.norm.beta.start),
-            running_mean: batch.parameters.stat(self.norm.running_mean.start),
-            running_variance: batch.parameters.stat(self.norm.running_variance.start),
-            eps: self.norm.eps,
+            running_mean: running.map_or(DevicePtr::NULL, |running| batch.parameters.stat(running.mean.start)),
+            running_variance: running.map_or(DevicePtr::NULL, |running| batch.parameters.stat(running.variance.start)),
+            eps: running.map_or(0.0, |running| running.eps),
             momentum: match batch.statistics {
                 Statistics::Mean { before } => 1.0 / (before + 1) as f32,
-                Statistics::Running | Statistics::Batch => self.norm.momentum,
+                Statistics::Running | Statistics::Batch => running.map_or(0.0, |running| running.momentum),
             },
         }
     }

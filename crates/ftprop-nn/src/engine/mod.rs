@@ -32,8 +32,10 @@
 
 mod cpu;
 pub mod suite;
+mod teacher;
 
 pub use cpu::CpuEngine;
+pub use teacher::Teacher;
 
 use crate::NnError;
 use crate::graph::Graph;
@@ -55,6 +57,8 @@ pub struct Learning {
     pub clip: Option<f64>,
     /// What a moving average of the weights keeps of itself at each step; none where there is no average.
     pub average: Option<f64>,
+    /// Another network that is learned from beside the labels.
+    pub teacher: Option<Arc<Teacher>>,
 }
 
 impl Learning {
@@ -65,6 +69,7 @@ impl Learning {
             groups: Arc::new(ParameterGroups::resolve(optimizer, &[], graph)?),
             clip: None,
             average: None,
+            teacher: None,
         })
     }
 }
@@ -163,6 +168,15 @@ pub trait Engine: Send {
     fn begin(&mut self, span: StepSpan) -> Result<(), EngineError>;
     /// The next announced step, optimizer and all.
     fn step(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError>;
+    /// Whether [`step_pixels`](Self::step_pixels) takes batches in the place of [`step`](Self::step).
+    fn takes_pixels(&self) -> bool {
+        false
+    }
+    /// The next announced step on pictures as bytes, cut to the input's size: the device mirrors, blanks, colours and
+    /// normalises them, as the examples' numbers say.
+    fn step_pixels(&mut self, _pixels: &[u8], _labels: &[u32], _numbers: &[u32]) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { device: "this device", what: "learn from pictures as bytes".into() })
+    }
     /// Waits for the steps so far and gives what they tallied since the last call.
     fn finish(&mut self) -> Result<Tally, EngineError>;
     /// Whether asking for results after each step would slow it down.

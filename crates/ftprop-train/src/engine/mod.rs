@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod teacher;
 
 use crate::device::Place;
 use crate::error::Error;
@@ -68,7 +69,8 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
 /// A recipe's network for its data, on a device; parts of the data live there where they can.
 #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a GPU keeps parts of the data"))]
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
-    let config = EngineConfig::new(recipe, dataset)?;
+    let mut config = EngineConfig::new(recipe, dataset)?;
+    config.learning.teacher = teacher::load(recipe, dataset, place)?;
     match &place.gpu {
         #[cfg(feature = "cuda")]
         Some(gpu) => Ok(Box::new(cuda::open(config, recipe, dataset, parts, gpu)?)),
