@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ftprop_tensor::Share;
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::augment::{Augment, Draws, Room};
@@ -43,6 +44,9 @@ pub struct LoaderConfig {
     pub workers: usize,
     /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
+    /// Which part of each batch is prepared, where several processes share the batches. Such a part may be empty, and is
+    /// delivered all the same.
+    pub share: Share,
     /// For pictures in files: deliver the windows' bytes, cut and resized but not mirrored, blanked, coloured or normalised,
     /// for a device that does the rest itself.
     pub pixels: bool,
@@ -64,6 +68,7 @@ impl LoaderConfig {
             normalize,
             workers: 1,
             bad_image: BadImage::default(),
+            share: Share::WHOLE,
             pixels: false,
         }
     }
@@ -167,8 +172,9 @@ impl Plan {
         stop: &AtomicBool,
     ) -> Result<(), DataError> {
         let (config, split) = (&self.config, &self.split);
-        let from = batch * config.batch;
-        let to = (from + config.batch).min(split.len());
+        let start = batch * config.batch;
+        let own = config.share.of(config.batch.min(split.len() - start));
+        let (from, to) = (start + own.start, start + own.end);
         let size = split.shape().size();
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
         let draws = Draws::new(config.seed, epoch);
