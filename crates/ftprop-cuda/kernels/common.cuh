@@ -259,14 +259,21 @@ __device__ __forceinline__ void reduce_block(sum_t (&own)[SUMS][VEC], int x, int
     }
 }
 
-#if PRECISION != PRECISION_F32
-// c += a b on the matrix units, 16 rows, 8 columns, 8 deep. Of a a thread has rows g and g + 8 at depth t, then at depth
-// t + 4, of b column g at these depths, of c columns 2t and 2t + 1 of row g, then of row g + 8; g is the lane over four,
-// t the rest.
-__device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4], float b0, float b1) {
+// c += a b on the matrix units, 16 rows, 8 columns. In tf32 they are 8 deep: of a a thread has rows g and g + 8 at depth t,
+// then at depth t + 4, of b column g at these depths, of c columns 2t and 2t + 1 of row g, then of row g + 8; g is the lane
+// over four, t the rest. In bf16 they are 16 deep, and what is one number there is two that lie next to each other.
+__device__ __forceinline__ void multiply_add_tf32(float* c, const u32 (&a)[4], u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-          "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-#endif
+__device__ __forceinline__ void multiply_add_bf16(float* c, const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// Of f32 numbers that tf32 holds.
+__device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4], float b0, float b1) {
+    const u32 bits[4] = {__float_as_uint(a[0]), __float_as_uint(a[1]), __float_as_uint(a[2]), __float_as_uint(a[3])};
+    multiply_add_tf32(c, bits, __float_as_uint(b0), __float_as_uint(b1));
+}

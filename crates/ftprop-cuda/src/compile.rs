@@ -8,6 +8,7 @@ use crate::library::Library;
 use crate::nvrtc::{Nvrtc, Target};
 use crate::precision::Precision;
 use std::fmt::{self, Write as _};
+use std::path::PathBuf;
 
 const COMMON: &str = include_str!("../kernels/common.cuh");
 
@@ -80,15 +81,32 @@ impl Source {
     /// The code for a GPU of that compute capability, from the folder of kept kernels or from the compiler.
     pub(crate) fn image(&self, capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
         let nvrtc = compiler()?;
-        let (text, target, (major, minor)) = (self.text(), nvrtc.target(capability), nvrtc.version);
-        let key = format!("{} {} nvrtc {major}.{minor}\n{text}", target.architecture(), OPTIONS.join(" "));
-        let kept = cache_folder()
-            .map(|f| f.join("kernels").join(format!("{:016x}{:016x}.cubin", hash(&key, 1), hash(&key, 2))));
+        let target = nvrtc.target(capability);
+        let kept = self.kept_at(nvrtc, &target);
         if let Some(image) = kept.as_ref().and_then(|path| kept_image(path)) {
             return Ok(image);
         }
-        let image = self.compiled(nvrtc, &target)?;
-        if let Some(path) = kept {
+        self.compiled_and_kept(nvrtc, &target, kept)
+    }
+
+    /// The same from the compiler, whatever was kept.
+    pub(crate) fn compile_again(&self, capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
+        let nvrtc = compiler()?;
+        let target = nvrtc.target(capability);
+        self.compiled_and_kept(nvrtc, &target, self.kept_at(nvrtc, &target))
+    }
+
+    /// Where it is kept, if anything is.
+    fn kept_at(&self, nvrtc: &Nvrtc, target: &Target) -> Option<PathBuf> {
+        let (text, (major, minor)) = (self.text(), nvrtc.version);
+        let key = format!("{} {} nvrtc {major}.{minor}\n{text}", target.architecture(), OPTIONS.join(" "));
+        let file = format!("{:016x}{:016x}.cubin", hash(&key, 1), hash(&key, 2));
+        cache_folder().map(|folder| folder.join("kernels").join(file))
+    }
+
+    fn compiled_and_kept(&self, nvrtc: &Nvrtc, target: &Target, at: Option<PathBuf>) -> Result<Vec<u8>, CudaError> {
+        let image = self.compiled(nvrtc, target)?;
+        if let Some(path) = at {
             keep_image(&path, &image);
         }
         Ok(image)

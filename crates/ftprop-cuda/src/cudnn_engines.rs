@@ -23,6 +23,8 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
 const MOST: usize = 20;
 /// No more than this of those that it has to compile first.
 const COMPILED: usize = 4;
+/// Multiplications of a product that is worth compiling an engine for.
+const LARGE: usize = 1 << 33;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {
@@ -163,7 +165,7 @@ impl OperationGraph {
             operation.descriptor(name, part)?;
         }
         operation.set(alpha, Type::CUDNN_TYPE_FLOAT, &[1.0f32])?;
-        operation.set(beta, Type::CUDNN_TYPE_FLOAT, &[0.0f32])?;
+        operation.set(beta, Type::CUDNN_TYPE_FLOAT, &[if gemm.adds { 1.0f32 } else { 0.0 }])?;
         let operation = operation.finalized("describe a convolution")?;
         let graph = BackendDescriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         graph.descriptor(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operation)?;
@@ -225,8 +227,9 @@ impl EngineList {
     pub(crate) fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
         let graph = OperationGraph::new(handle, gemm, n)?;
         let mut configs = Vec::new();
-        // To compile one takes long. From bf16 to f32 there may be no others.
-        let mut compiled = if gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16 { COMPILED } else { 0 };
+        // To compile one takes long, which a large product may be worth. From bf16 to f32 there may be no others.
+        let narrowed = gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16;
+        let mut compiled = if narrowed || gemm.multiply_adds(n) > LARGE { COMPILED } else { 0 };
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
             for config in graph.proposals(kind).unwrap_or_default() {
