@@ -91,6 +91,11 @@ __device__ __forceinline__ float operand(float v) {
 #endif
 }
 
+#if PRECISION != PRECISION_F32
+// What formulas call, which in f32 is the CPU's series, by the unit that has it: to about two units in the last place too.
+__device__ __forceinline__ float exp_negative(float x) { return __expf(x); }
+#endif
+
 template <int N> struct FloatVec {
     float v[N];
 };
@@ -157,10 +162,46 @@ template <int N> __device__ __forceinline__ void store(u16* p, const FloatVec<N>
         for (int i = 0; i < N; i++) p[i] = to_bf16(r.v[i]);
     }
 }
-// Small whole numbers, N of them side by side: as one piece where that is as wide as the hardware copies.
-template <int N, typename T> struct __align__(N * sizeof(T) <= 16 && (N & (N - 1)) == 0 ? N * sizeof(T) : sizeof(T)) Whole {
+// Small whole numbers, N of them side by side, copied as one piece where that is as wide as the hardware copies.
+template <int N, typename T> struct Whole {
     T v[N];
 };
+template <int N, typename T> __device__ __forceinline__ Whole<N, T> load_whole(const T* p) {
+    constexpr int BYTES = N * sizeof(T), EACH = 4 / sizeof(T);
+    Whole<N, T> r;
+    if constexpr (BYTES == 4 || BYTES == 8 || BYTES == 16) {
+        u32 words[BYTES / 4];
+        if constexpr (BYTES == 4) {
+            words[0] = *reinterpret_cast<const u32*>(p);
+        } else if constexpr (BYTES == 8) {
+            const uint2 q = *reinterpret_cast<const uint2*>(p);
+            words[0] = q.x, words[1] = q.y;
+        } else {
+            const uint4 q = *reinterpret_cast<const uint4*>(p);
+            words[0] = q.x, words[1] = q.y, words[2] = q.z, words[3] = q.w;
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) r.v[i] = (T)(words[i / EACH] >> (8 * sizeof(T) * (i % EACH)));
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) r.v[i] = p[i];
+    }
+    return r;
+}
+template <int N, typename T> __device__ __forceinline__ void store_whole(T* p, const Whole<N, T>& r) {
+    constexpr int BYTES = N * sizeof(T), EACH = 4 / sizeof(T);
+    if constexpr (BYTES == 4 || BYTES == 8 || BYTES == 16) {
+        u32 words[BYTES / 4] = {};
+#pragma unroll
+        for (int i = 0; i < N; i++) words[i / EACH] |= (u32)r.v[i] << (8 * sizeof(T) * (i % EACH));
+        if constexpr (BYTES == 4) *reinterpret_cast<u32*>(p) = words[0];
+        else if constexpr (BYTES == 8) *reinterpret_cast<uint2*>(p) = make_uint2(words[0], words[1]);
+        else *reinterpret_cast<uint4*>(p) = make_uint4(words[0], words[1], words[2], words[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) p[i] = r.v[i];
+    }
+}
 
 // True in the block that finishes last of `count`; what the others wrote before is then visible to it.
 __device__ __forceinline__ bool last_block(u32* counter, u32 count) {
