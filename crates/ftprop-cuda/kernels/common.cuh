@@ -91,6 +91,15 @@ __device__ __forceinline__ float operand(float v) {
 #endif
 }
 
+// Rounds a weight's gradient. In bf16 libraries give it with no more bits, so ours has no more either.
+__device__ __forceinline__ float gradient(float v) {
+#if PRECISION == PRECISION_BF16
+    return widen(to_bf16(v));
+#else
+    return v;
+#endif
+}
+
 #if PRECISION != PRECISION_F32
 // What formulas call, which in f32 is the CPU's series, by the unit that has it: to about two units in the last place too.
 __device__ __forceinline__ float exp_negative(float x) { return __expf(x); }

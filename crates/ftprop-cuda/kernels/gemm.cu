@@ -427,6 +427,10 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         size_t at = (size_t)(group * OCG + row) * GEMM_N + col;
 #endif
         float v[2] = {acc[2 * p], acc[2 * p + 1]};
+#if MODE == MODE_WEIGHTS
+        v[0] = gradient(v[0]);
+        v[1] = gradient(v[1]);
+#endif
 #if MODE == MODE_WEIGHTS && XCG != CIG
         // The channels that padding added have no weights.
 #pragma unroll

@@ -93,10 +93,6 @@ impl Cudnn {
 
     /// Bytes of workspace that the usual one needs for a batch of n, or why it cannot compute a product.
     fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
-        if gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16 {
-            let reason = "it would round the gradients".into();
-            return Err(CudaError::Cudnn { doing: "compute gradients", reason });
-        }
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.

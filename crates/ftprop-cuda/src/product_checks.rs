@@ -20,13 +20,8 @@ type ConvCase = ((usize, usize, usize), usize, (usize, usize, usize, usize));
 /// Every tile, with the depth whole and split, for operands that are read in pieces of every width: beside sums in f64.
 pub(crate) fn tilings(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
-    let shapes: [(ConvCase, usize); 5] = [
-        (((9, 7, 32), 48, (3, 3, 1, 1)), 1),
-        (((7, 9, 3), 20, (3, 2, 2, 1)), 1),
-        (((6, 5, 10), 14, (2, 2, 1, 0)), 1),
-        (((1, 1, 37), 29, (1, 1, 1, 0)), 1),
-        (((8, 8, 16), 24, (3, 3, 2, 1)), 2),
-    ];
+    let shapes: [(ConvCase, usize); 3] =
+        [(((9, 7, 32), 48, (3, 3, 1, 1)), 1), (((7, 9, 3), 20, (3, 2, 2, 1)), 1), (((8, 8, 20), 28, (3, 3, 2, 1)), 2)];
     let n = 5;
     let mut gemms = Vec::new();
     for (i, (shape, groups)) in shapes.into_iter().enumerate() {
@@ -142,7 +137,9 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
         }
     }
     let error = errors.into_iter().reduce(f64::max).unwrap_or(f64::INFINITY);
-    Ok(Check { name: format!("{precision}: windows from patches"), error, allowed: 1e-5 })
+    // Sums that differ in their last bits may be rounded to different neighbours.
+    let allowed = if precision == Precision::Bf16 { 1e-3 } else { 1e-5 };
+    Ok(Check { name: format!("{precision}: windows from patches"), error, allowed })
 }
 
 /// All that cuDNN can do, where it is installed.
