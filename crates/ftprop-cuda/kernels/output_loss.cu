@@ -27,11 +27,11 @@ __device__ __forceinline__ double warp_sum(double v) {
 
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
-            u32* __restrict__ counter, const u32* __restrict__ not_numbers, int n, int learning) {
+            u32* __restrict__ counter, const u32* __restrict__ not_numbers, const DeviceStep* __restrict__ step, int n, int learning) {
     __shared__ double warp_loss[8];
     __shared__ u32 warp_top1[8], warp_top5[8];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    const float share = 1.0f / (float)n;
+    const float share = share_of(step, n);
     double loss = 0.0;
     u32 top1 = 0, top5 = 0;
     for (int i = blockIdx.x * warps + warp; i < n; i += gridDim.x * warps) {

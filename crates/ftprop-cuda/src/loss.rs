@@ -23,6 +23,7 @@ kernels! {
         partial: DevicePtr,
         counter: DevicePtr,
         not_numbers: DevicePtr,
+        step: DevicePtr,
         n: i32,
         learning: i32,
     }
@@ -75,7 +76,7 @@ impl LossPass {
         &self,
         stream: &CudaStream,
         arena: &Arena,
-        [logits, labels, slopes]: [DevicePtr; 3],
+        [logits, labels, slopes, step]: [DevicePtr; 4],
         n: usize,
         learning: bool,
     ) -> Result<(), CudaError> {
@@ -87,6 +88,7 @@ impl LossPass {
             partial: arena.at(self.partial),
             counter: arena.at(self.counter),
             not_numbers: arena.at(self.not_numbers),
+            step,
             n: n as i32,
             learning: i32::from(learning),
         };

@@ -7,13 +7,16 @@
 use crate::memory::DeviceBuffer;
 use crate::network::Paths;
 use crate::product_checks::{engines, patches, tilings};
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, Tuning};
+use crate::{
+    CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, StreamedPixels, Tuning,
+};
 use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
 use ftprop_nn::engine::{Engine, EngineError, Learning, StepSpan};
 use ftprop_nn::spec::{Defaults, Init, Kernel, LayerSpec};
 use ftprop_nn::{Graph, LayerLoss, OptimizerSpec, Shape, Step};
+use ftprop_tensor::Share;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
 
@@ -152,7 +155,7 @@ fn side_by_side(device: &Device) -> Result<Check, EngineError> {
         for epoch in 0..20 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps })?;
+            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps, portion: None })?;
             for tally in [network.take_tally()?, network.evaluate_data(&data)?] {
                 counted.extend([tally.examples as f32, tally.top1 as f32, tally.loss_sum as f32]);
             }
@@ -211,7 +214,10 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
         network.initialise(1)?;
         network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
         let before = network.values()?;
-        network.train(&data, &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
+        network.train(
+            &data,
+            &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone(), portion: None },
+        )?;
         let after = network.values()?;
         Ok::<_, EngineError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
     };
@@ -229,14 +235,20 @@ fn hidden(device: &Device, precision: Precision) -> Result<Check, EngineError> {
     let mut values = network.values()?;
     values[0] = f32::NAN;
     network.set_values(&values)?;
-    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    network.train(
+        &data,
+        &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2], portion: None },
+    )?;
     let shown = !network.take_tally()?.loss_sum.is_finite();
     let named = network.first_non_finite(1)?.is_some_and(|layer| layer.contains("layer 3"));
     // Other numbers, another verdict.
     network.initialise(1)?;
     let zeros = vec![0.0; values.len()];
     network.restore_optimizer(0, &[&zeros, &zeros])?;
-    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    network.train(
+        &data,
+        &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2], portion: None },
+    )?;
     let forgotten = network.take_tally()?.loss_sum.is_finite() && network.first_non_finite(1)?.is_none();
     let name = format!("{precision}: what thresholds hide is found");
     Ok(Check { name, error: f64::from(u8::from(!(shown && named && forgotten))), allowed: 0.0 })
@@ -279,7 +291,12 @@ fn pictures(device: &Device, precision: Precision) -> Result<Check, EngineError>
             error = if made.len() == batch.images.len() { largest.max(error) } else { f64::INFINITY };
         }
     }
-    let apart = streamed_pictures(device, &split, &normalize, part, &config)?;
+    let apart = streamed_pictures(device, &split, &normalize, part, &config)?.max(streamed_pixels(
+        device,
+        &normalize,
+        Augment { cutout: 3, area: None, ..part },
+        &config,
+    )?);
     let error = if apart == 0.0 { error } else { f64::INFINITY };
     let name = format!("{precision}: pictures of different sizes, parts, windows and colours");
     // Values reach to about 4, of which bf16 keeps eight bits.
@@ -305,7 +322,7 @@ fn streamed_pictures(
         for epoch in 0..3 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            let span = StepSpan { seed: 3, epoch, first_batch: 0, first_step, steps };
+            let span = StepSpan { seed: 3, epoch, first_batch: 0, first_step, steps, portion: None };
             let tally = match way {
                 0 => {
                     network.train(&data, &span)?;
@@ -313,11 +330,51 @@ fn streamed_pictures(
                 }
                 _ => {
                     network.train_streamed(&mut streamed, &span)?;
-                    [network.take_tally()?, network.evaluate_streamed(&mut streamed)?]
+                    [network.take_tally()?, network.evaluate_streamed(&mut streamed, Share::WHOLE, config.batch)?]
                 }
             };
             counted.extend(tally.map(|t| t.loss_sum as f32));
         }
+        counted.extend(network.values()?);
+        results.push(counted);
+    }
+    Ok(largest_difference(&results))
+}
+
+/// The same for pictures that the host has cut to the input's size.
+fn streamed_pixels(
+    device: &Device,
+    normalize: &Normalize,
+    augment: Augment,
+    config: &NetworkConfig,
+) -> Result<f64, EngineError> {
+    let (random, window, count) = (Stream::numbered(8), ftprop_data::Shape::new(10, 12, 3), 45);
+    let bytes: Vec<u8> = (0..count * window.size()).map(|i| random.below(i as u64, 256) as u8).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
+    let split = Split::from_pixels(window, bytes.clone(), labels).map_err(CudaError::from)?;
+    let data = ResidentData::new(device, &split, normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+    let (seed, epoch) = (3, 2);
+    let loader_config = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
+    let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
+    let steps = vec![(1.0, 0.5); loader.batches_per_epoch()];
+    let span = StepSpan { seed, epoch, first_batch: 0, first_step: 0, steps, portion: None };
+    let mut results = Vec::new();
+    for way in 0..2 {
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(2)?;
+        if way == 0 {
+            network.train(&data, &span)?;
+        } else {
+            network.attach_pixels(StreamedPixels::new(device, window, normalize, augment, config.batch)?);
+            network.begin_streaming(&span)?;
+            let mut batches = loader.epoch(epoch, 0);
+            while let Some(batch) = batches.next_batch().map_err(CudaError::from)? {
+                let picture = |&number: &u32| &bytes[number as usize * window.size()..][..window.size()];
+                let pixels: Vec<u8> = batch.numbers.iter().flat_map(picture).copied().collect();
+                network.stream_pixels(&pixels, batch.labels, batch.numbers)?;
+            }
+        }
+        let mut counted = vec![network.take_tally()?.loss_sum as f32];
         counted.extend(network.values()?);
         results.push(counted);
     }
@@ -334,8 +391,14 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, EngineEr
     let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
     let steps = loader.batches_per_epoch();
     let factors: Vec<f64> = (0..steps).map(|i| 1.0 - 0.05 * i as f64).collect();
-    let span =
-        StepSpan { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
+    let span = StepSpan {
+        seed,
+        epoch,
+        first_batch: 0,
+        first_step: 40,
+        steps: factors.iter().map(|&f| (f, 0.3)).collect(),
+        portion: None,
+    };
 
     let mut results = Vec::new();
     for way in 0..3 {

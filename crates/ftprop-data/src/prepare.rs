@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ftprop_tensor::Share;
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::augment::{Augment, Draws, Room};
-use crate::photo::Scratch;
+use crate::photo::{Out, Scratch};
 use crate::split::{Content, Split};
 use crate::view::{Chosen, Picture};
 use crate::window::Cutter;
@@ -43,6 +44,12 @@ pub struct LoaderConfig {
     pub workers: usize,
     /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
+    /// Which part of each batch is prepared, where several processes share the batches. Such a part may be empty, and is
+    /// delivered all the same.
+    pub share: Share,
+    /// For pictures in files: deliver the windows' bytes, cut and resized but not mirrored, blanked, coloured or normalised,
+    /// for a device that does the rest itself.
+    pub pixels: bool,
 }
 
 impl LoaderConfig {
@@ -61,6 +68,8 @@ impl LoaderConfig {
             normalize,
             workers: 1,
             bad_image: BadImage::default(),
+            share: Share::WHOLE,
+            pixels: false,
         }
     }
 }
@@ -69,6 +78,7 @@ impl LoaderConfig {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) images: Vec<f32>,
+    pub(crate) pixels: Vec<u8>,
     pub(crate) labels: Vec<u32>,
     pub(crate) numbers: Vec<u32>,
     pub(crate) skipped: usize,
@@ -111,6 +121,9 @@ impl Plan {
             _ => {}
         }
         config.augment.check(split.shape())?;
+        if config.pixels && !split.is_encoded() {
+            return Err(DataError::Option("only pictures in files are delivered as bytes".into()));
+        }
         if let (Some((_, picture)), Augment { reflect: true, pad, .. }) = (split.bytes(), config.augment)
             && pad >= picture.height.min(picture.width)
         {
@@ -159,13 +172,17 @@ impl Plan {
         stop: &AtomicBool,
     ) -> Result<(), DataError> {
         let (config, split) = (&self.config, &self.split);
-        let from = batch * config.batch;
-        let to = (from + config.batch).min(split.len());
+        let start = batch * config.batch;
+        let own = config.share.of(config.batch.min(split.len() - start));
+        let (from, to) = (start + own.start, start + own.end);
         let size = split.shape().size();
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
         let draws = Draws::new(config.seed, epoch);
 
-        slot.images.resize((to - from) * size, 0.0);
+        // One of the two is used.
+        let (values, bytes) = if config.pixels { (0, size) } else { (size, 0) };
+        slot.images.resize((to - from) * values, 0.0);
+        slot.pixels.resize((to - from) * bytes, 0);
         slot.labels.clear();
         slot.numbers.clear();
         slot.skipped = 0;
@@ -175,8 +192,11 @@ impl Plan {
                 return Ok(());
             }
             let position = if config.shuffle { order.at(position) } else { position };
-            let at = slot.labels.len() * size;
-            let out = &mut slot.images[at..at + size];
+            let at = slot.labels.len();
+            let out = match config.pixels {
+                true => Out::Pixels(&mut slot.pixels[at * size..(at + 1) * size]),
+                false => Out::Values(&mut slot.images[at * size..(at + 1) * size]),
+            };
             match self.example(split.number(position), &draws, out, scratch) {
                 Ok(()) => {
                     slot.labels.push(split.label(position));
@@ -189,7 +209,8 @@ impl Plan {
                 Err(bad) => return Err(bad),
             }
         }
-        slot.images.truncate(slot.labels.len() * size);
+        slot.images.truncate(slot.labels.len() * values);
+        slot.pixels.truncate(slot.labels.len() * bytes);
         Ok(())
     }
 
@@ -205,7 +226,7 @@ impl Plan {
             }
             looked_at += 1;
             let number = self.split.number(position);
-            which.extend(self.example(number, &Draws::new(0, 0), &mut out, &mut scratch).err());
+            which.extend(self.example(number, &Draws::new(0, 0), Out::Values(&mut out), &mut scratch).err());
         }
         let words = found.to_string();
         if !which.iter().any(|bad| bad.to_string() == words) {
@@ -215,20 +236,26 @@ impl Plan {
         DataError::BadImages { count: which.len(), looked_at, which }
     }
 
-    fn example(&self, number: usize, draws: &Draws, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
+    fn example(&self, number: usize, draws: &Draws, out: Out<'_>, scratch: &mut Scratch) -> Result<(), DataError> {
         let chosen = Chosen::Drawn { draws, number, augment: &self.config.augment };
+        let out = match (self.split.content(), out) {
+            (Content::Files { paths, resize }, out) => {
+                let whole = &self.whole[number];
+                let known = whole.load(Ordering::Relaxed);
+                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
+                whole.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            (_, Out::Values(out)) => out,
+            (_, Out::Pixels(_)) => unreachable!("only pictures in files are delivered as bytes"),
+        };
         match self.split.content() {
+            Content::Files { .. } => {}
             Content::Pixels { shape, bytes } => {
                 let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
                 let picture = Picture { height: shape.height, width: shape.width, pixels };
                 let shown = scratch.viewer.show(&picture, None, &self.cutter, &chosen, out);
                 shown.map_err(DataError::Option)?;
-            }
-            Content::Files { paths, resize } => {
-                let whole = &self.whole[number];
-                let known = whole.load(Ordering::Relaxed);
-                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
-                whole.store(true, Ordering::Relaxed);
             }
             Content::Pictures(pictures) => {
                 let whole = &self.whole[number];

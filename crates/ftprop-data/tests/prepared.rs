@@ -116,6 +116,33 @@ fn random_parts_are_those_of_the_same_pictures_in_memory() {
 }
 
 #[test]
+fn bytes_are_the_windows_before_they_are_normalised() {
+    let photos = Temp::new();
+    write_photos(&photos);
+    let data = opened(Source::Folder, photos.path());
+    let part = Augment { area: Some([0.3, 1.0]), ..Augment::default() };
+    for augment in [Augment::default(), Augment { crop: true, ..Augment::default() }, part] {
+        let config = LoaderConfig { augment, ..LoaderConfig::training(2, 5, data.normalize.clone()) };
+        let values = Loader::new(&data.train, config).unwrap();
+        // Mirrored, blanked and coloured elsewhere.
+        let flipped = Augment { flip: true, cutout: 2, ..augment };
+        let config = LoaderConfig { augment: flipped, pixels: true, ..values.config().clone() };
+        let bytes = Loader::new(&data.train, config).unwrap();
+        let tables = data.normalize.tables();
+        let (mut values, mut bytes) = (values.epoch(1, 0), bytes.epoch(1, 0));
+        while let Some(expected) = values.next_batch().unwrap() {
+            let batch = bytes.next_batch().unwrap().unwrap();
+            let normalised = batch.pixels.iter().enumerate().map(|(i, &byte)| tables[i % 3][usize::from(byte)]);
+            assert!(normalised.eq(expected.images.iter().copied()) && batch.images.is_empty(), "{augment:?}");
+            assert_eq!((batch.labels, batch.numbers), (expected.labels, expected.numbers));
+        }
+    }
+    let digits = open(Source::Digits, None, &Options::default()).unwrap();
+    let config = LoaderConfig { pixels: true, ..LoaderConfig::training(2, 5, digits.normalize.clone()) };
+    assert!(Loader::new(&digits.train, config).is_err());
+}
+
+#[test]
 fn the_bytes_do_not_depend_on_threads_or_interruptions() {
     let (temp, photos) = (Temp::new(), Temp::new());
     write_photos(&photos);

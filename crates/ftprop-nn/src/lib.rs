@@ -18,6 +18,7 @@
 //! | [`graph`] | a spec becomes checked, typed nodes, from which everything else is lowered |
 //! | [`network`] | a graph becomes a network on the CPU that runs and learns |
 //! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
+//! | [`portion`] | a batch that several engines share |
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`], [`distillation`] | the loss of the whole network; learning from another one |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
@@ -42,6 +43,7 @@ pub mod number;
 pub mod optimizer;
 pub mod output_loss;
 pub mod parameter;
+pub mod portion;
 pub mod precision;
 pub mod presets;
 pub mod probe;
@@ -62,6 +64,7 @@ pub use layer_loss::LayerLoss;
 pub use network::{Network, Step};
 pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};
+pub use portion::Portion;
 pub use precision::Precision;
 pub use probe::{Diagnosis, LayerDiagnosis, Probe};
 pub use schedule::{Schedule, ScheduleKind};

@@ -127,9 +127,21 @@ impl Criterion {
     }
 
     /// Tallies a batch and, if asked, writes the slopes of the mean loss by the logits.
-    pub fn apply(&self, logits: &[f32], labels: &[u32], classes: usize, mut slopes: Option<&mut [f32]>) -> Tally {
+    pub fn apply(&self, logits: &[f32], labels: &[u32], classes: usize, slopes: Option<&mut [f32]>) -> Tally {
+        self.apply_to_some(logits, labels, classes, labels.len(), slopes)
+    }
+
+    /// The same for some examples of a batch of `of`: the slopes are those of the mean over all of it.
+    pub(crate) fn apply_to_some(
+        &self,
+        logits: &[f32],
+        labels: &[u32],
+        classes: usize,
+        of: usize,
+        mut slopes: Option<&mut [f32]>,
+    ) -> Tally {
         let mut tally = Tally::default();
-        let share = 1.0 / labels.len() as f32;
+        let share = 1.0 / of as f32;
         for (i, (z, &label)) in logits.chunks_exact(classes).zip(labels).enumerate() {
             let y = label as usize;
             // Ranks count what is not below, so that a NaN or a tie never counts as right by accident.

@@ -6,6 +6,7 @@
 //! written again.
 
 mod epoch;
+mod spread;
 mod start;
 mod whitening;
 
@@ -18,17 +19,18 @@ use crate::diagnostics::{Diagnostics, Records};
 use crate::differences;
 use crate::engine::{self, Parts};
 use crate::error::Error;
-use crate::evaluate::evaluation_loader;
+use crate::evaluate::shared_loader;
 use crate::gate::Gate;
 use crate::model::{Model, Which};
 use crate::observe::{Answer, Ending, Notice, Observer, RunView};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Summary};
 use crate::storage::Storage;
+use crate::team::Team;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Engine, Tally};
-use ftprop_tensor::Cpu;
+use ftprop_tensor::{Cpu, Share};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,8 +69,11 @@ pub struct Trainer {
     began: Instant,
     before: f64,
     saving_took: Duration,
-    /// Steps that are asked for at once of data that lives on the device.
+    /// Steps that are asked for at once of data that lives on the device, and after which ranks bring together what they
+    /// have come to.
     span: usize,
+    /// The ranks that train this network together, where there are any.
+    team: Option<Team>,
 }
 
 /// A network that was the best at its time.
@@ -119,17 +124,25 @@ impl Trainer {
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let asked = recipe.clone();
         let recipe = recipe.with_batch_of_at_most(train.len());
+        let (team, batch) = (place.team.clone(), recipe.train.batch);
+        let share = team.as_ref().map_or(Share::WHOLE, Team::share);
+        if share.ranks > batch {
+            return Err(Error::ManyRanks { batch, ranks: share.ranks });
+        }
+        let first = share.rank == 0;
         let config = LoaderConfig {
             workers: recipe.data.workers,
             augment: recipe.data.augment(),
             bad_image: recipe.data.bad_image(),
+            share,
             ..LoaderConfig::training(recipe.train.batch, recipe.train.seed, dataset.normalize.clone())
         };
         // Before the network, whose buffers grow with the batch.
         let train_loader = Loader::new(&train, config)?;
         let parts = Parts { train: &train, validation: validation.as_ref(), test: &dataset.test };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
-        let evaluation = |split: &Split| evaluation_loader(split, &recipe, dataset, recipe.train.batch);
+        let train_loader = if engine.takes_pixels() { train_loader.delivering(true)? } else { train_loader };
+        let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
         let mut trainer = Trainer {
             train: train_loader,
             validation: validation.as_ref().map(evaluation).transpose()?,
@@ -149,7 +162,8 @@ impl Trainer {
             began: Instant::now(),
             before: 0.0,
             saving_took: Duration::ZERO,
-            span: 64,
+            span: if team.is_some() && place.gpu.is_none() { 1 } else { 64 },
+            team,
             recipe,
             asked,
             storage,
@@ -162,13 +176,16 @@ impl Trainer {
             None => {
                 let seed = trainer.recipe.train.seed;
                 trainer.engine.initialise(seed)?;
-                whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+                // The others are given it.
+                if first {
+                    whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+                }
             }
         }
         if let Some(storage) = trainer.storage.as_ref().filter(|storage| !storage.folder().is_new()) {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
-        if trainer.recipe.train.diagnostics {
+        if trainer.recipe.train.diagnostics && first {
             // Between epochs the next look is due now; within one it was when the epoch began.
             let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
             let records = match &trainer.storage {
@@ -317,6 +334,14 @@ impl Trainer {
 
     /// Trains until the last epoch is done or the observer has had enough.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
+        let ending = self.spread().and_then(|()| self.run_alone(observer));
+        if let (Err(why), Some(team)) = (&ending, &self.team) {
+            team.abandon(&why.to_string());
+        }
+        ending
+    }
+
+    fn run_alone(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
         if self.storage.as_ref().is_some_and(|storage| !storage.is_held()) {
             self.claim()?;
         }
@@ -339,6 +364,9 @@ impl Trainer {
         }
         let mut enough = stops(observer.begin(&self.view()))?;
         while !self.is_over() {
+            if let Some(team) = &self.team {
+                enough = team.any(enough)?;
+            }
             self.began = Instant::now();
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {

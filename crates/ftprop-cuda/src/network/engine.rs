@@ -3,11 +3,12 @@
 use super::CudaNetwork;
 use crate::CudaError;
 use crate::data::ResidentData;
-use crate::streamed::StreamedPictures;
+use crate::streamed::{StreamedPictures, StreamedPixels};
 use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
 use ftprop_nn::{Graph, Step, Tally};
+use ftprop_tensor::Share;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ impl From<CudaError> for EngineError {
             CudaError::Label { label, classes } => EngineError::Label { label, classes },
             CudaError::Length { what, got, expected } => EngineError::Length { what, got, expected },
             CudaError::NotAnnounced => EngineError::NotAnnounced,
+            ranks @ CudaError::Nccl { .. } => EngineError::Ranks(Box::new(ranks)),
             memory if memory.is_memory() => EngineError::Memory(Box::new(memory)),
             other => EngineError::Device(Box::new(other)),
         }
@@ -32,6 +34,11 @@ impl CudaNetwork {
     /// Has a part of the data stay on the host as bytes, of which the GPU makes the batches, for [`Engine::resident`].
     pub fn attach_streamed(&mut self, part: Part, data: StreamedPictures) {
         self.streamed.insert(part, data);
+    }
+
+    /// Has training pictures come as bytes, for [`Engine::step_pixels`].
+    pub fn attach_pixels(&mut self, pixels: StreamedPixels) {
+        self.pixels = Some(pixels);
     }
 }
 
@@ -112,6 +119,14 @@ impl Engine for CudaNetwork {
         self.stream_batch(images, labels)
     }
 
+    fn takes_pixels(&self) -> bool {
+        self.pixels.is_some()
+    }
+
+    fn step_pixels(&mut self, pixels: &[u8], labels: &[u32], numbers: &[u32]) -> Result<(), EngineError> {
+        self.stream_pixels(pixels, labels, numbers)
+    }
+
     fn finish(&mut self) -> Result<Tally, EngineError> {
         Ok(self.take_tally()?)
     }
@@ -150,12 +165,12 @@ impl Resident for CudaNetwork {
         trained
     }
 
-    fn evaluate(&mut self, part: Part) -> Result<Tally, EngineError> {
+    fn evaluate(&mut self, part: Part, share: Share, batch: usize) -> Result<Tally, EngineError> {
         let Some(mut streamed) = self.streamed.remove(&part) else {
             let data = self.part(part)?;
-            return Ok(self.evaluate_data(&data)?);
+            return Ok(self.evaluate_share(&data, share, batch)?);
         };
-        let tally = self.evaluate_streamed(&mut streamed);
+        let tally = self.evaluate_streamed(&mut streamed, share, batch);
         self.streamed.insert(part, streamed);
         Ok(tally?)
     }
