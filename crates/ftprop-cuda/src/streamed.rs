@@ -154,7 +154,7 @@ impl StreamedPictures {
         let Some(pictures) = split.pictures().filter(|_| augment.pad == 0) else { return Ok(None) };
         let mut sizes = Vec::with_capacity(split.len());
         for position in 0..split.len() {
-            sizes.push(entry_of(pictures, split.number(position), 0, split.shape())?);
+            sizes.push(entry_of(&pictures, split.number(position), 0, split.shape())?);
         }
         // No batch has more than the largest pictures together.
         let mut bytes: Vec<usize> = (0..split.len()).map(|i| pictures.bytes(split.number(i))).collect();
@@ -200,13 +200,13 @@ impl StreamedPictures {
             for i in 0..n {
                 let position = if shuffle { order.at(from + i) } else { from + i };
                 let number = split.number(position);
-                slot.entries.as_mut_slice()[i] = entry_of(pictures, number, end as u64, split.shape())?;
+                slot.entries.as_mut_slice()[i] = entry_of(&pictures, number, end as u64, split.shape())?;
                 slot.labels.as_mut_slice()[i] = split.label(position);
                 slot.numbers.as_mut_slice()[i] = number as u32;
                 end += pictures.bytes(number);
             }
             let numbers = &slot.numbers.as_slice()[..n];
-            copy(pictures, numbers, checked, &mut slot.pixels.as_mut_slice()[..end])?;
+            copy(&pictures, numbers, checked, &mut slot.pixels.as_mut_slice()[..end])?;
             numbers.iter().for_each(|&number| checked[number as usize] = true);
             Ok((n, end))
         })?;

@@ -239,10 +239,11 @@ impl Plan {
     fn example(&self, number: usize, draws: &Draws, out: Out<'_>, scratch: &mut Scratch) -> Result<(), DataError> {
         let chosen = Chosen::Drawn { draws, number, augment: &self.config.augment };
         let out = match (self.split.content(), out) {
-            (Content::Files { paths, resize }, out) => {
+            (Content::Files { paths, .. }, out) => {
+                let resize = self.split.resized_to().unwrap_or_default();
                 let whole = &self.whole[number];
                 let known = whole.load(Ordering::Relaxed);
-                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
+                scratch.load(&paths[number], resize, known, &self.cutter, &chosen, out)?;
                 whole.store(true, Ordering::Relaxed);
                 return Ok(());
             }
@@ -262,7 +263,7 @@ impl Plan {
                 let pixels = pictures.pixels(number, !whole.load(Ordering::Relaxed), &mut scratch.file)?;
                 let (height, width) = pictures.size(number);
                 let picture = Picture { height, width, pixels };
-                let shown = scratch.viewer.show(&picture, pictures.resize(), &self.cutter, &chosen, out);
+                let shown = scratch.viewer.show(&picture, self.split.resized_to(), &self.cutter, &chosen, out);
                 shown.map_err(DataError::Option)?;
                 whole.store(true, Ordering::Relaxed);
             }

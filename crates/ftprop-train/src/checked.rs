@@ -52,6 +52,16 @@ impl Recipe {
         if !(data.validation >= 0.0 && data.validation.is_finite()) {
             return wrong("data.validation", "must be 0, a share below 1, or a number of examples");
         }
+        let begin = data.sizes.iter().map(|&(first, _)| first);
+        if begin.clone().any(|first| first == 0) || !begin.is_sorted_by(|a, b| a < b) {
+            return wrong(
+                "data.sizes",
+                "names epochs from 1 on, each later than the one before: [[1, 128], [60, 192]]",
+            );
+        }
+        if data.sizes.iter().any(|&(_, side)| side == 0) {
+            return wrong("data.sizes", "has sides of at least one pixel");
+        }
         if network.preset.is_some() && !network.layers.is_empty() {
             return wrong("network.preset", "and network.layers are both given; keep one of them");
         }

@@ -6,6 +6,7 @@
 //! written again.
 
 mod epoch;
+mod sizes;
 mod spread;
 mod start;
 mod whitening;
@@ -31,6 +32,7 @@ use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::{Cpu, Share};
+use sizes::Sizes;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,6 +74,8 @@ pub struct Trainer {
     /// Steps that are asked for at once of data that lives on the device, and after which ranks bring together what they
     /// have come to.
     span: usize,
+    /// For epochs of another size than is measured at.
+    sizes: Option<Sizes>,
     /// The ranks that train this network together, where there are any.
     team: Option<Team>,
 }
@@ -139,8 +143,13 @@ impl Trainer {
         };
         // Before the network, whose buffers grow with the batch.
         let train_loader = Loader::new(&train, config)?;
-        let parts = Parts { train: &train, validation: validation.as_ref(), test: &dataset.test };
+        // Where every epoch has another size than is measured at, this engine does not learn.
+        let elsewhere = recipe.data.sizes.first().is_some_and(|&(first, _)| first == 1)
+            && recipe.data.sizes.iter().all(|&(_, side)| side != dataset.shape.height);
+        let learned_from = (!elsewhere).then_some(&train);
+        let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
+        let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
         let train_loader = if engine.takes_pixels() { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
         let mut trainer = Trainer {
@@ -168,6 +177,7 @@ impl Trainer {
             asked,
             storage,
             engine,
+            sizes,
         };
         // What lies where a new run's folder will be is not this run's.
         let begun = trainer.storage.as_mut().filter(|storage| !storage.folder().is_new());
@@ -371,8 +381,8 @@ impl Trainer {
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {
                 _ if enough => None,
-                true => self.learn_epoch(observer)?,
-                false => cpu.enter(|| self.learn_epoch(observer))?,
+                true => self.learn_at_size(observer)?,
+                false => cpu.enter(|| self.learn_at_size(observer))?,
             };
             let Some(epoch) = learned else {
                 self.save()?;

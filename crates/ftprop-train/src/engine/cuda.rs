@@ -40,14 +40,14 @@ pub(super) fn open(
     let tuning = if shared { Tuning::Shared } else { gpu.tuning(config.deterministic) };
     let mut network = compile_as(config, gpu, tuning)?;
     let all = [
-        (Part::Train, Some(parts.train), recipe.data.augment(), true),
+        (Part::Train, parts.train, recipe.data.augment(), true),
         (Part::Validation, parts.validation, Augment::default(), false),
-        (Part::Test, Some(parts.test), Augment::default(), false),
+        (Part::Test, parts.test, Augment::default(), false),
     ];
     let mut streamed = false;
     for (part, split, augment, shuffle) in all {
         let Some(split) = split else { continue };
-        let data = gpu.resident(&name_of(recipe, part), || {
+        let data = gpu.resident(&name_of(recipe, part, split), || {
             let (free, _) = gpu.device.memory()?;
             match ResidentData::bytes_needed(split) {
                 Some(bytes) if recipe.data.on_device && bytes + SPARE <= free => {
@@ -75,8 +75,8 @@ pub(super) fn open(
         network.reserve_streaming()?;
     }
     if gpu.gate().is_some() {
-        let others = [parts.validation, Some(parts.test)];
-        network.load(&batch_sizes(&[Some(parts.train)], batch), &batch_sizes(&others, batch))?;
+        let others = [parts.validation, parts.test];
+        network.load(&batch_sizes(&[parts.train], batch), &batch_sizes(&others, batch))?;
     }
     Ok(network)
 }
@@ -121,10 +121,10 @@ fn batch_sizes(parts: &[Option<&Split>], batch: usize) -> Vec<usize> {
 }
 
 /// What the examples of a part depend on: runs that agree in it share them.
-fn name_of(recipe: &Recipe, part: Part) -> String {
+fn name_of(recipe: &Recipe, part: Part, split: &Split) -> String {
     // Which examples are held out depends on the seed.
     let seed = if recipe.data.validation == 0.0 { 0 } else { recipe.train.seed };
-    format!("{part:?} {seed} {:?}", recipe.data)
+    format!("{part:?} {seed} {:?} {:?}", split.shape(), recipe.data)
 }
 
 #[cfg(test)]

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 /// The parts of a data set that a run uses.
 pub struct Parts<'a> {
-    /// What is learned from.
-    pub train: &'a Split,
+    /// What is learned from, if this engine learns.
+    pub train: Option<&'a Split>,
     /// What is held out of it.
     pub validation: Option<&'a Split>,
-    /// What the figures are of.
-    pub test: &'a Split,
+    /// What the figures are of, if it is measured.
+    pub test: Option<&'a Split>,
 }
 
 /// What a network is compiled for.
