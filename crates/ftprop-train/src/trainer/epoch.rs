@@ -69,9 +69,9 @@ impl Trainer {
                         announced = batch.index + span.steps.len();
                         self.engine.begin(span)?;
                     }
-                    match batch.pixels {
-                        [] => self.engine.step(batch.images, batch.labels)?,
-                        pixels => self.engine.step_pixels(pixels, batch.labels, batch.numbers)?,
+                    match self.engine.takes_pixels() {
+                        false => self.engine.step(batch.images, batch.labels)?,
+                        true => self.engine.step_pixels(batch.pixels, batch.labels, batch.numbers)?,
                     }
                     self.state.batch = batch.index + 1;
                     self.state.step += 1;
