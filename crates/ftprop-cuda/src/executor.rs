@@ -44,6 +44,8 @@ pub(crate) struct Executor {
     loss: LossPass,
     optimizer: OptimizerPass,
     output: OutputTensor,
+    /// Where a row of scalars has those of mixed examples, and how wide a row is; none where nothing is mixed.
+    mixing: Option<(usize, usize)>,
 }
 
 /// The logits, and what every pass gives.
@@ -76,7 +78,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
 fn loss_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Source {
     let precision = config.options.precision;
     let f32_logits = has_f32_logits(plan, precision);
-    loss::source(&config.learning.criterion, config.graph.classes(), f32_logits, precision)
+    loss::source(&config.learning.criterion, config.graph.classes(), f32_logits, &config.options.scalars, precision)
 }
 
 /// Whether the logits are f32 whatever the activations are.
@@ -106,7 +108,7 @@ impl Executor {
         let images = (graph.input(), stored, tensors[input].values);
         let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
         let step = StepBuffers::new(options.scalars.width(), &mut layout);
-        let loss = LossPass::new(device, loss, &mut layout)?;
+        let loss = LossPass::new(device, loss, &learning.criterion, graph.classes(), &mut layout)?;
         let stream = CudaStream::new(device)?;
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
@@ -124,6 +126,7 @@ impl Executor {
             loss,
             optimizer,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
+            mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
         })
     }
 
@@ -200,9 +203,17 @@ impl Executor {
 
     /// A step up to the optimizer.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        self.mix(n)?;
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
         self.backward(n)
+    }
+
+    /// Mixes the examples of the batch that is in place, where they are to be mixed.
+    fn mix(&self, n: usize) -> Result<(), CudaError> {
+        let Some((at, width)) = self.mixing else { return Ok(()) };
+        let scalars = self.step.scalars(&self.arena).after_floats(at);
+        self.batch.mix(&self.stream, &self.arena, (self.step.step(&self.arena), scalars, width), n)
     }
 
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
@@ -226,7 +237,7 @@ impl Executor {
     pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
         let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
         let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output)];
-        self.loss.run(&self.stream, &self.arena, tensors, n, learning)
+        self.loss.run(&self.stream, &self.arena, tensors, [context.step, context.scalars], n, learning)
     }
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for

@@ -19,7 +19,7 @@
 //! | [`network`] | a graph becomes a network on the CPU that runs and learns |
 //! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
 //! | [`parameter`] | what the numbers in the flat buffers are |
-//! | [`output_loss`] | the loss of the whole network |
+//! | [`output_loss`], [`mixing`] | the loss of the whole network, and examples that are mixed for it |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
 //! | [`precision`] | what a GPU multiplies with |
 //! | [`probe`] | one step watched from within its hard layers |
@@ -35,6 +35,7 @@ pub mod graph;
 pub mod layer_loss;
 mod layers;
 mod lower;
+pub mod mixing;
 mod names;
 pub mod network;
 pub mod number;
@@ -57,6 +58,7 @@ pub use error::NnError;
 pub use ftprop_tensor::Shape;
 pub use graph::Graph;
 pub use layer_loss::LayerLoss;
+pub use mixing::Mixing;
 pub use network::{Network, Step};
 pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};

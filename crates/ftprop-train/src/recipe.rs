@@ -8,6 +8,7 @@ use crate::by_name;
 use crate::choice::DeviceChoice;
 use crate::config::Layers;
 use crate::error::Error;
+use crate::learned_loss::ClassWeights;
 use ftprop_data::{
     Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Known, LabelColumn, Missing, Options, Source, Split,
     TestPart,
@@ -179,6 +180,18 @@ pub struct TrainRecipe {
     pub loss: OutputLoss,
     /// How much of a label goes to all classes alike.
     pub label_smoothing: f32,
+    /// How much an example counts in learning, by its class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<ClassWeights>,
+    /// Examples of a batch are averaged in pairs: the α of their shares; 0 for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub mixup: f64,
+    /// Examples of a batch get a window of another's: the α of its share; 0 for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cutmix: f64,
+    /// Batches whose gradients make one step of the optimizer.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub accumulate: usize,
     /// The largest norm that a step's gradient may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
@@ -237,6 +250,10 @@ impl Default for Recipe {
                 seed: 0,
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
+                class_weights: None,
+                mixup: 0.0,
+                cutmix: 0.0,
+                accumulate: 1,
                 clip: None,
                 ema: None,
                 patience: None,
@@ -352,6 +369,20 @@ fn is_false(flag: &bool) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &f64) -> bool {
+    *number == 0.0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(number: &usize) -> bool {
+    *number == 1
+}
+
+fn one() -> usize {
+    1
 }
 
 impl DataRecipe {

@@ -26,7 +26,7 @@ impl CudaNetwork {
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            self.set_step(span.seed, DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
             let mut i = 0;
             while i < steps.len() {
                 let left = examples - (first + i) * batch;
@@ -113,7 +113,8 @@ impl CudaNetwork {
         }
         self.reserve_streaming()?;
         self.wait()?;
-        self.set_step(DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch), &span.steps)?;
+        let first = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch);
+        self.set_step(span.seed, first, &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
         Ok(())
     }

@@ -27,6 +27,7 @@ pub struct CpuEngine {
 impl CpuEngine {
     /// Compiles a graph for batches of at most `batch` examples. All parameters are zero until they are set.
     pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, learning: Learning, batch: usize) -> Result<Self, NnError> {
+        learning.criterion.check_classes(graph.classes())?;
         let network = Network::new(cpu, graph, batch)?;
         let optimizer = Optimizer::for_groups(learning.groups.clone());
         let average = learning.average.map(|_| Buffer::zeros(network.values().len()));

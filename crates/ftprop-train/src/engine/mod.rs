@@ -66,9 +66,9 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
 }
 
 /// A recipe's network for its data, on a device; parts of the data live there where they can.
-#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a GPU keeps parts of the data"))]
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
-    let config = EngineConfig::new(recipe, dataset)?;
+    let mut config = EngineConfig::new(recipe, dataset)?;
+    config.learning.criterion = recipe.training_criterion(&config.graph, parts.train)?;
     match &place.gpu {
         #[cfg(feature = "cuda")]
         Some(gpu) => Ok(Box::new(cuda::open(config, recipe, dataset, parts, gpu)?)),
