@@ -73,7 +73,7 @@ pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
-pub use photo::{is_picture, load_image};
+pub use photo::{is_picture, load_image, load_pixels};
 pub use prepare::{BadImage, LoaderConfig};
 pub use preprocess::{Normalize, Preprocess, Shape};
 pub use source::{Known, Options, Source, open};

@@ -43,6 +43,22 @@ pub fn is_picture(path: &Path) -> bool {
 
 /// One picture as a network's input: decoded, resized, the centre cut out and normalised.
 pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, DataError> {
+    let (shape, cutter) = (preprocess.shape, one_window(preprocess)?);
+    let mut out = vec![0.0; shape.size()];
+    Scratch::default().load(path, preprocess.resize, false, &cutter, Placement::centre, &mut out)?;
+    Ok(out)
+}
+
+/// The same pixels as they are, not normalised: for a model that takes bytes.
+pub fn load_pixels(path: &Path, preprocess: &Preprocess) -> Result<Vec<u8>, DataError> {
+    let cutter = one_window(preprocess)?;
+    let mut scratch = Scratch::default();
+    scratch.window(path, preprocess.resize, false, &cutter, Placement::centre)?;
+    Ok(scratch.resized)
+}
+
+/// Checks what a picture is to become, before anything of that size is made.
+fn one_window(preprocess: &Preprocess) -> Result<Cutter, DataError> {
     let shape = preprocess.shape;
     check_sizes(preprocess.resize, shape)?;
     if shape.size() == 0 || preprocess.resize < shape.height.min(shape.width) {
@@ -51,10 +67,7 @@ pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, Data
             shape.height, shape.width, preprocess.resize
         )));
     }
-    let cutter = Cutter::new(shape, &Augment::default(), &preprocess.normalize)?;
-    let mut out = vec![0.0; shape.size()];
-    Scratch::default().load(path, preprocess.resize, false, &cutter, Placement::centre, &mut out)?;
-    Ok(out)
+    Cutter::new(shape, &Augment::default(), &preprocess.normalize)
 }
 
 /// What a thread keeps between pictures.
@@ -76,6 +89,21 @@ impl Scratch {
         place: impl FnOnce(Room) -> Placement,
         out: &mut [f32],
     ) -> Result<(), DataError> {
+        let placed = self.window(path, resize, known_whole, cutter, place)?;
+        let window = cutter.window();
+        cutter.cut(&self.resized, window.height, window.width, placed, out);
+        Ok(())
+    }
+
+    /// Leaves the window's pixels in `resized`, and returns how they are to be cut from there.
+    fn window(
+        &mut self,
+        path: &Path,
+        resize: usize,
+        known_whole: bool,
+        cutter: &Cutter,
+        place: impl FnOnce(Room) -> Placement,
+    ) -> Result<Placement, DataError> {
         let window = cutter.window();
         let refused = |why: String| DataError::Image { path: path.to_owned(), why };
         let failed = |why| DataError::Read { path: path.to_owned(), why };
@@ -104,9 +132,7 @@ impl Scratch {
             1 => resize::resize::<1>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
             _ => resize::resize::<3>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
         }
-        let whole = Placement { x: 0, y: 0, ..placed };
-        cutter.cut(&self.resized, window.height, window.width, whole, out);
-        Ok(())
+        Ok(Placement { x: 0, y: 0, ..placed })
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use common::*;
 use ftprop_data::{
     CsvOptions, DataError, Dataset, LabelColumn, Loader, LoaderConfig, Normalize, Options, Preprocess, Shape, Source,
-    Split, TestPart, load_image, open,
+    Split, TestPart, load_image, load_pixels, open,
 };
 
 fn read(source: Source, path: &Path) -> Dataset {
@@ -128,6 +128,11 @@ fn a_single_picture_fits_any_network() {
     let values = load_image(&path, &digits.preprocess().unwrap()).unwrap();
     assert_eq!(values.len(), 64);
     assert!(values.iter().all(|v| v.is_finite()));
+    // As bytes it is the same picture.
+    let preprocess = digits.preprocess().unwrap();
+    let table = &preprocess.normalize.tables()[0];
+    let normalised: Vec<f32> = load_pixels(&path, &preprocess).unwrap().iter().map(|&v| table[v as usize]).collect();
+    assert_eq!(normalised, values);
 
     // White is 1 before normalising, whatever range the data set's own values have.
     let white = temp.path().join("white.png");

@@ -24,6 +24,14 @@ impl Predictor for Classifier {
     fn classify(&mut self, examples: &[f32]) -> Result<&[f32], ftprop_train::Error> {
         self.logits(examples).map_err(|e| ftprop_train::Error::Outside(Box::new(e)))
     }
+
+    fn takes_pixels(&self) -> bool {
+        self.engine.preprocessing().element == Element::Byte
+    }
+
+    fn classify_pixels(&mut self, pixels: &[u8]) -> Result<&[f32], ftprop_train::Error> {
+        self.logits_of_pixels(pixels).map_err(|e| ftprop_train::Error::Outside(Box::new(e)))
+    }
 }
 
 impl Classifier {
@@ -89,6 +97,13 @@ impl Classifier {
         let edge = shape.height.min(shape.width);
         let resize = about.resize_shorter.map_or(edge, |resize| resize as usize);
         (about.element == Element::Byte).then(|| Preprocess { shape, resize, normalize: self.normalize() })
+    }
+
+    /// The logits of pictures as bytes, which is what a model of pictures takes; one of tables refuses them.
+    pub fn logits_of_pixels(&mut self, pixels: &[u8]) -> Result<&[f32], ftprop_runtime::Error> {
+        self.logits.resize(pixels.len() / self.engine.image_len() * self.engine.classes(), 0.0);
+        self.engine.classify(pixels, &mut self.logits)?;
+        Ok(&self.logits)
     }
 
     /// The logits of normalised examples. The model normalises them itself, so this undoes the normalising: for pictures

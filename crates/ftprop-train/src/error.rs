@@ -93,6 +93,9 @@ pub enum Error {
         /// What it was asked about.
         path: PathBuf,
     },
+    /// A network of normalised examples was handed the bytes of pictures.
+    #[error("the network takes normalised examples, not the bytes of pictures")]
+    NoPixels,
     /// A network of tables that does not say what its columns are.
     #[error("the network does not say which columns it was trained on, so it cannot take a table; train it again")]
     NoColumns,

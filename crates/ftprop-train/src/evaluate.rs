@@ -37,6 +37,16 @@ use std::time::Instant;
 pub trait Predictor: Send {
     /// The logits of normalised examples, one after another.
     fn classify(&mut self, examples: &[f32]) -> Result<&[f32], Error>;
+
+    /// Whether it normalises by itself, and so takes pictures as bytes too.
+    fn takes_pixels(&self) -> bool {
+        false
+    }
+
+    /// The logits of pictures as bytes; an error unless it [takes pixels](Predictor::takes_pixels).
+    fn classify_pixels(&mut self, _pixels: &[u8]) -> Result<&[f32], Error> {
+        Err(Error::NoPixels)
+    }
 }
 
 impl Predictor for Network {
@@ -125,8 +135,12 @@ pub fn predict(
     preprocess: &Preprocess,
     picture: &Path,
 ) -> Result<Vec<(usize, f32)>, Error> {
-    let picture = ftprop_data::load_image(picture, preprocess)?;
-    Ok(ranked(predictor.classify(&picture)?))
+    let logits = if predictor.takes_pixels() {
+        predictor.classify_pixels(&ftprop_data::load_pixels(picture, preprocess)?)
+    } else {
+        predictor.classify(&ftprop_data::load_image(picture, preprocess)?)
+    };
+    Ok(ranked(logits?))
 }
 
 /// The same for every row of a table, in order, `batch` at a time; a column of labels is passed over.
