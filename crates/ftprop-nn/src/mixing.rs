@@ -60,7 +60,7 @@ impl Mixing {
     /// nothing is mixed, with both in each step takes either at random.
     pub fn new(mixup: f64, cutmix: f64) -> Result<Option<Self>, NnError> {
         for (name, alpha) in [("mixup", mixup), ("cutmix", cutmix)] {
-            if !(alpha >= 0.0 && alpha <= 100.0) {
+            if !(0.0..=100.0).contains(&alpha) {
                 return Err(NnError::Setting(format!("{name} must be between 0 and 100, not {alpha}")));
             }
         }

@@ -68,7 +68,7 @@ impl Change {
     pub(crate) fn means_something(&self) -> bool {
         let optimizer = self.key.starts_with("optimizer.") && self.key != "optimizer.name";
         let among = |name: &&str| self.key == *name || (name.ends_with('.') && self.key.starts_with(*name));
-        optimizer || CHANGEABLE.iter().any(|name| among(&name))
+        optimizer || CHANGEABLE.iter().any(among)
     }
 
     /// Whether another leads to the same setting.
