@@ -75,6 +75,11 @@ impl<'py> Writer<'_, 'py> {
                 dict.set_item("mean", self.statistic(norm.mean))?;
                 dict.set_item("variance", self.statistic(norm.variance))?;
             }
+            Op::Affine(affine) => {
+                dict.set_item("kind", "affine")?;
+                dict.set_item("weight", bias(affine.scale)?)?;
+                dict.set_item("bias", self.parameter(affine.shift)?)?;
+            }
             Op::Hard(unit, layer) => {
                 dict.set_item("kind", "act")?;
                 dict.set_item("activation", unit.activation.to_string())?;

@@ -194,6 +194,31 @@ impl Progress {
         }
     }
 
+    /// So many pictures are done, of a job that knows no loss.
+    pub(crate) fn count(&mut self, done: usize, per_s: f64) {
+        let now = Instant::now();
+        if now < self.next || matches!(self.sink, Sink::Quiet) {
+            return;
+        }
+        let left = self.time_left(now, done).map(|left| format!("  {} left", duration(left))).unwrap_or_default();
+        let (heading, of) = (self.heading(self.epoch), self.steps_per_epoch);
+        let state = format!("{done}/{of}  {per_s:.0} pictures/s{left}");
+        match &mut self.sink {
+            Sink::Quiet => {}
+            Sink::Bar(bar) => {
+                self.next = now + REDRAW;
+                let room = columns().saturating_sub(heading.chars().count() + LEAST_BAR);
+                bar.set_position(done as u64);
+                bar.set_message(first_that_fits([state, format!("{done}/{of}"), String::new()], room));
+                bar.set_prefix(heading);
+            }
+            Sink::Lines(out) => {
+                self.next = now + SILENCE;
+                let _ = writeln!(out, "{heading}  {state}");
+            }
+        }
+    }
+
     /// The epoch is over: leaves a line that stays.
     pub(crate) fn epoch_done(&mut self, line: &EpochLine) {
         self.epoch_done_at(Instant::now(), line);

@@ -229,7 +229,7 @@ fn presets_have_the_right_number_of_parameters() {
 fn every_recipe_builds_and_says_what_its_name_says() {
     let temp = Temp::new();
     let mut count = 0;
-    for folder in ["cifar10", "imagenet"] {
+    for folder in ["cifar10", "cifar100", "imagenet"] {
         for entry in std::fs::read_dir(recipes().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
@@ -250,7 +250,7 @@ fn every_recipe_builds_and_says_what_its_name_says() {
             count += 1;
         }
     }
-    assert_eq!(count, 30);
+    assert_eq!(count, 50);
 }
 
 #[test]
@@ -284,7 +284,8 @@ fn summary_shows_layers_a_user_wrote() {
     assert_eq!(find("3.main.0")["parameters"], 16 * 4 * 9, "each of two groups sees half of the channels");
     assert_eq!(find("3.main.0")["output"], "16×4×4");
     assert_eq!(find("3.shortcut.0")["parameters"], 16 * 8 + 16);
-    assert_eq!(find("5")["activation_bits"], 16 * 4);
+    assert_eq!(find("5")["parameters"], 2 * 16, "a factor and a summand for each channel");
+    assert_eq!(find("6")["activation_bits"], 16 * 4);
     let text = temp.run("summary thorough.toml").ok().out;
     assert!(text.contains("residual sum") && text.contains("in all"), "{text}");
     temp.run("train --recipe thorough.toml --quiet --epochs 1 --out run").ok();

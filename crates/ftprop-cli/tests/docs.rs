@@ -112,6 +112,7 @@ fn every_page_that_is_linked_exists() {
         "README.md",
         "docs/quickstart.md",
         "docs/theory.md",
+        "docs/prepared-format.md",
         "docs/recipes.md",
         "docs/reproduce.md",
         "docs/performance.md",

@@ -54,6 +54,46 @@ fn a_run_begins_with_another_ones_network() {
     assert!(!temp.path("odd").exists());
 }
 
+/// A network that was trained without thresholds is where one with them begins: all of it fits.
+#[test]
+fn a_second_stage_begins_with_another_activation() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --set activation=saturated_relu --out soft").ok();
+    let said = temp.run("train --recipe small.toml --init-from soft --epochs 1 --out hard").ok();
+    assert!(said.err.contains("4 of 4 tensors are those of soft\n"), "{said:?}");
+}
+
+/// What a teacher says is learned beside the labels; a killed run that has one goes on with it, wherever it has moved.
+#[test]
+fn a_teacher_is_learned_from() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --set activation=relu --set network.widths=[40] --out teacher").ok();
+    let taught = "train --recipe small.toml --quiet --set train.teacher=teacher --set train.teacher_weight=0.9";
+    temp.run(&format!("{taught} --epochs 3 --out pupil")).ok();
+    temp.run("train --recipe small.toml --quiet --epochs 3 --out alone").ok();
+    assert!(temp.read("pupil/best.safetensors") != temp.read("alone/best.safetensors"));
+    assert!(temp.text("pupil/recipe.toml").contains("teacher_weight = 0.9"));
+    // A pupil that is shown its own words alone hears nothing new, and stays where it is.
+    let own = "--set train.teacher=alone --set train.teacher_weight=1 --init-from alone --set optimizer.lr=1e-9";
+    temp.run(&format!("train --recipe small.toml --quiet --epochs 1 --out parrot {own}")).ok();
+    let measured = |run: &str| -> serde_json::Value {
+        let metrics = temp.text(&format!("{run}/metrics.jsonl"));
+        serde_json::from_str::<serde_json::Value>(metrics.lines().last().unwrap()).unwrap()["test"]["top1"].take()
+    };
+    assert_eq!(measured("parrot"), measured("alone"));
+    for (settings, words) in [
+        ("--set train.teacher=nowhere", &["nowhere"][..]),
+        ("--set train.teacher_weight=0.5", &["train.teacher", "must be given"]),
+        ("--set train.teacher=teacher --set train.teacher_weight=0", &["weight must be above 0"]),
+        ("--set train.teacher=teacher --set train.teacher_temperature=-1", &["temperature must be above 0"]),
+        ("--set train.teacher=teacher --data two.csv", &["teacher", "does not fit", "other classes"]),
+    ] {
+        temp.write("two.csv", "0,1,a\n1,0,b\n1,1,a\n0,0,b\n".repeat(9));
+        temp.run(&format!("train --recipe small.toml --quiet --out new {settings}")).refused(1, words);
+        assert!(!temp.path("new").exists(), "{settings}");
+    }
+}
+
 /// The averaged network is the one that is measured, kept as the best and as the last, and taken up again.
 #[test]
 fn a_moving_average_is_what_is_measured_and_kept() {

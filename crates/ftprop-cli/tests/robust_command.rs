@@ -17,6 +17,7 @@ network.layers = [
     { kind = "act" },
     { kind = "fc", out = 10 },
     { kind = "batch_norm" },
+    { kind = "affine", scale = -0.75 },
     { kind = "act", activation = "step" },
     { kind = "dropout", p = 0.1 },
     { kind = "fc" },

@@ -4,7 +4,8 @@
 //
 // An input has C channels of HEIGHT x WIDTH, the output POOL_H x POOL_W after pooling. AFFINE says what is done to the
 // product's output first: nothing, a norm's scale and shift, or a bias as a shift. RESIDUAL says whether there is a second
-// summand, and whether that has a norm of its own.
+// summand, and whether that has a norm of its own. FIXED1 and FIXED2 say that the norm of the first or second summand has no
+// statistics: it is a factor and a summand for each channel.
 //
 // What a unit outputs, `activation(z)`, and what it passes down, `slope(g, z, label, step, random, s, share)`, stand before this
 // file: they are written down from their one definition.
@@ -235,11 +236,11 @@ __device__ __forceinline__ FloatVec<VEC> slopes_at(int row, int c, const FloatVe
 // A norm's coefficients for one channel, and its gradients.
 struct Coefficients {
     sum_t a, b, k;
-    __device__ __forceinline__ Coefficients(const NormBackward& norm, int j, sum_t sum, sum_t product, int rows) {
+    __device__ __forceinline__ Coefficients(const NormBackward& norm, bool fixed, int j, sum_t sum, sum_t product, int rows) {
         sum_t inverse = norm.inverse[j];
         a = (sum_t)norm.gamma[j] * inverse;
-        b = product * inverse * inverse / (sum_t)rows;
-        k = sum / (sum_t)rows;
+        b = fixed ? (sum_t)0 : product * inverse * inverse / (sum_t)rows;
+        k = fixed ? (sum_t)0 : sum / (sum_t)rows;
     }
     __device__ __forceinline__ void keep(const NormBackward& norm, int j, sum_t sum, sum_t product) const {
         norm.d_gamma[j] = (float)(product * norm.inverse[j]);
@@ -338,10 +339,10 @@ epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, c
     for (int e = 0; e < VEC; e++) {
         const int j = c + e;
 #if AFFINE == AFFINE_NORM
-        Coefficients(norm1, j, sums[0][e], sums[1][e], rows).keep(norm1, j, sums[0][e], sums[1][e]);
+        Coefficients(norm1, FIXED1, j, sums[0][e], sums[1][e], rows).keep(norm1, j, sums[0][e], sums[1][e]);
 #endif
 #if RESIDUAL == RESIDUAL_NORM
-        Coefficients(norm2, j, sums[0][e], sums[SUMS - 1][e], rows).keep(norm2, j, sums[0][e], sums[SUMS - 1][e]);
+        Coefficients(norm2, FIXED2, j, sums[0][e], sums[SUMS - 1][e], rows).keep(norm2, j, sums[0][e], sums[SUMS - 1][e]);
 #endif
     }
 #endif

@@ -96,7 +96,7 @@ epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __res
     if (thread.active && thread.y == 0) {
 #pragma unroll
         for (int e = 0; e < VEC; e++) {
-            const Coefficients channel(norm, thread.c + e, sums[0][e], sums[1][e], rows);
+            const Coefficients channel(norm, FIXED1, thread.c + e, sums[0][e], sums[1][e], rows);
             coefficients[0][thread.x * VEC + e] = channel.a;
             coefficients[1][thread.x * VEC + e] = channel.b;
             coefficients[2][thread.x * VEC + e] = channel.k;

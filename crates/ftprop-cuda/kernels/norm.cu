@@ -32,6 +32,17 @@ extern "C" __global__ void norm_running(NormParameters norm, NormSaved saved) {
     saved.shift[j] = (sum_t)norm.beta[j] - (sum_t)norm.running_mean[j] * s;
 }
 
+// The same where nothing is normalised: the learned factor and summand, and for the way back a mean of 0 and a deviation
+// of 1.
+extern "C" __global__ void norm_fixed(NormParameters norm, NormSaved saved) {
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= C) return;
+    saved.mean[j] = 0;
+    saved.inverse[j] = 1;
+    saved.scale[j] = (sum_t)norm.gamma[j];
+    saved.shift[j] = (sum_t)norm.beta[j];
+}
+
 // The sums of a matrix's columns: the gradient of a bias that no other pass takes along.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 column_sums(const act_t* __restrict__ x, float* __restrict__ out, sum_t* __restrict__ partial, u32* __restrict__ counter, int rows) {

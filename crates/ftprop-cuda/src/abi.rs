@@ -73,6 +73,22 @@ pub(crate) struct DeviceStep {
 // SAFETY: whole numbers without padding.
 unsafe impl Pod for DeviceStep {}
 
+/// A picture of a data set, in device memory.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct PictureEntry {
+    /// Where its pixels begin.
+    pub(crate) offset: u64,
+    pub(crate) height: u32,
+    pub(crate) width: u32,
+    /// The size that it is resized to before a window is cut out of it.
+    pub(crate) new_height: u32,
+    pub(crate) new_width: u32,
+}
+
+// SAFETY: whole numbers without padding.
+unsafe impl Pod for PictureEntry {}
+
 /// Losses and hits so far.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -136,9 +152,10 @@ impl NormBackward {
 }
 
 /// The macros that tell the kernels how large the host's structs are.
-pub(crate) const SIZES: [(&str, usize); 5] = [
+pub(crate) const SIZES: [(&str, usize); 6] = [
     ("DEVICE_STEP_BYTES", size_of::<DeviceStep>()),
     ("DEVICE_TALLY_BYTES", size_of::<DeviceTally>()),
+    ("PICTURE_ENTRY_BYTES", size_of::<PictureEntry>()),
     ("NORM_PARAMETERS_BYTES", size_of::<NormParameters>()),
     ("NORM_SAVED_BYTES", size_of::<NormSaved>()),
     ("NORM_BACKWARD_BYTES", size_of::<NormBackward>()),
@@ -150,6 +167,6 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_kernels_structs() {
-        assert_eq!(SIZES.map(|(_, size)| size), [64, 32, 40, 32, 48]);
+        assert_eq!(SIZES.map(|(_, size)| size), [64, 32, 24, 40, 32, 48]);
     }
 }

@@ -5,12 +5,14 @@ use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::arguments::kernels;
 use crate::basic;
-use crate::data::ResidentData;
+use crate::data::{Layout, ResidentData};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
+use crate::pictures::{self, PictureGather};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::stream::CudaStream;
+use crate::streamed::StreamedPictures;
 use ftprop_nn::Shape;
 
 kernels! {
@@ -76,6 +78,7 @@ kernels! {
 /// The network's input, its labels, and the kernels that fill them.
 pub(crate) struct BatchLoader {
     gather: Kernel<GatherBatchArgs>,
+    pictures: PictureGather,
     load_staged: Kernel<LoadStagedArgs>,
     mix: Kernel<MixBatchArgs>,
     next_batch: Kernel<NextBatchArgs>,
@@ -100,6 +103,7 @@ impl BatchLoader {
         let module = device.module(basic::source(precision))?;
         Ok(BatchLoader {
             gather: Kernel::find(&module)?,
+            pictures: PictureGather::new(&device.module(pictures::source(precision))?)?,
             load_staged: Kernel::find(&module)?,
             mix: Kernel::find(&module)?,
             next_batch: Kernel::find(&module)?,
@@ -109,6 +113,16 @@ impl BatchLoader {
             images,
             labels: layout.take(4 * batch),
         })
+    }
+
+    /// Where the examples of the batch are, and with how many channels each pixel of theirs is stored.
+    pub(crate) fn images(&self, arena: &Arena) -> (DevicePtr, usize) {
+        (arena.at(self.images), self.stored)
+    }
+
+    /// The shape of an example.
+    pub(crate) fn example(&self) -> Shape {
+        self.input
     }
 
     /// Where the labels of the batch are.
@@ -126,6 +140,13 @@ impl BatchLoader {
         n: usize,
     ) -> Result<(), CudaError> {
         let d = data.buffers();
+        let picture = match &d.layout {
+            Layout::Alike(picture) => *picture,
+            Layout::Pictures(pictures) => {
+                let to = (arena.at(self.images), arena.at(self.labels), self.stored);
+                return self.pictures.gather_resident(stream, step, d, pictures, to, (n, self.batch));
+            }
+        };
         let args = GatherBatchArgs {
             pixels: d.pixels.start(),
             all_labels: d.labels.start(),
@@ -136,9 +157,9 @@ impl BatchLoader {
             step,
             examples: d.examples as u32,
             batch: self.batch as u32,
-            height: d.picture.height as i32,
-            width: d.picture.width as i32,
-            channels: d.picture.channels as i32,
+            height: picture.height as i32,
+            width: picture.width as i32,
+            channels: picture.channels as i32,
             stored: self.stored as i32,
             window_h: d.window.height as i32,
             window_w: d.window.width as i32,
@@ -154,6 +175,38 @@ impl BatchLoader {
         let config = LaunchConfig { grid: (n as u32, per_example, 1), threads: 256, shared: 0 };
         // SAFETY: the data's buffers have all its examples, of the network's shape; the input has room for n of them.
         unsafe { self.gather.launch(stream, config, &args) }
+    }
+
+    /// Makes the batch of n examples that the host brought into the step's slot.
+    pub(crate) fn gather_streamed(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        step: DevicePtr,
+        data: &StreamedPictures,
+        n: usize,
+    ) -> Result<(), CudaError> {
+        let to = (arena.at(self.images), arena.at(self.labels), self.stored);
+        self.pictures.gather_streamed(stream, step, data, to, (n, self.batch))
+    }
+
+    /// Waits, and gives the batch of n examples that is in place.
+    pub(crate) fn read(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        n: usize,
+        precision: Precision,
+    ) -> Result<Vec<f32>, CudaError> {
+        let len = n * self.input.height * self.input.width * self.stored;
+        let values: Vec<f32> = match precision {
+            Precision::Bf16 => {
+                let halves: Vec<u16> = arena.read(stream, self.images, len)?;
+                halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
+            }
+            _ => arena.read(stream, self.images, len)?,
+        };
+        Ok(values.chunks_exact(self.stored).flat_map(|pixel| &pixel[..self.input.channels]).copied().collect())
     }
 
     /// Takes the batch of n examples that the host put into the step's slot.

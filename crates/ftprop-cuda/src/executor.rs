@@ -9,17 +9,20 @@ use crate::batch::BatchLoader;
 use crate::compile::Source;
 use crate::data::ResidentData;
 use crate::device::Device;
+use crate::distillation::{self, DistillationPass};
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
 use crate::matrices;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
+use crate::pictures;
 use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
+use crate::streamed::StreamedPictures;
 use ftprop_nn::{Graph, Learning, Shape};
 
 /// What an executor is compiled for beside its plan.
@@ -46,6 +49,8 @@ pub(crate) struct Executor {
     output: OutputTensor,
     /// Where a row of scalars has those of mixed examples, and how wide a row is; none where nothing is mixed.
     mixing: Option<(usize, usize)>,
+    /// The network that is learned from, and how.
+    teacher: Option<(Box<Executor>, DistillationPass)>,
 }
 
 /// The logits, and what every pass gives.
@@ -70,9 +75,19 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
         loss_source(plan, config),
         optimizer::source(config.learning, &config.options.scalars, precision),
         basic::source(precision),
+        pictures::source(precision),
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
+    sources.extend(distillation_source(plan, config));
     sources
+}
+
+/// The kernels for learning from a teacher, where there is one.
+fn distillation_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option<Source> {
+    let teacher = config.learning.teacher.as_ref()?;
+    let precision = config.options.precision;
+    let f32_logits = [plan, &FusionPlan::new(&teacher.graph)].map(|plan| has_f32_logits(plan, precision));
+    Some(distillation::source(teacher.distillation, config.graph.classes(), f32_logits, precision))
 }
 
 fn loss_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Source {
@@ -94,6 +109,7 @@ impl Executor {
         algorithms: &Algorithms,
         libraries: &Libraries,
         config: &ExecutorConfig<'_>,
+        teacher: Option<Executor>,
     ) -> Result<Self, CudaError> {
         let &ExecutorConfig { ref options, graph, learning } = config;
         let &CompileOptions { precision, batch, alone, .. } = options;
@@ -103,6 +119,10 @@ impl Executor {
         let (input, tensor) = (plan.input, plan.output);
         let (stored, loss) = (plan.tensors[input].stored, loss_source(&plan, config));
         let is_f32 = has_f32_logits(&plan, precision);
+        let teacher = match (teacher, distillation_source(&plan, config)) {
+            (Some(executor), Some(source)) => Some((Box::new(executor), DistillationPass::new(device, source)?)),
+            _ => None,
+        };
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let images = (graph.input(), stored, tensors[input].values);
@@ -127,6 +147,7 @@ impl Executor {
             optimizer,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
             mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
+            teacher,
         })
     }
 
@@ -144,7 +165,8 @@ impl Executor {
 
     /// Bytes of device memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
-        self.arena.bytes() + self.parameters.bytes()
+        let teacher = self.teacher.as_ref().map_or(0, |(teacher, _)| teacher.bytes());
+        self.arena.bytes() + self.parameters.bytes() + teacher
     }
 
     /// Waits for everything that was asked for.
@@ -158,7 +180,8 @@ impl Executor {
         n: usize,
         work: impl FnOnce(&Executor) -> Result<(), CudaError>,
     ) -> Result<CudaGraph, CudaError> {
-        self.passes.iter().try_for_each(|pass| pass.prepare(n))?;
+        let teachers = self.teacher.iter().flat_map(|(teacher, _)| &teacher.passes);
+        self.passes.iter().chain(teachers).try_for_each(|pass| pass.prepare(n))?;
         self.stream.capture(|| work(self))
     }
 
@@ -185,6 +208,16 @@ impl Executor {
         self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
     }
 
+    /// Makes the batch that the host brought into the step's slot.
+    pub(crate) fn gather_streamed(&self, data: &StreamedPictures, n: usize) -> Result<(), CudaError> {
+        self.batch.gather_streamed(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    }
+
+    /// Waits, and gives the batch that is in place, of n examples.
+    pub(crate) fn read_batch(&self, n: usize) -> Result<Vec<f32>, CudaError> {
+        self.batch.read(&self.stream, &self.arena, n, self.output.precision)
+    }
+
     /// Takes the batch that the host put into the step's slot.
     pub(crate) fn load_staged(&self, staging: &StagingBuffers, n: usize) -> Result<(), CudaError> {
         self.batch.load_staged(&self.stream, &self.arena, self.step.step(&self.arena), staging, n)
@@ -204,8 +237,10 @@ impl Executor {
     /// A step up to the optimizer.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
         self.mix(n)?;
+        self.ask_teacher(n)?;
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
+        self.hear_teacher(n)?;
         self.backward(n)
     }
 
@@ -216,6 +251,22 @@ impl Executor {
         self.batch.mix(&self.stream, &self.arena, (self.step.step(&self.arena), scalars, width), n)
     }
 
+    /// Has the teacher see the batch that is in place, in this executor's stream.
+    fn ask_teacher(&self, n: usize) -> Result<(), CudaError> {
+        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
+        let (own, other) = (self.batch.images(&self.arena), teacher.batch.images(&teacher.arena));
+        pass.copy(&self.stream, own, other, self.batch.example(), n)?;
+        teacher.forward_in(&self.stream, n, Statistics::Running)
+    }
+
+    /// Mixes what the teacher said into the slopes by the logits.
+    fn hear_teacher(&self, n: usize) -> Result<(), CudaError> {
+        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
+        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
+        let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
+        pass.mix(&self.stream, [context.values(output), said, context.slopes(output)], n)
+    }
+
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
     pub(crate) fn evaluate(&self, n: usize) -> Result<(), CudaError> {
         self.forward(n, Statistics::Running)?;
@@ -223,9 +274,13 @@ impl Executor {
     }
 
     pub(crate) fn forward(&self, n: usize, statistics: Statistics) -> Result<(), CudaError> {
+        self.forward_in(&self.stream, n, statistics)
+    }
+
+    fn forward_in(&self, stream: &CudaStream, n: usize, statistics: Statistics) -> Result<(), CudaError> {
         self.device.enter()?;
         let context = self.context(n, statistics);
-        self.passes.iter().try_for_each(|pass| pass.forward(&context, &self.stream))
+        self.passes.iter().try_for_each(|pass| pass.forward(&context, stream))
     }
 
     /// Has the norms take the running statistics from now on.
@@ -326,6 +381,9 @@ impl Executor {
         visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
+        if self.teacher.is_some() {
+            visit("teacher".into(), &|| self.ask_teacher(n))?;
+        }
         for (i, pass) in self.passes.iter().enumerate() {
             visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
         }

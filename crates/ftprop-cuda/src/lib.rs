@@ -48,7 +48,7 @@
 //! | `plan` | from layers to passes: products, and the epilogue of each in one kernel |
 //! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `libraries` | the algorithms for a product: tiled, from a patch, the libraries' |
 //! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
-//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
+//! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `distillation`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
 //! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
@@ -83,6 +83,7 @@ mod cudnn;
 mod cudnn_engines;
 mod data;
 mod device;
+mod distillation;
 mod environment;
 mod error;
 mod executor;
@@ -100,6 +101,7 @@ mod optimizer;
 mod parameters;
 mod passes;
 mod patch;
+mod pictures;
 mod plan;
 mod precision;
 mod product_checks;
@@ -110,6 +112,7 @@ mod signatures;
 mod staging;
 mod step;
 mod stream;
+mod streamed;
 mod tuning;
 mod tuning_cache;
 
@@ -122,4 +125,5 @@ pub use library::Library;
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;
+pub use streamed::StreamedPictures;
 pub use tuning::Tuning;

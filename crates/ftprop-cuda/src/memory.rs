@@ -45,6 +45,15 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
+    /// Copies bytes to a byte offset, before this returns. For memory that nothing uses yet.
+    pub(crate) fn copy_in(&self, byte: usize, bytes: &[u8]) -> Result<(), CudaError> {
+        let to = self.part(byte, bytes.len());
+        self.device.enter()?;
+        // SAFETY: both sides have that many bytes.
+        check(unsafe { sys::cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), bytes.len()) }, || "copy to the GPU".into())?;
+        wait_for_default()
+    }
+
     /// The address of its first byte.
     pub(crate) fn start(&self) -> DevicePtr {
         DevicePtr::new(self.start)

@@ -7,7 +7,7 @@
 
 use ftprop_nn::Shape;
 use ftprop_nn::activation::Activation;
-use ftprop_nn::graph::{BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
+use ftprop_nn::graph::{self, BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
 use ftprop_nn::spec::PoolKind;
 use ftprop_nn::target::HardUnit;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
@@ -71,10 +71,24 @@ pub(crate) enum Affine {
 pub(crate) struct Norm {
     pub(crate) gamma: Range<usize>,
     pub(crate) beta: Range<usize>,
-    pub(crate) running_mean: Range<usize>,
-    pub(crate) running_variance: Range<usize>,
+    /// What is normalised by; without it the factor and the summand of a channel are all.
+    pub(crate) running: Option<Running>,
+}
+
+/// A norm's running statistics.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) mean: Range<usize>,
+    pub(crate) variance: Range<usize>,
     pub(crate) eps: f32,
     pub(crate) momentum: f32,
+}
+
+impl Norm {
+    /// Whether no statistics of a batch come into it.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.running.is_none()
+    }
 }
 
 /// What an epilogue's units output.
@@ -247,7 +261,22 @@ impl Builder<'_> {
                 };
                 self.product(node, x, geometry, *weight, *bias)
             }
-            Op::BatchNorm(norm) => self.norm(norm, now),
+            Op::BatchNorm(norm) => {
+                let (range, statistic) = (|id| self.graph.parameter(id).range.clone(), |id| self.graph.statistic(id));
+                let &BatchNorm { eps, momentum, gamma, beta, mean, variance } = norm;
+                let (mean, variance) = (statistic(mean).range.clone(), statistic(variance).range.clone());
+                let running = Some(Running { mean, variance, eps, momentum });
+                self.affine(Affine::Norm(Norm { gamma: range(gamma), beta: range(beta), running }), now)
+            }
+            Op::Affine(graph::Affine { scale, shift }) => {
+                let range = |id: ParameterId| self.graph.parameter(id).range.clone();
+                let beta = range(*shift);
+                let affine = match scale.map(range) {
+                    Some(gamma) => Affine::Norm(Norm { gamma, beta, running: None }),
+                    None => Affine::Bias(beta),
+                };
+                self.affine(affine, now)
+            }
             Op::Pool(PoolKind::Max, geometry) => {
                 if !now.is_early() {
                     now = PendingEpilogue::of(self.materialize(now));
@@ -282,7 +311,8 @@ impl Builder<'_> {
         }
     }
 
-    fn norm(&mut self, norm: &BatchNorm, mut now: PendingEpilogue) -> PendingEpilogue {
+    /// Norms and affine layers: the first thing that an epilogue does.
+    fn affine(&mut self, affine: Affine, mut now: PendingEpilogue) -> PendingEpilogue {
         match (now.is_early(), now.product, &now.affine) {
             (true, _, Affine::Identity) => {}
             (true, Some(at), Affine::Bias(bias)) => {
@@ -291,15 +321,9 @@ impl Builder<'_> {
             }
             _ => now = PendingEpilogue::of(self.materialize(now)),
         }
-        let (graph, BatchNorm { eps, momentum, gamma, beta, mean, variance }) = (self.graph, norm);
-        now.affine = Affine::Norm(Norm {
-            gamma: graph.parameter(*gamma).range.clone(),
-            beta: graph.parameter(*beta).range.clone(),
-            running_mean: graph.statistic(*mean).range.clone(),
-            running_variance: graph.statistic(*variance).range.clone(),
-            eps: *eps,
-            momentum: *momentum,
-        });
+        // A later bias is not the product's own.
+        now.product = None;
+        now.affine = affine;
         now
     }
 

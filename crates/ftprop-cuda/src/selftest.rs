@@ -5,8 +5,8 @@
 
 use crate::memory::DeviceBuffer;
 use crate::product_checks::{engines, patches};
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, Tuning};
-use ftprop_data::{Augment, Loader, LoaderConfig, Normalize, Split};
+use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, Tuning};
+use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
 use ftprop_nn::engine::{Engine, EngineError, Learning, StepSpan};
@@ -25,6 +25,9 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
     };
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
         add(same_batches(device, precision)?);
+    }
+    for precision in [Precision::F32, Precision::Bf16] {
+        add(pictures(device, precision)?);
     }
     add(side_by_side(device)?);
     for precision in [Precision::Tf32, Precision::Bf16] {
@@ -114,7 +117,7 @@ fn problem(precision: Precision) -> Result<(Split, Normalize, NetworkConfig), En
     Ok((split, normalize, config))
 }
 
-const AUGMENT: Augment = Augment { pad: 2, reflect: true, crop: true, flip: true, alternate: true, cutout: 3 };
+const AUGMENT: Augment = Augment { pad: 2, reflect: true, alternate: true, cutout: 3, ..Augment::CIFAR };
 
 fn resident(device: &Device, split: &Split, normalize: &Normalize) -> Result<ResidentData, CudaError> {
     ResidentData::new(device, split, normalize, AUGMENT, true)?.ok_or(CudaError::NotBytes)
@@ -210,6 +213,81 @@ fn too_large(device: &Device) -> Result<Check, CudaError> {
     let (_, total) = device.memory()?;
     let refused = matches!(DeviceBuffer::new(device, total + (1 << 30), "a test"), Err(CudaError::Memory { .. }));
     Ok(Check { name: "memory: too much is refused".into(), error: f64::from(u8::from(!refused)), allowed: 0.0 })
+}
+
+/// Batches of pictures of different sizes, made on the device and by the CPU's loader: random parts and windows, mirrored,
+/// blanked and coloured. Both round alike, so nothing differs but the last rounding of the precision.
+fn pictures(device: &Device, precision: Precision) -> Result<Check, EngineError> {
+    let (_, normalize, config) = problem(precision)?;
+    let (random, window, count) = (Stream::numbered(6), ftprop_data::Shape::new(10, 12, 3), 61u64);
+    let side = |i: u64, least: usize, room: u64| least + random.below(i, room) as usize;
+    let sizes: Vec<(usize, usize)> = (0..count).map(|i| (side(i, 10, 40), side(1000 + i, 12, 50))).collect();
+    let total: usize = sizes.iter().map(|(height, width)| height * width * 3).sum();
+    let bytes: Vec<u8> = (0..total as u64).map(|i| random.below(i, 256) as u8).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i, 4) as u32).collect();
+    let split = Split::from_pictures(&sizes, bytes, labels, window).map_err(CudaError::from)?;
+    let (split, _) = split.hold_out(ftprop_data::HoldOut::Count(11), 1).map_err(CudaError::from)?;
+    let jitter = Jitter { brightness: 0.4, contrast: 0.3, saturation: 0.5 };
+    let part = Augment { area: Some([0.1, 1.0]), flip: true, jitter, ..Augment::default() };
+    let cut = Augment { cutout: 3, alternate: true, ..Augment::PHOTOS };
+    let (mut error, seed, epoch) = (0.0, 3, 2);
+    for augment in [part, cut, Augment { jitter: Jitter::NONE, ..part }, Augment { jitter, ..cut }, Augment::default()]
+    {
+        let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        let loader = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
+        let loader = Loader::new(&split, loader).map_err(CudaError::from)?;
+        let mut batches = loader.epoch(epoch, 0);
+        while let Some(batch) = batches.next_batch().map_err(CudaError::from)? {
+            let made = network.gathered(&data, seed, epoch, batch.index)?;
+            let far = |a: &f32, b: &f32| f64::from((a - b).abs());
+            let largest = made.iter().zip(batch.images).map(|(a, b)| far(a, b)).fold(0.0, f64::max);
+            error = if made.len() == batch.images.len() { largest.max(error) } else { f64::INFINITY };
+        }
+    }
+    let apart = streamed_pictures(device, &split, &normalize, part, &config)?;
+    let error = if apart == 0.0 { error } else { f64::INFINITY };
+    let name = format!("{precision}: pictures of different sizes, parts, windows and colours");
+    // Values reach to about 4, of which bf16 keeps eight bits.
+    Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 1.6e-2 } else { 0.0 } })
+}
+
+/// How far a network that trained on pictures brought by the host is from one on pictures that live on the device.
+fn streamed_pictures(
+    device: &Device,
+    split: &Split,
+    normalize: &Normalize,
+    augment: Augment,
+    config: &NetworkConfig,
+) -> Result<f64, EngineError> {
+    let data = ResidentData::new(device, split, normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+    let streamed = StreamedPictures::new(device, split, normalize, augment, true, config.batch)?;
+    let mut streamed = streamed.ok_or(CudaError::NotBytes)?;
+    let mut results = Vec::new();
+    for way in 0..2 {
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(2)?;
+        let mut counted = Vec::new();
+        for epoch in 0..3 {
+            let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
+            let first_step = epoch * steps.len() as u64;
+            let span = StepSpan { seed: 3, epoch, first_batch: 0, first_step, steps };
+            let tally = match way {
+                0 => {
+                    network.train(&data, &span)?;
+                    [network.take_tally()?, network.evaluate_data(&data)?]
+                }
+                _ => {
+                    network.train_streamed(&mut streamed, &span)?;
+                    [network.take_tally()?, network.evaluate_streamed(&mut streamed)?]
+                }
+            };
+            counted.extend(tally.map(|t| t.loss_sum as f32));
+        }
+        counted.extend(network.values()?);
+        results.push(counted);
+    }
+    Ok(largest_difference(&results))
 }
 
 /// Trains on the same data from the loader, streamed, and resident: the values must end up equal.

@@ -1,13 +1,14 @@
 //! Tests that every kernel is declared as its file has it.
 
 use crate::arguments::Signature;
-use crate::{batch, compiled_gemm, loss, matrices, optimizer, parameters, passes};
+use crate::{batch, compiled_gemm, distillation, loss, matrices, optimizer, parameters, passes, pictures};
 use std::path::Path;
 
 /// Every kernel that is declared.
 fn declared() -> impl Iterator<Item = &'static Signature> {
     let own = [batch::KERNELS, compiled_gemm::KERNELS, loss::KERNELS, matrices::KERNELS, optimizer::KERNELS];
-    own.into_iter().chain([parameters::KERNELS]).chain(passes::KERNELS).flatten()
+    let more = [parameters::KERNELS, distillation::KERNELS, pictures::KERNELS];
+    own.into_iter().chain(more).chain(passes::KERNELS).flatten()
 }
 
 /// Every kernel of a file's text: its name and its parameters' names and types.

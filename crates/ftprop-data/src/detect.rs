@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::source::Source;
-use crate::{DataError, cifar, folder, idx};
+use crate::{DataError, cifar, folder, idx, prepared};
 
 /// What was found at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl fmt::Display for Found {
 
 impl Source {
     /// Finds out what a path holds: a table (`.csv`, `.tsv`, gzipped or not), CIFAR-10's or CIFAR-100's binary files or
-    /// the archive of them, MNIST's or Fashion-MNIST's files, or pictures in class folders.
+    /// the archive of them, MNIST's or Fashion-MNIST's files, pictures in class folders, or a file of prepared ones.
     ///
     /// MNIST and Fashion-MNIST have files of the same names; `fashion` in the path tells the one from the other.
     ///
@@ -53,6 +53,9 @@ impl Source {
                     Some(source) => return found(source, "the archive of CIFAR-100"),
                     None => {}
                 }
+            }
+            if about.is_file() && prepared::is_prepared(path) {
+                return found(Source::Prepared, "prepared pictures");
             }
             return Err(DataError::Unrecognised { path: path.to_owned() });
         }

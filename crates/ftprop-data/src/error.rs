@@ -1,5 +1,6 @@
 //! Everything that can be wrong with data, one clear line each.
 
+use ftprop_files::FileError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,10 @@ pub enum DataError {
         /// What is wrong.
         why: io::Error,
     },
+
+    /// The system cannot read or write a file.
+    #[error(transparent)]
+    File(#[from] FileError),
 
     /// A file ends before its data do.
     #[error("{} ends too early ({why}); it looks truncated, fetch or copy it again", .path.display())]
@@ -116,7 +121,8 @@ pub enum DataError {
     /// Nothing that is known was found at a path.
     #[error(
         "{} holds no data that are known: looked for a table (.csv, .tsv, .csv.gz), the files of CIFAR-10, CIFAR-100, \
-         MNIST or Fashion-MNIST, and pictures in class folders (CLASS/* or train/CLASS/* and val/CLASS/*)",
+         MNIST or Fashion-MNIST, pictures in class folders (CLASS/* or train/CLASS/* and val/CLASS/*), and a file of \
+         prepared pictures",
         .path.display()
     )]
     Unrecognised {

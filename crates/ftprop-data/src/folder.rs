@@ -24,7 +24,7 @@ use crate::{DataError, Options, Source};
 /// The names a folder of test pictures may have.
 const TEST: [&str; 3] = ["val", "validation", "test"];
 /// The part of each class that is held out where nothing is set aside for testing.
-const TEST_FRACTION: f64 = 0.2;
+pub(crate) const TEST_FRACTION: f64 = 0.2;
 /// Folders in folders beyond this are a loop or a slip.
 const MOST_DEPTH: usize = 32;
 

@@ -29,9 +29,13 @@
 //! | `detect` | [`Source::detect`]: what a path holds |
 //! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format, [`CsvTable`] |
 //! | `table`, `table_file` | [`TableTransform`]: from cells to numbers, for any rows alike |
+//! | `prepared` | [`prepare`]: pictures decoded once, in one file |
 //! | `photo`, `decode`, `jpeg_scan`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
+//! | `patch` | [`Patch`]: a random part of a picture |
+//! | `colours` | [`Jitter`], [`Colours`]: pictures brighter, more contrasty, more colourful |
 //! | `memory` | numbers in memory, whoever they belong to |
+//! | `view` | what of a picture is shown, at which size |
 //! | `window` | cutting a normalised window out of a picture |
 //! | `loader` | [`Loader`], [`Epoch`], [`Batch`] and their threads |
 //! | `prepare` | what one batch holds |
@@ -44,6 +48,7 @@
 mod augment;
 mod bytes;
 mod cifar;
+mod colours;
 mod csv_file;
 mod dataset;
 mod decode;
@@ -55,8 +60,10 @@ mod idx;
 mod jpeg_scan;
 mod loader;
 mod memory;
+mod patch;
 mod photo;
 mod prepare;
+mod prepared;
 mod preprocess;
 mod resize;
 mod source;
@@ -64,17 +71,21 @@ mod split;
 mod statistics;
 mod table;
 mod table_file;
+mod view;
 mod window;
 
 pub use augment::{Augment, Draws, Placement, Room};
 pub use bytes::read_text;
+pub use colours::{Colours, Jitter};
 pub use csv_file::{CsvTable, LabelColumn};
 pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
+pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};
 pub use prepare::{BadImage, LoaderConfig};
+pub use prepared::{Pictures, PrepareOptions, Prepared, Preparing, prepare};
 pub use preprocess::{Normalize, Preprocess, Shape};
 pub use source::{Known, Options, Source, open};
 pub use split::{HoldOut, Split};

@@ -10,14 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::DataError;
-use crate::augment::{Augment, Placement, Room};
+use crate::augment::{Augment, Placement};
 use crate::decode::{EXTENSIONS, decode};
 use crate::preprocess::{Preprocess, Shape};
-use crate::resize::{self, Region, Rows};
+use crate::resize::Axis;
+use crate::view::{Chosen, Picture, Viewer};
 use crate::window::Cutter;
 
 /// A picture so long and thin that it would be larger than this after resizing is refused.
-const MOST_PIXELS: usize = 1 << 26;
+pub(crate) const MOST_PIXELS: usize = 1 << 26;
 /// The longest shorter edge that a picture is resized to.
 const MOST_EDGE: usize = 1 << 14;
 /// A file larger than this is no picture.
@@ -45,16 +46,22 @@ pub fn is_picture(path: &Path) -> bool {
 pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, DataError> {
     let (shape, cutter) = (preprocess.shape, one_window(preprocess)?);
     let mut out = vec![0.0; shape.size()];
-    Scratch::default().load(path, preprocess.resize, false, &cutter, Placement::centre, &mut out)?;
+    Scratch::default().load(path, preprocess.resize, false, &cutter, &Chosen::Centre, &mut out)?;
     Ok(out)
 }
 
 /// The same pixels as they are, not normalised: for a model that takes bytes.
 pub fn load_pixels(path: &Path, preprocess: &Preprocess) -> Result<Vec<u8>, DataError> {
-    let cutter = one_window(preprocess)?;
+    let (window, cutter) = (preprocess.shape, one_window(preprocess)?);
     let mut scratch = Scratch::default();
-    scratch.window(path, preprocess.resize, false, &cutter, Placement::centre)?;
-    Ok(scratch.resized)
+    let (height, width, pixels) = scratch.decode(path, window.channels, false)?;
+    let picture = Picture { height, width, pixels: &pixels };
+    let (new_height, new_width) =
+        cover(height, width, window, preprocess.resize).ok_or_else(|| refused(path, "it is too long and thin"))?;
+    let placed = Placement::centre(cutter.room(new_height, new_width));
+    let rows = Axis::whole(height, new_height, placed.y, window.height);
+    let columns = Axis::whole(width, new_width, placed.x, window.width);
+    Ok(scratch.viewer.resample(&picture, window.channels, rows, columns).to_vec())
 }
 
 /// Checks what a picture is to become, before anything of that size is made.
@@ -73,67 +80,53 @@ fn one_window(preprocess: &Preprocess) -> Result<Cutter, DataError> {
 /// What a thread keeps between pictures.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    file: Vec<u8>,
-    resized: Vec<u8>,
-    rows: Rows,
+    pub(crate) file: Vec<u8>,
+    pub(crate) viewer: Viewer,
 }
 
 impl Scratch {
-    /// Writes the window of the picture in a file; `place` says where it lies, given the room there is.
+    /// Writes the window of the picture in a file that was chosen.
     pub(crate) fn load(
         &mut self,
         path: &Path,
         resize: usize,
         known_whole: bool,
         cutter: &Cutter,
-        place: impl FnOnce(Room) -> Placement,
+        chosen: &Chosen<'_>,
         out: &mut [f32],
     ) -> Result<(), DataError> {
-        let placed = self.window(path, resize, known_whole, cutter, place)?;
-        let window = cutter.window();
-        cutter.cut(&self.resized, window.height, window.width, placed, out);
-        Ok(())
+        let (height, width, pixels) = self.decode(path, cutter.window().channels, known_whole)?;
+        let picture = Picture { height, width, pixels: &pixels };
+        self.viewer.show(&picture, Some(resize), cutter, chosen, out).map_err(|why| refused(path, &why))
     }
 
-    /// Leaves the window's pixels in `resized`, and returns how they are to be cut from there.
-    fn window(
+    /// Height, width and bytes of the picture in a file.
+    pub(crate) fn decode(
         &mut self,
         path: &Path,
-        resize: usize,
+        channels: usize,
         known_whole: bool,
-        cutter: &Cutter,
-        place: impl FnOnce(Room) -> Placement,
-    ) -> Result<Placement, DataError> {
-        let window = cutter.window();
-        let refused = |why: String| DataError::Image { path: path.to_owned(), why };
+    ) -> Result<(usize, usize, Vec<u8>), DataError> {
         let failed = |why| DataError::Read { path: path.to_owned(), why };
         // Opening a pipe would wait for somebody to write to it.
         let about = fs::metadata(path).map_err(failed)?;
         if !about.is_file() {
-            return Err(refused("it is no file".into()));
+            return Err(refused(path, "it is no file"));
         }
         if about.len() > MOST_FILE {
-            return Err(refused(format!("{} bytes are more than a picture has", about.len())));
+            return Err(refused(path, &format!("{} bytes are more than a picture has", about.len())));
         }
         self.file.clear();
         File::open(path).and_then(|file| file.take(MOST_FILE).read_to_end(&mut self.file)).map_err(failed)?;
         // A decoder's bug must not end a training run.
-        let decoded = catch_unwind(AssertUnwindSafe(|| decode(&self.file, window.channels, known_whole)))
+        let decoded = catch_unwind(AssertUnwindSafe(|| decode(&self.file, channels, known_whole)))
             .unwrap_or_else(|_| Err("the decoder failed".into()));
-        let (height, width, pixels) = decoded.map_err(|why| refused(one_line(&why)))?;
-        let (new_height, new_width) = cover(height, width, window, resize).ok_or_else(|| {
-            refused(format!("{width}×{height} pixels are too long and thin to be resized to {resize}"))
-        })?;
-        let placed = place(cutter.room(new_height, new_width));
-        // Only the window is ever made; it is then cut whole.
-        let region = Region { y: placed.y, x: placed.x, height: window.height, width: window.width };
-        let (from, to) = ((height, width), (new_height, new_width));
-        match window.channels {
-            1 => resize::resize::<1>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
-            _ => resize::resize::<3>(&pixels, from, to, region, &mut self.rows, &mut self.resized),
-        }
-        Ok(Placement { x: 0, y: 0, ..placed })
+        decoded.map_err(|why| refused(path, &one_line(&why)))
     }
+}
+
+pub(crate) fn refused(path: &Path, why: &str) -> DataError {
+    DataError::Image { path: path.to_owned(), why: why.to_owned() }
 }
 
 /// A decoder's words on one line, and not too many: some quote what they did not understand.
@@ -144,7 +137,7 @@ fn one_line(why: &str) -> String {
 
 /// Height and width of a picture resized to just cover the rectangle that has the window's proportions and
 /// whose shorter edge is `resize`; for a square window: the picture's shorter edge becomes `resize`.
-fn cover(height: usize, width: usize, window: Shape, resize: usize) -> Option<(usize, usize)> {
+pub(crate) fn cover(height: usize, width: usize, window: Shape, resize: usize) -> Option<(usize, usize)> {
     let edge = window.height.min(window.width);
     let scaled = |side: usize, by: usize, of: usize| Some(side.checked_mul(by)? / of);
     let (least_height, least_width) = (scaled(resize, window.height, edge)?, scaled(resize, window.width, edge)?);

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
-use crate::augment::{Augment, Draws, Placement, Room};
+use crate::augment::{Augment, Draws, Room};
 use crate::photo::Scratch;
 use crate::split::{Content, Split};
+use crate::view::{Chosen, Picture};
 use crate::window::Cutter;
 use crate::{DataError, Normalize};
 
@@ -79,7 +80,7 @@ pub(crate) struct Plan {
     split: Split,
     config: LoaderConfig,
     cutter: Cutter,
-    /// For each file whether it was found whole before.
+    /// For each picture of a file whether it was found whole before.
     whole: Box<[AtomicBool]>,
 }
 
@@ -100,15 +101,16 @@ impl Plan {
             {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
-            Content::Files { .. } if config.augment.pad != 0 => {
+            Content::Floats { .. } if !config.augment.is_plain() => {
+                return Err(DataError::Option("random parts and colours need pictures of bytes, not of floats".into()));
+            }
+            Content::Files { .. } | Content::Pictures(_) if config.augment.pad != 0 => {
                 let why = "photos are cropped from larger ones, not padded; set the padding to 0";
                 return Err(DataError::Option(why.into()));
             }
             _ => {}
         }
-        if config.augment.alternate && !config.augment.flip {
-            return Err(DataError::Option("flips can only alternate where there are flips".into()));
-        }
+        config.augment.check(split.shape())?;
         if let (Some((_, picture)), Augment { reflect: true, pad, .. }) = (split.bytes(), config.augment)
             && pad >= picture.height.min(picture.width)
         {
@@ -126,7 +128,11 @@ impl Plan {
                        they are (`crop`)";
             return Err(DataError::Option(why.into()));
         }
-        let files = if let Content::Files { paths, .. } = split.content() { paths.len() } else { 0 };
+        let files = match split.content() {
+            Content::Files { paths, .. } => paths.len(),
+            Content::Pictures(pictures) => pictures.len(),
+            _ => 0,
+        };
         let whole = (0..files).map(|_| AtomicBool::new(false)).collect();
         Ok(Plan { split, config, cutter, whole })
     }
@@ -210,22 +216,32 @@ impl Plan {
     }
 
     fn example(&self, number: usize, draws: &Draws, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
-        let place = |room: Room| Placement::of(draws, number, &self.config.augment, room, self.cutter.window());
+        let chosen = Chosen::Drawn { draws, number, augment: &self.config.augment };
         match self.split.content() {
             Content::Pixels { shape, bytes } => {
                 let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
-                let placed = place(self.cutter.room(shape.height, shape.width));
-                self.cutter.cut(pixels, shape.height, shape.width, placed, out);
+                let picture = Picture { height: shape.height, width: shape.width, pixels };
+                let shown = scratch.viewer.show(&picture, None, &self.cutter, &chosen, out);
+                shown.map_err(DataError::Option)?;
             }
             Content::Files { paths, resize } => {
                 let whole = &self.whole[number];
                 let known = whole.load(Ordering::Relaxed);
-                scratch.load(&paths[number], *resize, known, &self.cutter, place, out)?;
+                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
+                whole.store(true, Ordering::Relaxed);
+            }
+            Content::Pictures(pictures) => {
+                let whole = &self.whole[number];
+                let pixels = pictures.pixels(number, !whole.load(Ordering::Relaxed), &mut scratch.file)?;
+                let (height, width) = pictures.size(number);
+                let picture = Picture { height, width, pixels };
+                let shown = scratch.viewer.show(&picture, pictures.resize(), &self.cutter, &chosen, out);
+                shown.map_err(DataError::Option)?;
                 whole.store(true, Ordering::Relaxed);
             }
             Content::Floats { shape, values } => {
                 let numbers = &values.get()[number * shape.size()..(number + 1) * shape.size()];
-                let placed = place(self.cutter.room(shape.height, shape.width));
+                let placed = chosen.place(self.cutter.room(shape.height, shape.width), self.cutter.window());
                 self.cutter.cut_floats(numbers, shape.height, shape.width, placed, &self.config.normalize, out);
             }
         }

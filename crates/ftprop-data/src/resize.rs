@@ -4,13 +4,27 @@
 //! output pixels where the picture shrinks and two input pixels where it grows. Rows are combined first, then
 //! columns, in f32 and in a fixed order, so the result is the same on every machine.
 
-/// A part of a resized picture.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Region {
-    pub(crate) y: usize,
-    pub(crate) x: usize,
-    pub(crate) height: usize,
-    pub(crate) width: usize,
+/// One axis of a picture at another size: `count` places from `start` on of what the `from` places after the first
+/// `origin` become at `to` places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axis {
+    pub(crate) origin: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) start: usize,
+    pub(crate) count: usize,
+}
+
+impl Axis {
+    /// `count` places from `start` on of a whole axis at another length.
+    pub(crate) fn whole(from: usize, to: usize, start: usize, count: usize) -> Self {
+        Axis { origin: 0, from, to, start, count }
+    }
+
+    /// Whether nothing changes its size.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.from == self.to
+    }
 }
 
 /// One row of the picture at its new height and old width.
@@ -21,26 +35,29 @@ pub(crate) struct Rows {
     wide: Vec<[f32; 4]>,
 }
 
-/// Writes a region of what a picture would be at another size to `out`; sizes are height and width, pixels have
-/// `C` bytes.
+/// Writes what a part of a picture of this width would be at another size to `out`; pixels have `C` bytes.
 pub(crate) fn resize<const C: usize>(
     pixels: &[u8],
-    from: (usize, usize),
-    to: (usize, usize),
-    region: Region,
+    width: usize,
+    rows: Axis,
+    columns: Axis,
     Rows { row, wide }: &mut Rows,
     out: &mut Vec<u8>,
 ) {
-    let vertical = Weights::new(from.0, to.0, region.y, region.height);
-    let horizontal = Weights::new(from.1, to.1, region.x, region.width);
-    row.resize(from.1 * C, 0.0);
-    wide.resize(from.1, [0.0; 4]);
-    out.resize(region.height * region.width * C, 0);
-    for (y, out) in out.chunks_exact_mut(region.width * C).enumerate() {
+    let (vertical, horizontal) = (Weights::new(rows), Weights::new(columns));
+    // Only the columns that something draws from.
+    let (left, right) = horizontal.reach();
+    row.resize((right - left) * C, 0.0);
+    wide.resize(right - left, [0.0; 4]);
+    out.resize(rows.count * columns.count * C, 0);
+    let left_byte = (columns.origin + left) * C;
+    for (y, out) in out.chunks_exact_mut(columns.count * C).enumerate() {
         row.fill(0.0);
         let (first, weights) = vertical.of(y);
-        for (weight, pixels) in weights.iter().zip(pixels[first * from.1 * C..].chunks_exact(from.1 * C)) {
-            row.iter_mut().zip(pixels).for_each(|(sum, &p)| *sum += weight * f32::from(p));
+        let lines = pixels[(rows.origin + first) * width * C..].chunks(width * C);
+        for (weight, line) in weights.iter().zip(lines) {
+            let line = &line[left_byte..left_byte + row.len()];
+            row.iter_mut().zip(line).for_each(|(sum, &p)| *sum += weight * f32::from(p));
         }
         for (wide, pixel) in wide.iter_mut().zip(row.as_chunks::<C>().0) {
             wide[..C].copy_from_slice(pixel);
@@ -48,7 +65,7 @@ pub(crate) fn resize<const C: usize>(
         for (x, out) in out.as_chunks_mut::<C>().0.iter_mut().enumerate() {
             let (first, weights) = horizontal.of(x);
             let mut sums = [0.5; 4];
-            for (weight, pixel) in weights.iter().zip(&wide[first..first + weights.len()]) {
+            for (weight, pixel) in weights.iter().zip(&wide[first - left..first - left + weights.len()]) {
                 for c in 0..4 {
                     sums[c] += weight * pixel[c];
                 }
@@ -67,8 +84,7 @@ struct Weights {
 }
 
 impl Weights {
-    /// For `count` output places from `start` on.
-    fn new(from: usize, to: usize, start: usize, count: usize) -> Self {
+    fn new(Axis { from, to, start, count, .. }: Axis) -> Self {
         let scale = from as f64 / to as f64;
         let reach = scale.max(1.0);
         // So many centres at most lie less than `reach` from a point.
@@ -83,6 +99,12 @@ impl Weights {
             weights.extend((0..taps).map(|tap| (weight(tap) / sum) as f32));
         }
         Weights { taps, firsts, weights }
+    }
+
+    /// The first place that is drawn from, and the one after the last.
+    fn reach(&self) -> (usize, usize) {
+        let first = self.firsts.iter().copied().min().unwrap_or(0);
+        (first, self.firsts.iter().map(|first| first + self.taps).max().unwrap_or(0))
     }
 
     fn of(&self, place: usize) -> (usize, &[f32]) {
@@ -121,12 +143,13 @@ mod tests {
     fn check<const C: usize>(from: Size, to: Size) {
         let random = Stream::numbered(17);
         let pixels: Vec<u8> = (0..from.0 * from.1 * C).map(|i| random.below(i as u64, 256) as u8).collect();
-        let cut = |region: Region| {
+        let cut = |(y, x): Size, (height, width): Size| {
+            let (rows, columns) = (Axis::whole(from.0, to.0, y, height), Axis::whole(from.1, to.1, x, width));
             let mut out = Vec::new();
-            resize::<C>(&pixels, from, to, region, &mut Rows::default(), &mut out);
+            resize::<C>(&pixels, from.1, rows, columns, &mut Rows::default(), &mut out);
             out
         };
-        let whole = cut(Region { y: 0, x: 0, height: to.0, width: to.1 });
+        let whole = cut((0, 0), to);
         assert_eq!(whole.len(), to.0 * to.1 * C);
         if from == to {
             assert_eq!(whole, pixels);
@@ -138,7 +161,22 @@ mod tests {
         let (y, x) = (to.0 / 2, to.1 / 3);
         let (height, width) = (to.0 - y, to.1 - x);
         let rows = (y..to.0).flat_map(|v| &whole[(v * to.1 + x) * C..(v * to.1 + x + width) * C]);
-        assert!(cut(Region { y, x, height, width }).iter().eq(rows), "{from:?} to {to:?}");
+        assert!(cut((y, x), (height, width)).iter().eq(rows), "{from:?} to {to:?}");
+        // A part at another size is what the part by itself would be.
+        let (y, x) = (from.0 / 3, from.1 / 2);
+        let part = (from.0 - y, from.1 - x);
+        let rows = (y..from.0).flat_map(|v| &pixels[(v * from.1 + x) * C..(v + 1) * from.1 * C]);
+        let alone: Vec<u8> = rows.copied().collect();
+        let axes = |y: usize, x: usize| {
+            let axis = |origin, from, to| Axis { origin, from, to, start: 0, count: to };
+            (axis(y, part.0, to.0), axis(x, part.1, to.1))
+        };
+        let resized = |pixels: &[u8], width: usize, (rows, columns): (Axis, Axis)| {
+            let mut out = Vec::new();
+            resize::<C>(pixels, width, rows, columns, &mut Rows::default(), &mut out);
+            out
+        };
+        assert_eq!(resized(&pixels, from.1, axes(y, x)), resized(&alone, part.1, axes(0, 0)), "{from:?} to {to:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use crate::table::{CsvOptions, TableTransform};
-use crate::{DataError, Dataset, cifar, digits, folder, idx, table_file};
+use crate::{DataError, Dataset, cifar, digits, folder, idx, prepared, table_file};
 
 /// A kind of data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Source {
     FashionMnist,
     /// Pictures in class folders: `train/CLASS/*` and `val/CLASS/*`, as ImageNet is laid out, or `CLASS/*` alone.
     Folder,
+    /// Pictures that [`prepare`](crate::prepare) decoded, in one file.
+    Prepared,
     /// A table with a label column.
     Csv,
     /// Arrays that a program handed over. They are nowhere but in its memory, so they cannot be opened by a path.
@@ -30,13 +32,14 @@ pub enum Source {
 
 impl Source {
     /// Every kind that can be opened.
-    pub const ALL: [Source; 7] = [
+    pub const ALL: [Source; 8] = [
         Source::Digits,
         Source::Cifar10,
         Source::Cifar100,
         Source::Mnist,
         Source::FashionMnist,
         Source::Folder,
+        Source::Prepared,
         Source::Csv,
     ];
 
@@ -49,6 +52,7 @@ impl Source {
             Source::Mnist => "mnist",
             Source::FashionMnist => "fashion-mnist",
             Source::Folder => "folder",
+            Source::Prepared => "prepared",
             Source::Csv => "csv",
             Source::Arrays => "arrays",
         }
@@ -75,9 +79,11 @@ impl FromStr for Source {
 /// What can be chosen when a data set is opened; the default suits each.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The side of the square window that the network sees; by default the whole picture, for folders 224.
+    /// The side of the square window that the network sees; by default the whole picture, for folders
+    /// 224, for prepared files seven eighths of the shorter edge.
     pub crop: Option<usize>,
-    /// For folders: what the shorter edge of a picture is resized to; by default 256.
+    /// For folders: what the shorter edge of a picture is resized to; by default 256. For prepared files:
+    /// by default as it is.
     pub resize: Option<usize>,
     /// For tables.
     pub csv: CsvOptions,
@@ -99,7 +105,7 @@ pub struct Known {
 /// Opens a data set and checks it. The path is a folder, an archive or a file, as the kind has it.
 pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Dataset, DataError> {
     let place = || path.ok_or(DataError::PathNeeded { dataset: source.name() });
-    if options.resize.is_some() && source != Source::Folder {
+    if options.resize.is_some() && !matches!(source, Source::Folder | Source::Prepared) {
         return Err(DataError::Option(format!("`resize` is for folders of pictures; {source} has one size only")));
     }
     let dataset = match source {
@@ -113,6 +119,7 @@ pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Da
         Source::Mnist => idx::open_mnist(place()?)?,
         Source::FashionMnist => idx::open_fashion(place()?)?,
         Source::Folder => return folder::open(place()?, options),
+        Source::Prepared => return prepared::open(place()?, options),
         Source::Csv => table_file::open(place()?, options)?,
         Source::Arrays => return Err(DataError::InMemory),
     };

@@ -8,6 +8,7 @@ use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::DataError;
 use crate::memory::Memory;
+use crate::prepared::{PictureFile, Pictures};
 use crate::preprocess::Shape;
 
 /// Where the values of the examples are.
@@ -19,6 +20,8 @@ pub(crate) enum Content {
     Floats { shape: Shape, values: Memory<f32> },
     /// RGB pictures in files, read when they are needed; the shorter edge is resized to `resize` pixels.
     Files { paths: Vec<PathBuf>, resize: usize },
+    /// RGB pictures of a prepared file.
+    Pictures(Pictures),
 }
 
 #[derive(Debug)]
@@ -66,6 +69,31 @@ impl Split {
         let bytes = Memory::new(bytes);
         check_count(bytes.get().len(), shape.size(), labels.len())?;
         Ok(Split::new(Content::Pixels { shape, bytes }, labels, shape))
+    }
+
+    /// RGB pictures of different heights and widths in memory, one after the other, a label for each, and the shape in which
+    /// a loader delivers them, which fits into each. The bytes are not copied.
+    ///
+    /// ```
+    /// use ftprop_data::{Shape, Split};
+    /// let two = Split::from_pictures(&[(2, 3), (4, 2)], vec![9; 42], vec![0, 1], Shape::new(2, 2, 3))?;
+    /// assert_eq!(two.len(), 2);
+    /// # Ok::<(), ftprop_data::DataError>(())
+    /// ```
+    pub fn from_pictures(
+        sizes: &[(usize, usize)],
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+        labels: Vec<u32>,
+        window: Shape,
+    ) -> Result<Split, DataError> {
+        let file = Arc::new(PictureFile::in_memory(sizes, Memory::new(bytes))?);
+        let fits = |&(height, width): &(usize, usize)| height >= window.height && width >= window.width;
+        if labels.len() != sizes.len() || window.channels != 3 || window.size() == 0 || !sizes.iter().all(fits) {
+            let why = "there is a label for each picture, and the window is RGB and no larger than any of them";
+            return Err(DataError::Option(why.into()));
+        }
+        let pictures = Pictures { file, first: 0, count: sizes.len(), resize: None };
+        Ok(Split::new(Content::Pictures(pictures), labels, window))
     }
 
     /// A table in memory, row by row, and a label for each row. The numbers are not copied.
@@ -143,6 +171,14 @@ impl Split {
     pub fn bytes(&self) -> Option<(&[u8], Shape)> {
         match &self.store.content {
             Content::Pixels { shape, bytes } => Some((bytes.get(), *shape)),
+            _ => None,
+        }
+    }
+
+    /// The pictures of *all* examples, by number, where they have different sizes.
+    pub fn pictures(&self) -> Option<&Pictures> {
+        match &self.store.content {
+            Content::Pictures(pictures) => Some(pictures),
             _ => None,
         }
     }
@@ -243,6 +279,7 @@ impl Split {
         match &self.store.content {
             Content::Pixels { shape, .. } => Some(shape.height.min(shape.width)),
             Content::Files { resize, .. } => Some(*resize),
+            Content::Pictures(pictures) => Some(pictures.resize.unwrap_or(pictures.file.edge)),
             Content::Floats { shape, .. } => (shape.height * shape.width > 1).then(|| shape.height.min(shape.width)),
         }
     }

@@ -36,7 +36,7 @@ impl Split {
                     })
                     .collect()
             }
-            Content::Files { .. } => return None,
+            Content::Files { .. } | Content::Pictures(_) => return None,
         };
         let deviation = |&(_, variance): &(f64, f64)| if variance > 0.0 { variance.sqrt() as f32 / full } else { 1.0 };
         Some(Normalize {

@@ -13,6 +13,8 @@ pub(crate) struct Cutter {
     /// The side of what is blanked.
     cutout: usize,
     tables: Vec<[f32; 256]>,
+    /// For pictures whose colours change, which no table can have.
+    normalize: Normalize,
     /// A row of the window, black.
     black: Vec<f32>,
 }
@@ -23,7 +25,7 @@ impl Cutter {
         let tables = normalize.tables();
         let black = (0..window.width * window.channels).map(|i| tables[i % window.channels][0]).collect();
         let &Augment { pad, reflect, cutout, .. } = augment;
-        Ok(Cutter { window, pad, reflect, cutout, tables, black })
+        Ok(Cutter { window, pad, reflect, cutout, tables, normalize: normalize.clone(), black })
     }
 
     pub(crate) fn window(&self) -> Shape {
@@ -37,7 +39,18 @@ impl Cutter {
 
     /// Writes the window at `placed` to `out`, which has the window's size.
     pub(crate) fn cut(&self, pixels: &[u8], height: usize, width: usize, placed: Placement, out: &mut [f32]) {
-        self.cut_by(pixels, height, width, placed, out, |pixels, out| self.look_up(pixels, placed.flip, out));
+        let Some(colours) = placed.colours else {
+            let write = |pixels: &[u8], out: &mut [f32]| self.look_up(pixels, placed.flip, out);
+            return self.cut_by(pixels, height, width, placed, &self.black, out, write);
+        };
+        let write = |pixels: &[u8], out: &mut [f32]| {
+            let write = |(out, pixel): (&mut [f32; 3], &[u8; 3])| *out = colours.apply(*pixel, &self.normalize);
+            let (pixels, out) = (pixels.as_chunks().0.iter(), out.as_chunks_mut().0.iter_mut());
+            if placed.flip { out.rev().zip(pixels).for_each(write) } else { out.zip(pixels).for_each(write) }
+        };
+        let black =
+            if self.pad > 0 { colours.apply([0; 3], &self.normalize).repeat(self.window.width) } else { vec![] };
+        self.cut_by(pixels, height, width, placed, &black, out, write);
     }
 
     /// The same of a picture of floats, for which there are no tables.
@@ -51,7 +64,7 @@ impl Cutter {
         out: &mut [f32],
     ) {
         let channels = self.window.channels;
-        self.cut_by(values, height, width, placed, out, |values, out| {
+        self.cut_by(values, height, width, placed, &self.black, out, |values, out| {
             let write = |(out, pixel): (&mut [f32], &[f32])| {
                 out.iter_mut().zip(pixel).enumerate().for_each(|(c, (o, &x))| *o = normalize.apply(x, c));
             };
@@ -60,13 +73,15 @@ impl Cutter {
         });
     }
 
-    /// Cuts a window out of a picture of any kind; `write` puts a run of pixels in place, normalised.
+    /// Cuts a window out of a picture of any kind; `write` puts a run of pixels in place, normalised, and `black` is a row
+    /// of the padding.
     fn cut_by<P>(
         &self,
         pixels: &[P],
         height: usize,
         width: usize,
         placed: Placement,
+        black: &[f32],
         out: &mut [f32],
         write: impl Fn(&[P], &mut [f32]),
     ) {
@@ -80,16 +95,18 @@ impl Cutter {
             let y = placed.y + row;
             let inside = y >= self.pad && y < height + self.pad;
             if !inside && !self.reflect {
-                out.copy_from_slice(&self.black);
+                out.copy_from_slice(black);
                 continue;
             }
             let y = if inside { y - self.pad } else { mirrored(y, self.pad, height) };
             let start = y * width + first;
             let shown = &pixels[start * channels..(start + to - from) * channels];
             write(shown, &mut out[left * channels..right * channels]);
+            if !self.reflect && (left, right) != (0, columns) {
+                out[..left * channels].copy_from_slice(&black[..left * channels]);
+                out[right * channels..].copy_from_slice(&black[right * channels..]);
+            }
             if !self.reflect {
-                out[..left * channels].copy_from_slice(&self.black[..left * channels]);
-                out[right * channels..].copy_from_slice(&self.black[right * channels..]);
                 continue;
             }
             for column in (0..from).chain(to..columns) {
@@ -159,6 +176,7 @@ fn look_up<const C: usize>(tables: [&[f32; 256]; C], pixels: &[u8], flip: bool, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Colours;
     use ftprop_tensor::random::Stream;
 
     /// One value at a time, straight from the definition.
@@ -192,12 +210,16 @@ mod tests {
                     };
                     near(row, r) && near(shown, c)
                 });
+                let raw = |c: usize| match inside {
+                    true => pixels[(y as usize * shape.width + x as usize) * shape.channels + c],
+                    false => 0,
+                };
                 for c in 0..shape.channels {
-                    let raw = match inside {
-                        true => pixels[(y as usize * shape.width + x as usize) * shape.channels + c],
-                        false => 0,
+                    let value = match placed.colours {
+                        Some(colours) => colours.apply([raw(0), raw(1), raw(2)], n)[c],
+                        None => (f32::from(raw(c)) / n.full - n.mean[c]) / n.std[c],
                     };
-                    out.push(if blank { 0.0 } else { (f32::from(raw) / n.full - n.mean[c]) / n.std[c] });
+                    out.push(if blank { 0.0 } else { value });
                 }
             }
         }
@@ -229,7 +251,7 @@ mod tests {
             for (x, y) in (0..=room.x).flat_map(|x| (0..=room.y).map(move |y| (x, y))) {
                 for flip in [false, true] {
                     let blank = (number > 0).then_some([y % window_height, x % window_width]);
-                    let placed = Placement { x, y, flip, blank };
+                    let placed = Placement { x, y, flip, blank, colours: None };
                     let mut fast = vec![f32::NAN; window.size()];
                     cutter.cut(&pixels, height, width, placed, &mut fast);
                     let expected = slow(&pixels, shape, window, &augment, placed, &normalize);
@@ -237,6 +259,13 @@ mod tests {
                     let floats: Vec<f32> = pixels.iter().map(|&byte| f32::from(byte)).collect();
                     cutter.cut_floats(&floats, height, width, placed, &normalize, &mut fast);
                     assert_eq!(fast, expected, "floats, {shape:?} {placed:?}");
+                    if channels == 3 && number % 2 == 1 {
+                        let colours = Colours { brightness: 1.3, contrast: 0.7, saturation: 0.4 };
+                        let placed = Placement { colours: Some(colours), ..placed };
+                        cutter.cut(&pixels, height, width, placed, &mut fast);
+                        let expected = slow(&pixels, shape, window, &augment, placed, &normalize);
+                        assert_eq!(fast, expected, "colours, {shape:?} {placed:?}");
+                    }
                 }
             }
         }

@@ -125,6 +125,10 @@ impl Walk {
                 Some(units) => batch_norm(units, numbers, norm),
                 None => Err(refuse("not behind a fully connected layer")),
             },
+            Op::Affine(layer) => match &mut self.pending {
+                Some(units) => affine(units, numbers, layer),
+                None => Err(refuse("not behind a fully connected layer")),
+            },
             Op::Hard(HardUnit { activation: activation @ (Activation::Sign | Activation::Step), .. }, _)
                 if self.pending.is_some() =>
             {
@@ -206,6 +210,18 @@ fn take_normalising(unit: &mut Unit, normalize: &Normalize) -> Result<(), Error>
         bias = bias - weight.clone() * mean;
     }
     shift(unit, &bias);
+    Ok(())
+}
+
+fn affine(units: &mut [Unit], numbers: Numbers<'_>, layer: &graph::Affine) -> Result<(), Error> {
+    let scale = layer.scale.map(|id| numbers.channels_last(id));
+    for (at, unit) in units.iter_mut().enumerate() {
+        if let Some(scale) = scale {
+            let factor = exact(scale[at])?;
+            unit.iter_mut().for_each(|w| *w = w.clone() * factor.clone());
+        }
+        shift(unit, &exact(numbers.channels_last(layer.shift)[at])?);
+    }
     Ok(())
 }
 

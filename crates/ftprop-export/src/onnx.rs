@@ -91,6 +91,22 @@ impl Graph {
                 }
                 self.operator("BatchNormalization", &inputs, vec![float("epsilon", norm.eps)], input.flat)
             }
+            Op::Affine(affine) => {
+                // A row a channel: it is spread over the picture.
+                let shape = if input.flat { vec![node.input.channels] } else { vec![node.input.channels, 1, 1] };
+                let mut value = input;
+                let summands = numbers.channels_last(affine.shift);
+                for (operator, what, numbers) in [
+                    ("Mul", "scale", affine.scale.map(|id| numbers.channels_last(id))),
+                    ("Add", "shift", Some(summands)),
+                ] {
+                    let Some(numbers) = numbers else { continue };
+                    let tensor = self.tensor(what, &shape, numbers);
+                    let flat = value.flat;
+                    value = self.operator(operator, &[value.name, tensor], vec![], flat);
+                }
+                value
+            }
             Op::Hard(HardUnit { activation, .. }, _) | Op::Soft(activation) => self.activation(*activation, input),
             Op::Dropout(_) => input,
             Op::Residual { main, shortcut } => {

@@ -105,6 +105,18 @@ fn float_layers(numbers: Numbers<'_>, nodes: &[Node]) -> Result<Vec<FloatLayer>,
                 var: numbers.statistic(norm.variance).to_vec(),
                 eps: f64::from(norm.eps),
             }),
+            Op::Affine(affine) => {
+                // A norm whose statistics change nothing: folded wherever a norm is.
+                let all = |value: f32| vec![value; node.input.channels];
+                let scale = affine.scale.map(|id| numbers.channels_last(id).to_vec());
+                FloatLayer::BatchNorm(BatchNorm {
+                    gamma: scale.unwrap_or_else(|| all(1.0)),
+                    beta: numbers.channels_last(affine.shift).to_vec(),
+                    mean: all(0.0),
+                    var: all(1.0),
+                    eps: 0.0,
+                })
+            }
             Op::Hard(HardUnit { activation, .. }, _) | Op::Soft(activation) => {
                 FloatLayer::Activation(packed_activation(*activation)?)
             }

@@ -2,7 +2,8 @@
 //!
 //! The names are those of `torchvision.models.resnet18` for the preset `resnet18`. Any other network is an
 //! `nn.Sequential` of its layers without the dropout and with an `nn.Flatten` before the first fully connected one; a
-//! residual block is a module with the sequences `main` and `shortcut`.
+//! residual block is a module with the sequences `main` and `shortcut`, an affine layer one with a `weight`, if it has
+//! factors, and a `bias`.
 
 use crate::error::Error;
 use crate::numbers::channels_first;
@@ -127,7 +128,12 @@ impl Names {
 
     /// What a module of that name has.
     fn add(&mut self, node: &Node, module: &str) {
-        for (id, role) in node.parameters().zip(["weight", "bias"]) {
+        // A summand alone is a bias.
+        let roles = match &node.op {
+            Op::Affine(affine) if affine.scale.is_none() => ["bias", ""],
+            _ => ["weight", "bias"],
+        };
+        for (id, role) in node.parameters().zip(roles) {
             self.parameters.push((id, format!("{module}.{role}")));
         }
         if let Op::BatchNorm(norm) = &node.op {

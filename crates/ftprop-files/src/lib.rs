@@ -3,7 +3,8 @@
 //! Everything that is left behind goes through here. [`write()`] puts the bytes in a second file beside the
 //! destination and renames it into place, so that a crash, a full disk, another writer or `kill -9` at any moment leaves
 //! one whole content and nothing between. [`append_line`] adds one line to a log and takes it back if only a part of it
-//! fitted. A failure becomes a [`FileError`]: one line with the path, the cause and a remedy.
+//! fitted. An [`Unfinished`] file is written in several sittings, [`Pages`] are a large one that is read here and there. A
+//! failure becomes a [`FileError`]: one line with the path, the cause and a remedy.
 //!
 //! ```
 //! let folder = std::env::temp_dir().join(format!("ftprop-files-doc-{}", std::process::id()));
@@ -17,11 +18,14 @@
 //! # Ok::<(), ftprop_files::FileError>(())
 //! ```
 
-#![forbid(unsafe_code)]
-#![deny(missing_docs)]
+#![deny(missing_docs, unsafe_code)]
 
+mod mapped;
+mod unfinished;
 mod write;
 
+pub use mapped::Pages;
+pub use unfinished::Unfinished;
 pub use write::{
     clear_leftovers, is_standard_output, keep_previous, try_writing, write, write_new, write_private, write_with,
 };

@@ -174,6 +174,8 @@ pub struct Accuracy {
     pub validation: Sample,
     /// At the epoch that was best on the held-out validation part; empty where there is none.
     pub chosen: Sample,
+    /// At the last epoch, on the test part: the class is among the five that are thought likeliest.
+    pub top5: Sample,
     /// At the last epoch, on the training part.
     pub train: Sample,
 }
@@ -189,6 +191,7 @@ impl Accuracy {
             last: sample(&|s| Some(s.test.top1_last)),
             validation: sample(&|s| s.validation.map(|v| v.top1_best)),
             chosen: sample(&|s| s.validation.map(|_| s.test_top1_at_best)),
+            top5: sample(&|s| Some(s.test.top5_last)),
             train: sample(&|s| Some(s.train.top1_last)),
         }
     }

@@ -60,6 +60,8 @@ pub enum Op {
     Pool(PoolKind, PoolGeometry),
     /// Batch normalisation.
     BatchNorm(BatchNorm),
+    /// A learned factor and summand for each channel.
+    Affine(Affine),
     /// Hard-threshold units, which need targets. The number tells the layer from other hard ones, counted from 0.
     Hard(HardUnit, u64),
     /// A full-precision activation, which passes a gradient.
@@ -112,6 +114,15 @@ pub struct BatchNorm {
     pub mean: StatisticId,
     /// The running variance.
     pub variance: StatisticId,
+}
+
+/// A learned factor and summand for each channel, whatever the batch.
+#[derive(Clone, Debug)]
+pub struct Affine {
+    /// The factors; where there are none they are 1.
+    pub scale: Option<ParameterId>,
+    /// The summands, right behind the factors in the flat buffers.
+    pub shift: ParameterId,
 }
 
 /// Sets values, or whole channels, to zero in training.
@@ -267,6 +278,8 @@ impl Node {
                 text
             }
             Op::BatchNorm(_) => "batch norm".into(),
+            Op::Affine(Affine { scale: Some(_), .. }) => "scale and shift".into(),
+            Op::Affine(_) => "shift".into(),
             Op::Hard(unit, _) => format!("{}, {}", unit.activation, unit.layer_loss),
             Op::Soft(activation) => activation.to_string(),
             Op::Dropout(d) => format!("{} {}", if d.by_channel { "channel dropout" } else { "dropout" }, d.p),
@@ -296,6 +309,7 @@ impl Node {
         let all = match &self.op {
             Op::Conv(Conv { weight, bias, .. }) | Op::Fc(Fc { weight, bias, .. }) => [Some(*weight), *bias],
             Op::BatchNorm(norm) => [Some(norm.gamma), Some(norm.beta)],
+            Op::Affine(affine) => [affine.scale, Some(affine.shift)],
             _ => [None; 2],
         };
         all.into_iter().flatten()
@@ -310,6 +324,7 @@ impl Op {
             Op::Fc(_) => "fc",
             Op::Pool(kind, _) => pool_words(*kind).1,
             Op::BatchNorm(_) => "batch_norm",
+            Op::Affine(_) => "affine",
             Op::Hard(..) | Op::Soft(_) => "act",
             Op::Dropout(Dropout { by_channel: false, .. }) => "dropout",
             Op::Dropout(_) => "channel_dropout",

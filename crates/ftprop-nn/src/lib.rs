@@ -19,7 +19,7 @@
 //! | [`network`] | a graph becomes a network on the CPU that runs and learns |
 //! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
 //! | [`parameter`] | what the numbers in the flat buffers are |
-//! | [`output_loss`], [`mixing`] | the loss of the whole network, and examples that are mixed for it |
+//! | [`output_loss`], [`mixing`], [`distillation`] | the loss of the whole network; mixed examples; learning from another one |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
 //! | [`precision`] | what a GPU multiplies with |
 //! | [`probe`] | one step watched from within its hard layers |
@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+pub mod distillation;
 pub mod engine;
 mod error;
 pub mod graph;
@@ -53,6 +54,7 @@ pub mod trace;
 pub mod whiten;
 
 pub use activation::Activation;
+pub use distillation::Distillation;
 pub use engine::{CpuEngine, Engine, EngineError, Learning};
 pub use error::NnError;
 pub use ftprop_tensor::Shape;

@@ -1,7 +1,7 @@
 //! From a graph's nodes to the CPU's layers, compiled for one batch size.
 
 use crate::NnError;
-use crate::graph::{BatchNorm, Conv, Fc, Graph, Node, Op};
+use crate::graph::{Affine, BatchNorm, Conv, Fc, Graph, Node, Op};
 use crate::layers::{self, Chain, Layer, Link, Watch};
 use ftprop_tensor::{Cpu, cpu};
 
@@ -93,6 +93,12 @@ impl Lowering<'_> {
                 let learned = [range(*gamma), range(*beta)];
                 let running = [statistic(*mean), statistic(*variance)];
                 Box::new(layers::Norm::new(input, *eps, *momentum, learned, running))
+            }
+            Op::Affine(Affine { scale, shift }) => {
+                let rows = self.batch * input.height * input.width;
+                self.needs(cpu::norm::scratch_len(rows, input.channels));
+                self.needs(cpu::reduce::column_scratch_len(rows, input.channels));
+                Box::new(layers::Affine::new(input, scale.map(range), range(*shift)))
             }
             Op::Hard(unit, number) => {
                 let layer = layers::HardLayer { unit: *unit, number: *number, len: input.len() };

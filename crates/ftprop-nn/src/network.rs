@@ -29,6 +29,7 @@
 //! ```
 
 use crate::NnError;
+use crate::distillation::Distillation;
 use crate::graph::Graph;
 use crate::layers::{Chain, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
@@ -131,13 +132,30 @@ impl Network {
     /// One step of Algorithm 2 up to the optimizer: forward, loss, then targets and slopes layer by layer.
     /// Afterwards [`grads`](Self::grads) holds every parameter's gradient.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
+        self.learn_guided(images, labels, criterion, step, None)
+    }
+
+    /// The same with a teacher, who sees what the network sees.
+    pub(crate) fn learn_guided(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        criterion: &Criterion,
+        step: &Step,
+        guide: Option<(&Distillation, &mut Network)>,
+    ) -> Tally {
         let n = self.examples(images);
         assert_eq!(n, labels.len(), "as many labels as images");
         self.mixing(images, criterion, step, |network, images, keep| {
             let classes = network.graph.classes();
+            let guide = guide.map(|(distillation, teacher)| (distillation, teacher.infer(images)));
             let (chain, mut pass, slopes) = network.pass(n, true, Some(step), labels);
             let logits = chain.forward(&mut pass, images);
-            let tally = criterion.learn(logits, labels, classes, keep, Some(&mut slopes.current()[..n * classes]));
+            let by_logits = &mut slopes.current()[..n * classes];
+            let tally = criterion.learn(logits, labels, classes, keep, Some(by_logits));
+            if let Some((distillation, teacher)) = guide {
+                distillation.mix(logits, teacher, classes, by_logits);
+            }
             chain.backward(&mut pass, images, slopes, false);
             tally
         })

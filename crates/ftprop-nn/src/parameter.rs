@@ -43,6 +43,13 @@ pub enum ParameterKind {
     Gamma,
     /// Batch norm's summands.
     Beta,
+    /// The factors of an affine layer.
+    Scale {
+        /// What each starts from.
+        initial: f32,
+    },
+    /// The summands of an affine layer.
+    Shift,
 }
 
 impl Parameter {
@@ -75,7 +82,8 @@ impl Parameter {
             ParameterKind::Fc { input, .. } => uniform(values, input.len()),
             ParameterKind::Bias { fan_in } => uniform(values, *fan_in),
             ParameterKind::Gamma => values.fill(1.0),
-            ParameterKind::Beta => values.fill(0.0),
+            ParameterKind::Beta | ParameterKind::Shift => values.fill(0.0),
+            ParameterKind::Scale { initial } => values.fill(*initial),
         }
     }
 

@@ -25,16 +25,16 @@ pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerS
         "convnet4" => (convnet4(), Some((32, 32))),
         "convnet8" => (convnet8(), Some((32, 32))),
         "alexnet" => (alexnet(), Some((224, 224))),
-        "resnet18" => (resnet18(), Some((224, 224))),
         "mlp" => (mlp(widths), None),
         "auto" => (auto::layers(input, widths), None),
-        "fast" | "vgg_small" | "resnet20" | "bireal18" if edge < SMALLEST => {
+        "resnet18" | "fast" | "vgg_small" | "resnet20" | "bireal18" if edge < SMALLEST => {
             return Err(NnError::PresetInput {
                 preset: preset.into(),
                 expected: format!("{SMALLEST}×{SMALLEST} or larger"),
                 got: format!("{}×{}", input.height, input.width),
             });
         }
+        "resnet18" => (resnet18(), None),
         "fast" => (fast(edge), None),
         "vgg_small" => (vgg_small(edge), None),
         "resnet20" => (resnet20(input), None),
@@ -282,9 +282,13 @@ mod tests {
 
     #[test]
     fn presets_of_any_size_take_any_size() {
-        for (name, parameters) in
-            [("fast", 2_055_746), ("vgg_small", 4_660_106), ("resnet20", 272_474), ("bireal18", 11_173_962)]
-        {
+        for (name, parameters) in [
+            ("resnet18", 11_181_642),
+            ("fast", 2_055_746),
+            ("vgg_small", 4_660_106),
+            ("resnet20", 272_474),
+            ("bireal18", 11_173_962),
+        ] {
             for side in [28, 32, 45, 64, 96, 160, 224] {
                 let input = Shape { height: side, width: side, channels: 3 };
                 let layers = layers(name, input, &[]).unwrap();

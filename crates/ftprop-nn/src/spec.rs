@@ -86,6 +86,13 @@ pub enum LayerSpec {
         #[serde(default = "norm_momentum")]
         momentum: f32,
     },
+    /// A learned summand for each channel, which starts at 0, and a learned factor where `scale` says what it starts from:
+    /// before a hard activation its thresholds and the size of its steps.
+    Affine {
+        /// What the factors start from; without it there are none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scale: Option<f32>,
+    },
     /// The activation: the recipe's, with anything overridden in place.
     Act {
         /// What the units output.
@@ -216,6 +223,7 @@ impl LayerSpec {
             LayerSpec::MaxPool { .. } => pool_words(PoolKind::Max).1,
             LayerSpec::AvgPool { .. } => pool_words(PoolKind::Average).1,
             LayerSpec::BatchNorm { .. } => "batch_norm",
+            LayerSpec::Affine { .. } => "affine",
             LayerSpec::Act { .. } => "act",
             LayerSpec::Dropout { .. } => "dropout",
             LayerSpec::ChannelDropout { .. } => "channel_dropout",

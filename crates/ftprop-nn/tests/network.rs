@@ -40,6 +40,10 @@ fn residual(main: Vec<LayerSpec>, shortcut: Vec<LayerSpec>) -> LayerSpec {
     LayerSpec::Residual { main, shortcut }
 }
 
+fn affine(scale: Option<f32>) -> LayerSpec {
+    LayerSpec::Affine { scale }
+}
+
 fn image(channels: usize, side: usize) -> Shape {
     Shape { height: side, width: side, channels }
 }
@@ -107,6 +111,20 @@ fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
                 act(),
                 fc(Some(6)),
                 LayerSpec::Dropout { p: 0.3 },
+                fc(None),
+            ],
+        ),
+        (
+            "affine layers",
+            image(3, 5),
+            vec![
+                conv(4, 3, 1, 1, 1),
+                affine(Some(1.5)),
+                act(),
+                residual(vec![affine(None), conv(4, 3, 1, 1, 1)], vec![affine(Some(0.5))]),
+                affine(None),
+                fc(Some(6)),
+                affine(Some(-0.5)),
                 fc(None),
             ],
         ),

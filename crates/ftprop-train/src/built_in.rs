@@ -28,23 +28,34 @@ const TABLE_1: &[(&str, &str)] = recipes! {
     "imagenet": "alexnet", "resnet18";
 };
 
-/// What came after the paper.
-const LATER: &[(&str, &str)] = &[
-    recipe!("cifar10", "fast", "-sign"),
-    recipe!("cifar10", "fast", "-qrelu"),
-    recipe!("cifar10", "fast", "-relu"),
-    recipe!("cifar10", "bireal18", "-sign"),
-    recipe!("cifar10", "bireal18", "-qrelu"),
-    recipe!("cifar10", "bireal18", "-relu"),
-];
+macro_rules! later {
+    ($($prefix:literal $folder:literal: $($network:literal),+;)+) => {
+        &[$($(
+            (concat!($prefix, $network, "-sign"), include_str!(concat!("../recipes/", $folder, "/", $network, "-sign.toml"))),
+            (concat!($prefix, $network, "-qrelu"), include_str!(concat!("../recipes/", $folder, "/", $network, "-qrelu.toml"))),
+            (concat!($prefix, $network, "-relu"), include_str!(concat!("../recipes/", $folder, "/", $network, "-relu.toml"))),
+        )+)+]
+    };
+}
+
+/// What came after the paper; the names of what is for CIFAR-100 say so.
+const LATER: &[(&str, &str)] = later! {
+    "" "cifar10": "fast", "vgg_small", "resnet20", "bireal18";
+    "cifar100-" "cifar100": "fast", "vgg_small", "resnet20", "bireal18";
+};
+
+/// ImageNet's ResNet-18 with a way around every convolution, as the table's own is trained.
+const BESIDE_TABLE_1: &[(&str, &str)] =
+    &[recipe!("imagenet", "bireal18", "-sign-sste"), recipe!("imagenet", "bireal18", "-sign-ftpsh")];
 
 /// The names of all of them, the digits' first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ["digits"].into_iter().chain(TABLE_1.iter().chain(LATER).map(|(name, _)| *name))
+    ["digits"].into_iter().chain(TABLE_1.iter().chain(BESIDE_TABLE_1).chain(LATER).map(|(name, _)| *name))
 }
 
 /// A recipe by its file's name without the ending, such as `digits` or `convnet8-sign-ftpsh`, as TOML.
 pub fn built_in(name: &str) -> Option<&'static str> {
-    let table = TABLE_1.iter().chain(LATER).find(|(known, _)| *known == name).map(|(_, text)| *text);
+    let table =
+        TABLE_1.iter().chain(BESIDE_TABLE_1).chain(LATER).find(|(known, _)| *known == name).map(|(_, text)| *text);
     if name == "digits" { Some(DIGITS) } else { table }
 }

@@ -43,6 +43,10 @@ impl Recipe {
         if train.ema.is_some_and(|ema| !(ema > 0.0 && ema < 1.0)) {
             return wrong("train.ema", "must be between 0 and 1, neither of them");
         }
+        let teaching = train.teacher_weight.is_some() || train.teacher_temperature.is_some();
+        if teaching && train.teacher.is_none() {
+            return wrong("train.teacher", "must be given where its weight or temperature is");
+        }
         if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return wrong("train.clip", "must be a positive number");
         }
@@ -66,6 +70,7 @@ impl Recipe {
         }
         self.schedule.check()?;
         self.criterion()?.with_mixing(self.mixing()?)?;
+        self.distillation()?;
         Ok(CheckedRecipe(self))
     }
 

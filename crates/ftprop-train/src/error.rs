@@ -146,6 +146,20 @@ pub enum Error {
         "no layer of the network to begin with has the name and shape of one of this network's; the recipes differ"
     )]
     NothingFits,
+    /// Views of a picture that nobody knows.
+    #[error("unknown view of a picture '{name}'; known are flip and shift, each once, such as flip,shift")]
+    Views {
+        /// What was asked for.
+        name: String,
+    },
+    /// A teacher that cannot teach this network.
+    #[error("the teacher {path} does not fit: {why}")]
+    Teacher {
+        /// The run or checkpoint.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A folder that is not a run's.
     #[error("{path} is not a run folder: {why}")]
     NotARun {

@@ -49,6 +49,7 @@ pub mod searched;
 mod storage;
 pub mod tensorboard;
 pub mod trainer;
+pub mod views;
 pub mod words;
 
 pub use error::Error;

@@ -67,7 +67,7 @@ fn text(name: &str, source: Source, examples: usize) -> String {
     let epochs = (seen / examples.max(1)).clamp(5, most);
     let batch = if examples < 10_000 { 32 } else { 64 };
     let data = match source {
-        Source::Folder => "resize = 72\ncrop = 64\nrandom_crop = true\nflip = true\nworkers = 2",
+        Source::Folder | Source::Prepared => "resize = 72\ncrop = 64\nrandom_crop = true\nflip = true\nworkers = 2",
         Source::Cifar10 | Source::Cifar100 => "pad = 4\nrandom_crop = true\nflip = true",
         Source::Mnist | Source::FashionMnist => "pad = 2\nrandom_crop = true",
         Source::Csv => "csv.missing = \"indicator\"",

@@ -10,13 +10,13 @@ use crate::config::Layers;
 use crate::error::Error;
 use crate::learned_loss::ClassWeights;
 use ftprop_data::{
-    Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Known, LabelColumn, Missing, Options, Source, Split,
-    TestPart,
+    Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Jitter, Known, LabelColumn, Missing, Options, Source,
+    Split, TestPart,
 };
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Criterion, Defaults, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError, OptimizerSpec,
-    OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
+    Activation, Criterion, Defaults, Distillation, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError,
+    OptimizerSpec, OutputLoss, ParameterGroups, Precision, Schedule, Shape, presets,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -95,6 +95,18 @@ pub struct DataRecipe {
     /// Training pictures: the side of a square that is blanked at a random place; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cutout: usize,
+    /// Training pictures: a random part of between these shares of the picture's area, at the window's size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub area: Option<[f32; 2]>,
+    /// Training pictures: how much brighter or darker they may be.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub brightness: f32,
+    /// Training pictures: how much more or less contrast they may have.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub contrast: f32,
+    /// Training pictures: how much more or less colourful they may be.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub saturation: f32,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<usize>,
@@ -105,6 +117,9 @@ pub struct DataRecipe {
     pub bad_images: BadImages,
     /// Threads that prepare batches ahead of the trainer.
     pub workers: usize,
+    /// On a GPU: keep the examples in its memory where there is room, not on the host.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub on_device: bool,
     /// Tables: how they are read.
     #[serde(default, skip_serializing_if = "CsvRecipe::is_default")]
     pub csv: CsvRecipe,
@@ -199,6 +214,15 @@ pub struct TrainRecipe {
     /// measured and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,
+    /// A trained run, or a checkpoint, whose network is learned from beside the labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<PathBuf>,
+    /// With a teacher: its share of the loss; half of it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher_weight: Option<f32>,
+    /// With a teacher: what logits are divided by before they are compared; 2 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher_temperature: Option<f32>,
     /// Epochs without a better one on the validation part after which training ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
@@ -238,10 +262,15 @@ impl Default for Recipe {
                 flip: false,
                 alternate_flips: false,
                 cutout: 0,
+                area: None,
+                brightness: 0.0,
+                contrast: 0.0,
+                saturation: 0.0,
                 crop: None,
                 resize: None,
                 bad_images: BadImages::Stop,
                 workers: 1,
+                on_device: true,
                 csv: CsvRecipe::default(),
             },
             train: TrainRecipe {
@@ -256,6 +285,9 @@ impl Default for Recipe {
                 accumulate: 1,
                 clip: None,
                 ema: None,
+                teacher: None,
+                teacher_weight: None,
+                teacher_temperature: None,
                 patience: None,
                 checkpoint_seconds: 300.0,
                 device: DeviceChoice::Auto,
@@ -309,6 +341,12 @@ impl Recipe {
         self.data.path.clone_from(&data.path);
         self.data.csv.test_file.clone_from(&data.csv.test_file);
         self.data.workers = data.workers;
+        self.data.on_device = data.on_device;
+        // Where a teacher lies does not matter, that there is one does.
+        self.train.teacher = self.train.teacher.take().map(|own| match &train.teacher {
+            Some(other) => other.clone(),
+            None => own.file_name().map_or_else(PathBuf::new, PathBuf::from),
+        });
         (self.train.device, self.train.threads) = (train.device, train.threads);
         (self.train.diagnostics, self.train.checkpoint_seconds) = (train.diagnostics, train.checkpoint_seconds);
     }
@@ -331,14 +369,22 @@ impl Recipe {
         Graph::resolve(&self.layers(input)?, &self.layer_defaults(), input, classes).map(Arc::new)
     }
 
-    /// How a network learns.
+    /// How a network learns; its teacher is found where it is trained.
     pub fn learning(&self, graph: &Graph) -> Result<Learning, NnError> {
         Ok(Learning {
             criterion: self.criterion()?,
             groups: Arc::new(ParameterGroups::resolve(&self.optimizer, &self.groups, graph)?),
             clip: self.train.clip,
             average: self.train.ema,
+            teacher: None,
         })
+    }
+
+    /// How a teacher's logits enter the loss, where there is a teacher.
+    pub fn distillation(&self) -> Result<Option<Distillation>, NnError> {
+        let TrainRecipe { teacher, teacher_weight, teacher_temperature, .. } = &self.train;
+        let made = || Distillation::new(teacher_temperature.unwrap_or(2.0), teacher_weight.unwrap_or(0.5));
+        teacher.as_ref().map(|_| made()).transpose()
     }
 
     /// The layers for an input of this shape.
@@ -364,6 +410,20 @@ impl Recipe {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_nothing(number: &f32) -> bool {
+    *number == 0.0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -396,10 +456,16 @@ impl DataRecipe {
         self.open_as(Some(known), whole)
     }
 
-    /// Says where the data are. Where the recipe has the built-in digits, which lie nowhere, what is there decides what
-    /// kind of data they are, and that is given back.
+    /// Says where the data are. Where the recipe has the built-in digits, which lie nowhere, or photographs, which may have
+    /// been prepared or not, what is there decides what kind of data they are, and that is given back if it is another.
     pub fn locate(&mut self, path: &Path) -> Result<Option<Found>, Error> {
-        let found = (self.source == Source::Digits).then(|| Source::detect(path)).transpose()?;
+        let other = match self.source {
+            Source::Digits => true,
+            Source::Folder => path.is_file(),
+            Source::Prepared => path.is_dir(),
+            _ => false,
+        };
+        let found = other.then(|| Source::detect(path)).transpose()?;
         if let Some(found) = &found {
             self.source = found.source;
         }
@@ -447,6 +513,8 @@ impl DataRecipe {
             flip: self.flip,
             alternate: self.alternate_flips,
             cutout: self.cutout,
+            area: self.area,
+            jitter: Jitter { brightness: self.brightness, contrast: self.contrast, saturation: self.saturation },
         }
     }
 

@@ -18,6 +18,7 @@ use ftprop_train::evaluate::{Predictor, check_data, evaluate, evaluation_loader,
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
+use ftprop_train::views::Views;
 use report::{Measured, Report};
 use safetensors::tensor::{Dtype, TensorView};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,10 @@ pub(super) struct Eval {
     /// Write the normalised examples (rows, columns, channels), labels and logits to a safetensors file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Test-time augmentation: the mean over views of each picture, flip, shift (by a pixel each way) or flip,shift; said
+    /// wherever the figure is
+    #[arg(long, value_name = "VIEWS")]
+    tta: Option<Views>,
     /// Examples a batch
     #[arg(long, default_value_t = 64)]
     batch: usize,
@@ -119,6 +124,9 @@ impl Eval {
             return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
         }
         let mut subject = if packed { self.packed(cpu.threads())? } else { self.trained(&place)? };
+        if let Some(views) = self.tta {
+            subject = subject.through(views)?;
+        }
         let split = self.part(&subject, packed)?;
         let Subject { recipe, dataset, .. } = &subject;
         let loader = evaluation_loader(&split, recipe, dataset, self.batch)?;
@@ -149,10 +157,11 @@ impl Eval {
             Some(Part::Test) | None => "test",
         };
         let classes = &subject.dataset.classes;
+        let (tta, confusion) = (self.tta, &confusion);
         let measured =
-            Measured { model: &subject.path, split, tally: &tally, own_loss, seconds, classes, confusion: &confusion };
+            Measured { model: &subject.path, split, tta, tally: &tally, own_loss, seconds, classes, confusion };
         if let Some(path) = &self.plot {
-            report::picture(classes, &confusion, &measured.title()).save(path)?;
+            report::picture(classes, confusion, &measured.title()).save(path)?;
         }
         if self.json {
             say_json(&Report::new(&measured))?;
@@ -231,7 +240,7 @@ impl Eval {
         let found = find(&mut recipe, self.data.as_deref())?;
         let shape = classifier.shape();
         if let Some(preprocess) = classifier.preprocess() {
-            if recipe.data.source == Source::Folder {
+            if matches!(recipe.data.source, Source::Folder | Source::Prepared) {
                 recipe.data.resize = Some(preprocess.resize);
             }
             if recipe.data.source != Source::Csv && shape.height == shape.width {
@@ -266,6 +275,18 @@ struct Subject {
     path: PathBuf,
     /// Whether the test part is all of the data.
     whole: bool,
+}
+
+impl Subject {
+    /// Asked about several views of each picture.
+    fn through(self, views: Views) -> Result<Self, Error> {
+        let Shape { height, width, .. } = self.dataset.shape;
+        if height * width == 1 {
+            return Err(Error::Usage("--tta is for pictures; the rows of a table have no views".into()));
+        }
+        let network = views.through(self.network, self.dataset.shape);
+        Ok(Subject { network, ..self })
+    }
 }
 
 /// What went in and came out, for other programs to compare with.

@@ -9,6 +9,7 @@ mod import;
 mod manual;
 mod plot;
 mod predict;
+mod prepare;
 mod recipes;
 mod reproduce;
 mod robust;
@@ -93,6 +94,7 @@ enum Command {
     Export(export::Export),
     Import(import::Import),
     Predict(predict::Predict),
+    Prepare(prepare::Prepare),
     Summary(summary::Summary),
     Plot(plot::Plot),
     Watch(watch::Watch),
@@ -148,6 +150,7 @@ impl Program {
             Command::Export(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Predict(command) => command.run(),
+            Command::Prepare(command) => command.run(),
             Command::Summary(command) => command.run(),
             Command::Plot(command) => command.run(),
             Command::Watch(command) => command.run(),

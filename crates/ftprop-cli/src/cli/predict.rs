@@ -13,6 +13,7 @@ use ftprop_tensor::Cpu;
 use ftprop_train::device::Place;
 use ftprop_train::evaluate::{Predictor, predict, predict_rows, predictor};
 use ftprop_train::files::is_packed;
+use ftprop_train::views::Views;
 use inputs::{Input, inputs};
 use output::{Answer, Format, Writer};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,10 @@ pub(super) struct Predict {
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
+    /// Test-time augmentation: the mean over views of each picture, flip, shift (by a pixel each way) or flip,shift; said
+    /// with each answer
+    #[arg(long, value_name = "VIEWS")]
+    tta: Option<Views>,
     /// cpu, or cuda:0 and so on: a GPU takes longer to start than a few images take
     #[arg(long, default_value = "cpu")]
     device: String,
@@ -78,8 +83,11 @@ impl Predict {
             return Err(Error::Usage("--top must be at least 1".into()));
         }
         let mut asked = self.network()?;
+        if let Some(views) = self.tta {
+            asked = asked.through(views)?;
+        }
         let format = if self.json { Format::Json } else { self.format };
-        let mut out = Writer::new(format, self.top.min(asked.classes.len()));
+        let mut out = Writer::new(format, self.top.min(asked.classes.len()), self.tta);
         for path in &self.inputs {
             let tables = asked.preprocess.is_none();
             for input in inputs(path, tables)? {
@@ -116,6 +124,15 @@ impl Predict {
 }
 
 impl Asked {
+    /// Asked about several views of each picture.
+    fn through(self, views: Views) -> Result<Self, Error> {
+        let Some(preprocess) = &self.preprocess else {
+            return Err(Error::Usage("--tta is for pictures; the rows of a table have no views".into()));
+        };
+        let network = views.through(self.network, preprocess.shape);
+        Ok(Asked { network, ..self })
+    }
+
     fn picture(&mut self, path: &Path, top: usize, out: &mut Writer) -> Result<(), Error> {
         let name = path.display().to_string();
         let Some(preprocess) = &self.preprocess else {

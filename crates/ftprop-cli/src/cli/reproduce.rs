@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Run the paper's Table 1 and learning curves again, and report them beside the paper's
 #[derive(Args)]
 #[command(after_help = "\
-Trains the twelve cells of a data set, each from its recipe, once for each seed; a GPU trains twelve at a time. It can
+Trains the cells of a data set, each from its recipe, once for each seed; a GPU trains twelve at a time. It can
 be ended at any moment: the same command goes on, and what is finished is not run again. The report, OUT/report.html and
 OUT/report.md, has the table, FTP-SH − SSTE with confidence intervals, the figures, times, versions and commands.
 
@@ -21,14 +21,14 @@ Examples:
   ftprop reproduce --data cifar-10-batches-bin --seeds 3 --out results/table1
   ftprop reproduce --data cifar-10-batches-bin --epochs 10 --out quick
   ftprop reproduce --data cifar-10-batches-bin --cells convnet4-sign-sste,convnet4-sign-ftpsh --out sign
-  ftprop reproduce --data imagenet --rows imagenet --seeds 1 --out results/imagenet
+  ftprop reproduce --data imagenet.ftpictures --table imagenet --seeds 1 --out results/imagenet
   ftprop reproduce --report-only --seeds 3 --out results/table1")]
 pub(super) struct Reproduce {
-    /// The data: CIFAR-10's binary version, or ImageNet's folders train and val
+    /// The data: CIFAR-10's binary version, or ImageNet's folders train and val, or a file that ftprop prepare made of them
     #[arg(long, value_name = "PATH", required_unless_present = "report_only")]
     data: Option<PathBuf>,
     /// Which of the table's rows
-    #[arg(long, value_enum, default_value = "cifar10")]
+    #[arg(long, visible_alias = "table", value_enum, default_value = "cifar10")]
     rows: RowsArg,
     /// Seeds 1 to N for each cell
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -106,7 +106,7 @@ impl Summary {
             Source::Cifar100 => Some((square(32, 3), 100)),
             Source::Mnist | Source::FashionMnist => Some((square(28, 1), 10)),
             // The paper's folder is ImageNet.
-            Source::Folder if recipe.data.path.is_none() => {
+            Source::Folder | Source::Prepared if recipe.data.path.is_none() => {
                 if self.classes.is_none() {
                     tell(
                         "the recipe does not say where its images are, so ImageNet's 1000 classes are assumed; give --classes",

@@ -14,7 +14,7 @@ use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
 use ftprop_train::model::Which;
 use ftprop_train::observe::{Ending, StopFlag, Together};
-use ftprop_train::recipe::{Recipe, input_shape};
+use ftprop_train::recipe::{Recipe, absolute, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
 use ftprop_train::trainer::{Taken, Trainer};
 use ftprop_train::words::{plain, seconds};
@@ -271,6 +271,7 @@ impl Train {
         if let Some(threads) = self.threads {
             recipe.train.threads = threads;
         }
+        recipe.train.teacher = recipe.train.teacher.take().map(|teacher| absolute(&teacher));
         recipe.train.diagnostics |= self.diagnostics;
         Ok(())
     }

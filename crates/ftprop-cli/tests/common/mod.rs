@@ -59,7 +59,12 @@ kernel = 3
 stride = 2
 pad = 1
 [[network.layers]]
+kind = "affine"
+scale = 1.25
+[[network.layers]]
 kind = "act"
+[[network.layers]]
+kind = "affine"
 [[network.layers]]
 kind = "dropout"
 p = 0.1

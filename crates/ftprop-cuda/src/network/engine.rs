@@ -3,6 +3,7 @@
 use super::CudaNetwork;
 use crate::CudaError;
 use crate::data::ResidentData;
+use crate::streamed::StreamedPictures;
 use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
@@ -26,6 +27,11 @@ impl CudaNetwork {
     /// Has a part of the data live on the GPU, for [`Engine::resident`].
     pub fn attach(&mut self, part: Part, data: ResidentData) {
         self.resident.insert(part, data);
+    }
+
+    /// Has a part of the data stay on the host as bytes, of which the GPU makes the batches, for [`Engine::resident`].
+    pub fn attach_streamed(&mut self, part: Part, data: StreamedPictures) {
+        self.streamed.insert(part, data);
     }
 }
 
@@ -115,7 +121,7 @@ impl Engine for CudaNetwork {
     }
 
     fn resident(&mut self) -> Option<&mut dyn Resident> {
-        if self.resident.is_empty() { None } else { Some(self) }
+        if self.resident.is_empty() && self.streamed.is_empty() { None } else { Some(self) }
     }
 
     fn set_reducer(&mut self, reducer: Box<dyn Reducer>) -> Result<(), EngineError> {
@@ -131,17 +137,27 @@ impl Engine for CudaNetwork {
 
 impl Resident for CudaNetwork {
     fn has(&self, part: Part) -> bool {
-        self.resident.contains_key(&part)
+        self.resident.contains_key(&part) || self.streamed.contains_key(&part)
     }
 
     fn train(&mut self, span: &StepSpan) -> Result<(), EngineError> {
-        let data = self.part(Part::Train)?;
-        CudaNetwork::train(self, &data, span)
+        let Some(mut streamed) = self.streamed.remove(&Part::Train) else {
+            let data = self.part(Part::Train)?;
+            return CudaNetwork::train(self, &data, span);
+        };
+        let trained = self.train_streamed(&mut streamed, span);
+        self.streamed.insert(Part::Train, streamed);
+        trained
     }
 
     fn evaluate(&mut self, part: Part) -> Result<Tally, EngineError> {
-        let data = self.part(part)?;
-        Ok(self.evaluate_data(&data)?)
+        let Some(mut streamed) = self.streamed.remove(&part) else {
+            let data = self.part(part)?;
+            return Ok(self.evaluate_data(&data)?);
+        };
+        let tally = self.evaluate_streamed(&mut streamed);
+        self.streamed.insert(part, streamed);
+        Ok(tally?)
     }
 }
 

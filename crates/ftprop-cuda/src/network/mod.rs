@@ -22,9 +22,10 @@ use crate::plan::FusionPlan;
 use crate::precision::Precision;
 use crate::scalars::{RowStep, ScalarLayout};
 use crate::staging::StagingBuffers;
+use crate::streamed::StreamedPictures;
 use crate::tuning::{self, Tuning};
-use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, check_batch};
-use ftprop_nn::{Graph, Step, Tally};
+use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, Teacher, check_batch};
+use ftprop_nn::{Graph, OptimizerSpec, Step, Tally};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ pub struct CudaNetwork {
     staging: Option<StagingBuffers>,
     /// Data of each part that lives on the GPU.
     resident: HashMap<Part, ResidentData>,
+    /// Pictures of each part that stay on the host and become batches on the GPU.
+    streamed: HashMap<Part, StreamedPictures>,
     reducer: Option<Box<dyn Reducer>>,
     /// Steps that the optimizer has taken.
     steps: u64,
@@ -70,6 +73,20 @@ impl NetworkConfig {
             Some(tensor) => Err(CudaError::BatchTooLarge { batch: self.batch, shape: tensor.shape }),
             None => Ok(plan),
         }
+    }
+
+    /// The network that is learned from, compiled for the same batches.
+    fn teacher(&self, device: &Device, teacher: &Teacher) -> Result<Executor, CudaError> {
+        teacher.check(&self.graph)?;
+        // It learns nothing, so that any optimizer will do: the one without moments.
+        let learning = Learning::new(&teacher.graph, &OptimizerSpec::sgd(1.0, 0.0)?)?;
+        let network =
+            CudaNetwork::new(device, NetworkConfig { graph: teacher.graph.clone(), learning, ..self.clone() })?;
+        network.set_values(&teacher.network.values)?;
+        network.set_stats(&teacher.network.statistics)?;
+        network.executor.load_running_statistics()?;
+        network.wait()?;
+        Ok(network.executor)
     }
 
     /// With so many blocks that may wait for each other, on a GPU that the network has to itself.
@@ -101,7 +118,8 @@ impl CudaNetwork {
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
             .collect();
         let executor_config = config.executor_config(device.cooperative_blocks()?);
-        let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config)?;
+        let teacher = config.learning.teacher.as_ref().map(|teacher| config.teacher(device, teacher)).transpose()?;
+        let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config, teacher)?;
         let network = CudaNetwork {
             scalars: executor_config.options.scalars,
             config,
@@ -109,6 +127,7 @@ impl CudaNetwork {
             graphs: GraphCache::default(),
             staging: None,
             resident: HashMap::new(),
+            streamed: HashMap::new(),
             reducer: None,
             steps: 0,
             last: 0,
@@ -237,8 +256,7 @@ mod tests {
     use crate::gemm::Algorithm;
     use crate::library::Library;
     use crate::patch::Patch;
-    use ftprop_nn::OptimizerSpec;
-    use ftprop_nn::engine::suite;
+    use ftprop_nn::engine::suite::{self, Case};
     use ftprop_nn::optimizer::{GroupSpec, ParameterClass, ParameterGroups, Setting};
     use std::collections::BTreeSet;
 
@@ -289,6 +307,11 @@ mod tests {
                 let learning = muon(&config.graph, config.learning.clone());
                 all.extend(sources_of(&NetworkConfig { learning, ..config }, limits));
             }
+        }
+        for (case, precision) in suite::taught().unwrap().into_iter().zip([Precision::Bf16, Precision::Tf32].repeat(2))
+        {
+            let Case { graph, learning, batch, .. } = case;
+            all.extend(sources_of(&NetworkConfig { graph, learning, batch, precision, tuning: Tuning::Fixed }, limits));
         }
         let all: Vec<Source> = all.into_iter().collect();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());

@@ -7,6 +7,7 @@ use crate::graphs::GraphKey;
 use crate::network::CudaNetwork;
 use crate::staging::StagingBuffers;
 use crate::step::SCALAR_ROWS;
+use crate::streamed::StreamedPictures;
 use ftprop_nn::Tally;
 use ftprop_nn::engine::{EngineError, StepSpan, check_batch};
 
@@ -52,6 +53,22 @@ impl CudaNetwork {
         Ok(())
     }
 
+    /// Makes a batch of resident data and gives it as the network sees it, for tests: number `batch` of an epoch.
+    pub fn gathered(
+        &mut self,
+        data: &ResidentData,
+        seed: u64,
+        epoch: u64,
+        batch: usize,
+    ) -> Result<Vec<f32>, CudaError> {
+        self.check_data(data)?;
+        let left = data.examples().saturating_sub(batch * self.config.batch);
+        let n = left.min(self.config.batch);
+        self.executor.set_step(DeviceStep::new(seed, epoch, 0, batch), &self.scalars.idle_row())?;
+        self.executor.gather(data, n)?;
+        self.executor.read_batch(n)
+    }
+
     /// Tallies a whole resident data set without learning from it; what training tallied is kept.
     pub fn evaluate_data(&mut self, data: &ResidentData) -> Result<Tally, CudaError> {
         self.check_data(data)?;
@@ -69,6 +86,58 @@ impl CudaNetwork {
             })?;
         }
         self.graphs.keep(data);
+        let tally = self.take_tally()?;
+        self.executor.write_tally(training)?;
+        Ok(tally)
+    }
+
+    /// The same as [`train`](Self::train) on pictures that stay on the host: returns when the last of their bytes are on the
+    /// way.
+    pub fn train_streamed(&mut self, data: &mut StreamedPictures, span: &StepSpan) -> Result<(), EngineError> {
+        self.check_shape(data.window, data.largest_label())?;
+        let (batches, end) = (data.examples().div_ceil(self.config.batch), span.first_batch + span.steps.len());
+        if end > batches {
+            return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
+        }
+        let whole = self.reducer.is_none();
+        for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
+            let done = part * SCALAR_ROWS;
+            let (first, number) = (span.first_batch + done, span.first_step + done as u64);
+            self.set_step(span.seed, DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            for i in 0..steps.len() {
+                let (slot, n) = data.bring(self.executor.stream(), (span.seed, span.epoch), first + i)?;
+                let key = GraphKey::Train { data: data.id(), n, steps: 1, whole };
+                self.graphs.replay(&self.executor, key, |executor| {
+                    executor.gather_streamed(data, n)?;
+                    if whole { executor.learn(n) } else { executor.take_gradients(n) }
+                })?;
+                data.release(self.executor.stream(), slot)?;
+                if !whole {
+                    self.reduce()?;
+                    self.executor.optimize(true)?;
+                }
+            }
+            self.steps += steps.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The same as [`evaluate_data`](Self::evaluate_data) on pictures that stay on the host.
+    pub fn evaluate_streamed(&mut self, data: &mut StreamedPictures) -> Result<Tally, CudaError> {
+        self.check_shape(data.window, data.largest_label())?;
+        let training = self.executor.read_tally()?;
+        self.executor.clear_tally()?;
+        self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
+        self.executor.load_running_statistics()?;
+        for batch in 0..data.examples().div_ceil(self.config.batch) {
+            let (slot, n) = data.bring(self.executor.stream(), (0, 0), batch)?;
+            self.graphs.replay(&self.executor, GraphKey::Evaluate { data: data.id(), n }, |executor| {
+                executor.gather_streamed(data, n)?;
+                executor.evaluate(n)?;
+                executor.next_batch()
+            })?;
+            data.release(self.executor.stream(), slot)?;
+        }
         let tally = self.take_tally()?;
         self.executor.write_tally(training)?;
         Ok(tally)
@@ -142,11 +211,15 @@ impl CudaNetwork {
     }
 
     fn check_data(&self, data: &ResidentData) -> Result<(), CudaError> {
-        let (window, network) = (data.buffers().window, self.config.graph.input());
+        self.check_shape(data.buffers().window, data.buffers().largest_label)
+    }
+
+    fn check_shape(&self, window: ftprop_nn::Shape, label: u32) -> Result<(), CudaError> {
+        let network = self.config.graph.input();
         if window != network {
             return Err(CudaError::DataShape { data: window, network });
         }
-        let (label, classes) = (data.buffers().largest_label, self.config.graph.classes());
+        let classes = self.config.graph.classes();
         if label as usize >= classes { Err(CudaError::Label { label, classes }) } else { Ok(()) }
     }
 }

@@ -157,7 +157,7 @@ impl Threads {
         let vector_width = vector_width(&[shape.channels, start]);
         let rows = options.batch * shape.height * shape.width;
         let columns = ColumnReduction::new(shape.channels, vector_width, rows);
-        let suits = f.residual.is_none() && matches!(f.affine, Affine::Norm(_));
+        let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
         let cooperative = suits.then(|| columns.cooperative(rows, options.cooperative_blocks)).flatten();
         Threads { vector_width, columns, cooperative }
     }

@@ -67,6 +67,8 @@ pub(super) fn source(
         .int("POOL_W", pooled.1)
         .name("AFFINE", affine)
         .name("RESIDUAL", residual)
+        .int("FIXED1", usize::from(matches!(&f.affine, Affine::Norm(norm) if norm.is_fixed())))
+        .int("FIXED2", usize::from(matches!(&f.residual, Some((_, Some(norm))) if norm.is_fixed())))
         .name("DROPOUT", dropout)
         .float("DROPOUT_P", p)
         .int("DROPOUT_NUMBER", number as usize)

@@ -35,6 +35,12 @@ kernels! {
         norm: NormParameters,
         saved: NormSaved,
     }
+
+    /// Scale and shift of a norm without statistics.
+    NormFixedArgs = "norm_fixed" in FILE {
+        norm: NormParameters,
+        saved: NormSaved,
+    }
 }
 
 /// A norm with its kernels and its numbers on the device.
@@ -43,6 +49,7 @@ pub(crate) struct CompiledNorm {
     tensor: usize,
     statistics: Kernel<NormStatisticsArgs>,
     running: Kernel<NormRunningArgs>,
+    fixed: Kernel<NormFixedArgs>,
     columns: ColumnReduction,
     channels: usize,
     rows_per_image: usize,
@@ -85,6 +92,7 @@ impl CompiledNorm {
             tensor,
             statistics: Kernel::find(&module)?,
             running: Kernel::find(&module)?,
+            fixed: Kernel::find(&module)?,
             columns,
             channels,
             rows_per_image,
@@ -100,6 +108,9 @@ impl CompiledNorm {
 
     /// The batch's statistics, and scale and shift from them.
     pub(super) fn statistics(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        if self.norm.is_fixed() {
+            return self.fixed(batch, stream);
+        }
         let rows = batch.n * self.rows_per_image;
         let args = NormStatisticsArgs {
             y: batch.values(self.tensor),
@@ -115,21 +126,32 @@ impl CompiledNorm {
 
     /// Scale and shift from the running statistics.
     pub(super) fn running(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        if self.norm.is_fixed() {
+            return self.fixed(batch, stream);
+        }
         let args = NormRunningArgs { norm: self.parameters(batch), saved: self.saved(batch) };
         // SAFETY: all of them have as many numbers as there are channels.
         unsafe { self.running.launch(stream, LaunchConfig::for_items(self.channels), &args) }
     }
 
+    /// Scale and shift as they are learned, for a norm without statistics.
+    fn fixed(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let args = NormFixedArgs { norm: self.parameters(batch), saved: self.saved(batch) };
+        // SAFETY: all of them have as many numbers as there are channels; the statistics are not read.
+        unsafe { self.fixed.launch(stream, LaunchConfig::for_items(self.channels), &args) }
+    }
+
     pub(super) fn parameters(&self, batch: &BatchContext<'_>) -> NormParameters {
+        let running = self.norm.running.as_ref();
         NormParameters {
             gamma: batch.parameters.value(self.norm.gamma.start),
             beta: batch.parameters.value(self.norm.beta.start),
-            running_mean: batch.parameters.stat(self.norm.running_mean.start),
-            running_variance: batch.parameters.stat(self.norm.running_variance.start),
-            eps: self.norm.eps,
+            running_mean: running.map_or(DevicePtr::NULL, |running| batch.parameters.stat(running.mean.start)),
+            running_variance: running.map_or(DevicePtr::NULL, |running| batch.parameters.stat(running.variance.start)),
+            eps: running.map_or(0.0, |running| running.eps),
             momentum: match batch.statistics {
                 Statistics::Mean { before } => 1.0 / (before + 1) as f32,
-                Statistics::Running | Statistics::Batch => self.norm.momentum,
+                Statistics::Running | Statistics::Batch => running.map_or(0.0, |running| running.momentum),
             },
         }
     }

@@ -3,9 +3,13 @@
 
 use std::fs;
 use std::io::Cursor;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use ftprop_data::{CsvOptions, DataError, Missing, Normalize, Options, Preprocess, Shape, Source, load_image, open};
+use ftprop_data::{
+    BadImage, CsvOptions, DataError, Loader, LoaderConfig, Missing, Normalize, Options, PrepareOptions, Preprocess,
+    Shape, Source, load_image, open, prepare,
+};
 use image::{DynamicImage, ImageFormat};
 
 use super::{Named, Temp, cifar_file, gzip, idx, rgb, write_mnist};
@@ -40,10 +44,11 @@ pub(crate) enum Kind {
     Bmp,
     Gif,
     Tiff,
+    Prepared,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 10] = [
+    pub(crate) const ALL: [Kind; 11] = [
         Kind::Csv,
         Kind::Idx,
         Kind::Cifar,
@@ -54,6 +59,7 @@ impl Kind {
         Kind::Bmp,
         Kind::Gif,
         Kind::Tiff,
+        Kind::Prepared,
     ];
 
     /// Sound files of the kind.
@@ -86,6 +92,7 @@ impl Kind {
             Kind::Bmp => pictures(ImageFormat::Bmp),
             Kind::Gif => pictures(ImageFormat::Gif),
             Kind::Tiff => pictures(ImageFormat::Tiff),
+            Kind::Prepared => vec![prepared()],
         }
     }
 }
@@ -93,6 +100,19 @@ impl Kind {
 fn cifar_files() -> Vec<Named> {
     let name = |k: u8| if k < 6 { format!("data_batch_{k}.bin") } else { "test_batch.bin".into() };
     (1..=6).map(|k| (name(k), cifar_file(u64::from(k), &[&[k]]))).collect()
+}
+
+/// A file made from a folder of four small pictures.
+fn prepared() -> Vec<u8> {
+    let folder = Temp::new();
+    for (i, class) in ["in/train/a", "in/train/b", "in/val/a", "in/val/b"].into_iter().enumerate() {
+        fs::create_dir_all(folder.path().join(class)).unwrap();
+        rgb(i as u64, 8 + i as u32, 8).save(folder.path().join(class).join("x.png")).unwrap();
+    }
+    let (path, options) =
+        (folder.path().join("out"), PrepareOptions { edge: 8, threads: 1, bad_image: BadImage::Stop });
+    prepare(&folder.path().join("in"), &path, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    fs::read(path).unwrap()
 }
 
 fn tar(files: &[Named]) -> Vec<u8> {
@@ -172,6 +192,14 @@ impl Bench {
             Kind::Idx => data(Source::Mnist, self.folder.path()),
             Kind::Cifar => data(Source::Cifar10, self.folder.path()),
             Kind::Tar => data(Source::Cifar10, &self.file),
+            Kind::Prepared => {
+                let data = open(Source::Prepared, Some(&self.file), &Options { crop: Some(7), ..Options::default() })?;
+                let config = LoaderConfig { workers: 0, ..LoaderConfig::evaluation(1, data.normalize.clone()) };
+                let loader = Loader::new(&data.train, config)?;
+                let mut batches = loader.epoch(0, 0);
+                while batches.next_batch()?.is_some() {}
+                Ok(())
+            }
             _ => {
                 let channels = [1, 3][numbers.below(2)];
                 let normalize = Normalize::pixels(&vec![0.5; channels], &vec![0.25; channels]);
@@ -262,6 +290,41 @@ fn mend(kind: Kind, file: &mut [u8]) {
                 header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
             }
         }
+        Kind::Prepared => mend_prepared(file),
         _ => {}
     }
+}
+
+/// Length, table and sums of a prepared file that match again, as far as there is room for them.
+fn mend_prepared(file: &mut [u8]) {
+    fn sum(bytes: &[u8]) -> [u8; 4] {
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        crc.sum().to_le_bytes()
+    }
+    let word = |file: &[u8], at: usize, len: usize| {
+        let bytes = file.get(at..at + len).unwrap_or_default();
+        bytes.iter().rev().fold(0, |word, &byte| word << 8 | usize::from(byte))
+    };
+    let len = file.len();
+    if len < 128 {
+        return;
+    }
+    file[40..48].copy_from_slice(&(len as u64).to_le_bytes());
+    let table = word(file, 48, 8);
+    let mut at = table;
+    while at < len.saturating_sub(24) && at < table + 4 * 24 {
+        let (from, pixels) = (word(file, at, 8), word(file, at + 8, 4).saturating_mul(word(file, at + 12, 4)));
+        if let Some(pixels) = from.checked_add(pixels.saturating_mul(3)).and_then(|end| file.get(from..end)) {
+            let sum = sum(pixels);
+            file[at + 20..at + 24].copy_from_slice(&sum);
+        }
+        at += 24;
+    }
+    if let Some(tail) = file.get(table..) {
+        let sum = sum(tail);
+        file[72..76].copy_from_slice(&sum);
+    }
+    let sum = sum(&file[..76]);
+    file[76..80].copy_from_slice(&sum);
 }

@@ -51,43 +51,59 @@ pub struct NetworkRow {
     pub name: &'static str,
     /// In headings.
     pub title: &'static str,
-    /// Best top-1 test accuracies in percent, as printed in the paper.
-    pub paper: [f64; 6],
+    /// The places in [`COLUMNS`] that it has.
+    pub columns: &'static [usize],
+    /// Best top-1 test accuracies in percent, as printed in the paper; none for a network that came after it.
+    pub paper: Option<[f64; 6]>,
     /// The same from one run of each recipe in PyTorch, 270 epochs long.
     pub independent: Option<[f64; 6]>,
     /// The share of all epochs, at the end, that the paper's insets show.
     pub zoom: f64,
 }
 
+const ALL: [usize; 6] = [0, 1, 2, 3, 4, 5];
+
 const CIFAR10: [NetworkRow; 2] = [
     NetworkRow {
         name: "convnet4",
         title: "4-layer convnet",
-        paper: [80.6, 81.3, 85.6, 85.5, 86.5, 87.3],
+        columns: &ALL,
+        paper: Some([80.6, 81.3, 85.6, 85.5, 86.5, 87.3]),
         independent: Some([81.0, 81.4, 85.6, 85.6, 86.1, 86.8]),
         zoom: 100.0 / 300.0,
     },
     NetworkRow {
         name: "convnet8",
         title: "8-layer convnet",
-        paper: [84.6, 84.9, 88.4, 89.8, 91.2, 91.2],
+        columns: &ALL,
+        paper: Some([84.6, 84.9, 88.4, 89.8, 91.2, 91.2]),
         independent: Some([84.6, 84.9, 88.3, 90.1, 90.8, 91.4]),
         zoom: 100.0 / 300.0,
     },
 ];
 
-const IMAGENET: [NetworkRow; 2] = [
+const IMAGENET: [NetworkRow; 3] = [
     NetworkRow {
         name: "alexnet",
         title: "AlexNet",
-        paper: [46.7, 47.3, 59.4, 60.7, 61.3, 61.9],
+        columns: &ALL,
+        paper: Some([46.7, 47.3, 59.4, 60.7, 61.3, 61.9]),
         independent: None,
         zoom: 25.0 / 80.0,
     },
     NetworkRow {
         name: "resnet18",
         title: "ResNet-18",
-        paper: [49.1, 47.8, 60.6, 64.3, 69.1, 66.9],
+        columns: &ALL,
+        paper: Some([49.1, 47.8, 60.6, 64.3, 69.1, 66.9]),
+        independent: None,
+        zoom: 60.0 / 90.0,
+    },
+    NetworkRow {
+        name: "bireal18",
+        title: "ResNet-18 with a way around every convolution",
+        columns: &[0, 1],
+        paper: None,
         independent: None,
         zoom: 60.0 / 90.0,
     },
@@ -113,7 +129,7 @@ impl Rows {
     /// All its cells, row by row.
     pub fn cells(self) -> Vec<Cell> {
         let networks = self.networks().iter();
-        networks.flat_map(|network| (0..COLUMNS.len()).map(move |column| Cell { network, column })).collect()
+        networks.flat_map(|network| network.columns.iter().map(move |&column| Cell { network, column })).collect()
     }
 }
 
@@ -153,9 +169,9 @@ impl Cell {
         format!("{}-{}", self.network.name, COLUMNS[self.column].ending)
     }
 
-    /// What the paper says, in percent.
-    pub fn paper(&self) -> f64 {
-        self.network.paper[self.column]
+    /// What the paper says, in percent, if it has this network.
+    pub fn paper(&self) -> Option<f64> {
+        self.network.paper.map(|paper| paper[self.column])
     }
 
     /// The runs of this cell, one for each seed, in `out/runs/CELL/seed-N`.
@@ -167,7 +183,9 @@ impl Cell {
             layers = layers.set(setting)?;
         }
         let mut recipe: Recipe = layers.build()?;
-        recipe.data.path = plan.data.as_deref().map(ftprop_train::recipe::absolute);
+        if let Some(path) = &plan.data {
+            recipe.data.locate(path)?;
+        }
         recipe.data.validation = plan.validation;
         recipe.train.device = plan.device;
         recipe.train.threads = plan.threads;
@@ -204,9 +222,9 @@ mod tests {
     /// Every cell trains what its place in the table says, by its file's name and by what stands in it.
     #[test]
     fn each_cell_is_its_recipe() {
-        for (rows, epochs) in [(Rows::Cifar10, [300, 300]), (Rows::Imagenet, [80, 90])] {
+        for (rows, epochs, count) in [(Rows::Cifar10, [300, 300], 12), (Rows::Imagenet, [80, 90], 14)] {
             let cells = rows.cells();
-            assert_eq!(cells.len(), 12);
+            assert_eq!(cells.len(), count);
             for cell in cells {
                 let jobs = cell.jobs(&plan(None), Path::new("out")).unwrap();
                 let recipe = &jobs[1].recipe;
@@ -224,7 +242,7 @@ mod tests {
                 assert_eq!(activation, known, "{}", cell.name());
                 let known = if cell.column % 2 == 0 { "saturated_hinge" } else { "soft_hinge" };
                 assert!(!hard || loss == known, "{}: {loss}", cell.name());
-                let network = usize::from(["convnet8", "resnet18"].contains(&cell.network.name));
+                let network = usize::from(["convnet8", "resnet18", "bireal18"].contains(&cell.network.name));
                 assert_eq!(recipe.train.epochs, epochs[network], "{}", cell.name());
                 assert_eq!((jobs.len(), recipe.train.seed), (2, 2));
                 assert_eq!(jobs[1].folder, Path::new("out/runs").join(cell.name()).join("seed-2"));

@@ -121,16 +121,22 @@ fn table(page: &mut Document, network: &NetworkRow, cells: &[&CellRuns]) {
         0 => "–".into(),
         _ => format!("{:+.2}", sample.mean - from),
     };
-    let mut rows = vec![row("paper, best epoch", &|c, _| format!("{:.1}", network.paper[c]))];
+    let mut rows = Vec::new();
+    if let Some(paper) = network.paper {
+        rows.push(row("paper, best epoch", &|c, _| format!("{:.1}", paper[c])));
+    }
     if let Some(independent) = network.independent {
         rows.push(row("PyTorch, one run of 270 epochs, best", &|c, _| format!("{:.1}", independent[c])));
     }
     rows.push(row("**ours, best epoch**", &|_, a| format!("**{}**", written(&a.best))));
-    rows.push(row("ours, best − paper", &|c, a| signed(&a.best, network.paper[c])));
+    if let Some(paper) = network.paper {
+        rows.push(row("ours, best − paper", &|c, a| signed(&a.best, paper[c])));
+    }
     rows.push(row("ours, last epoch", &|_, a| written(&a.last)));
     if accuracies.iter().any(|(_, a)| a.chosen.count > 0) {
         rows.push(row("ours, epoch chosen on validation", &|_, a| written(&a.chosen)));
     }
+    rows.push(row("ours, top-5, last epoch", &|_, a| written(&a.top5)));
     rows.push(row("ours, train accuracy, last epoch", &|_, a| written(&a.train)));
     rows.push(row("seeds", &|_, a| a.best.count.to_string()));
     page.table(&head, rows);
@@ -155,7 +161,7 @@ fn differences(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
             };
             lines.push(vec![
                 format!("{}, {activation}", network.title),
-                format!("{:+.1}", network.paper[ftpsh] - network.paper[sste]),
+                network.paper.map_or_else(|| "–".into(), |paper| format!("{:+.1}", paper[ftpsh] - paper[sste])),
                 between(&a.best, &b.best),
                 between(&a.last, &b.last),
                 between(&a.chosen, &b.chosen),

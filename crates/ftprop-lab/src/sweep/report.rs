@@ -80,7 +80,7 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'
     head.extend(chosen.then(|| "chosen on validation".to_string()));
     head.extend(["train, last epoch", "epochs", "seeds"].map(String::from));
     let line = |result: &&Compared<'_>| {
-        let Accuracy { best, last, validation, chosen: by_validation, train } = &result.accuracy;
+        let Accuracy { best, last, validation, chosen: by_validation, train, .. } = &result.accuracy;
         let mut cells = if keys.is_empty() { vec![base.to_string()] } else { result.point.values.clone() };
         cells.extend(chosen.then(|| written(validation)));
         cells.extend([written(last), written(best)]);

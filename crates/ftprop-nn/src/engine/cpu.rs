@@ -1,6 +1,8 @@
 //! The CPU's engine.
 
-use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, TrainingState, check_batch, check_length};
+use super::{
+    Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, Teacher, TrainingState, check_batch, check_length,
+};
 use crate::NnError;
 use crate::graph::Graph;
 use crate::network::{Network, Step};
@@ -17,6 +19,8 @@ pub struct CpuEngine {
     optimizer: Optimizer,
     learning: Learning,
     average: Option<Buffer>,
+    /// The network that is learned from, where there is one.
+    teacher: Option<Network>,
     reducer: Option<Box<dyn Reducer>>,
     span: Option<StepSpan>,
     /// Steps of the span that are done.
@@ -28,11 +32,12 @@ impl CpuEngine {
     /// Compiles a graph for batches of at most `batch` examples. All parameters are zero until they are set.
     pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, learning: Learning, batch: usize) -> Result<Self, NnError> {
         learning.criterion.check_classes(graph.classes())?;
+        let teacher = learning.teacher.as_ref().map(|teacher| taught_by(teacher, &graph, &cpu, batch)).transpose()?;
         let network = Network::new(cpu, graph, batch)?;
         let optimizer = Optimizer::for_groups(learning.groups.clone());
         let average = learning.average.map(|_| Buffer::zeros(network.values().len()));
         let tally = Tally::default();
-        Ok(CpuEngine { network, optimizer, learning, average, reducer: None, span: None, done: 0, tally })
+        Ok(CpuEngine { network, optimizer, learning, average, teacher, reducer: None, span: None, done: 0, tally })
     }
 
     /// The network, for looking at what an engine of any device does not show.
@@ -72,6 +77,15 @@ impl CpuEngine {
     fn check(&self, images: &[f32], labels: Option<&[u32]>) -> Result<usize, EngineError> {
         check_batch(self.network.graph(), self.network.batch(), images, labels)
     }
+}
+
+/// A teacher's network, ready to be shown batches.
+fn taught_by(teacher: &Teacher, pupil: &Graph, cpu: &Arc<Cpu>, batch: usize) -> Result<Network, NnError> {
+    teacher.check(pupil)?;
+    let mut network = Network::new(cpu.clone(), teacher.graph.clone(), batch)?;
+    network.values_mut().copy_from_slice(&teacher.network.values);
+    network.stats_mut().copy_from_slice(&teacher.network.statistics);
+    Ok(network)
 }
 
 impl Engine for CpuEngine {
@@ -124,7 +138,11 @@ impl Engine for CpuEngine {
 
     fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
         self.check(images, Some(labels))?;
-        let tally = self.network.learn(images, labels, &self.learning.criterion, step);
+        let guide = match (&mut self.teacher, &self.learning.teacher) {
+            (Some(network), Some(teacher)) => Some((&teacher.distillation, network)),
+            _ => None,
+        };
+        let tally = self.network.learn_guided(images, labels, &self.learning.criterion, step, guide);
         self.reduce()?;
         Ok(tally)
     }

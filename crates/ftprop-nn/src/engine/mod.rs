@@ -32,8 +32,10 @@
 
 mod cpu;
 pub mod suite;
+mod teacher;
 
 pub use cpu::CpuEngine;
+pub use teacher::Teacher;
 
 use crate::NnError;
 use crate::graph::Graph;
@@ -55,6 +57,8 @@ pub struct Learning {
     pub clip: Option<f64>,
     /// What a moving average of the weights keeps of itself at each step; none where there is no average.
     pub average: Option<f64>,
+    /// Another network that is learned from beside the labels.
+    pub teacher: Option<Arc<Teacher>>,
 }
 
 impl Learning {
@@ -65,6 +69,7 @@ impl Learning {
             groups: Arc::new(ParameterGroups::resolve(optimizer, &[], graph)?),
             clip: None,
             average: None,
+            teacher: None,
         })
     }
 }

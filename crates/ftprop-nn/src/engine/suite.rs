@@ -5,6 +5,7 @@
 //! CPU's tests run it, and so does a self test on a GPU.
 
 mod matrices;
+mod teachers;
 
 use super::{CpuEngine, Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
 use crate::NnError;
@@ -94,6 +95,7 @@ pub fn run(
         add(whole_steps(make, &case)?);
     }
     matrices::check(make, exactness)?.into_iter().for_each(&mut add);
+    teachers::check(make, exactness)?.into_iter().for_each(&mut add);
     let case = plain_case()?;
     add(whole_steps(make, &mixed(&case)?)?);
     add(resumed(make, &case)?);
@@ -118,6 +120,14 @@ fn conv(out: usize, kernel: [usize; 2], stride: usize, pad: usize, groups: usize
 
 fn norm() -> LayerSpec {
     LayerSpec::batch_norm(1e-4)
+}
+
+fn affine(scale: Option<f32>) -> LayerSpec {
+    LayerSpec::Affine { scale }
+}
+
+fn soft_relu() -> LayerSpec {
+    LayerSpec::Act { activation: Some(Activation::Relu), layer_loss: None, target_rule: None, qrelu_form: None }
 }
 
 fn fc(out: Option<usize>) -> LayerSpec {
@@ -174,12 +184,34 @@ pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
         LayerSpec::global_average(),
         fc(None),
     ];
+    let bend = residual(vec![affine(None), soft_relu(), affine(Some(0.75))], vec![affine(Some(0.25))]);
+    let shifted = vec![
+        plain(10, 1),
+        affine(None),
+        act(),
+        plain(16, 1),
+        norm(),
+        residual(vec![affine(Some(1.5)), act(), plain(16, 1), norm()], vec![]),
+        bend,
+        affine(None),
+        max_pool(2, 2, 0),
+        affine(Some(0.5)),
+        act(),
+        affine(Some(-1.0)),
+        LayerSpec::Dropout { p: 0.2 },
+        fc(Some(21)),
+        affine(Some(2.0)),
+        act(),
+        fc(None),
+        affine(Some(1.0)),
+    ];
     vec![
         ("fc", Shape::vector(37), vec![fc(Some(29)), act(), fc(Some(70)), norm(), act(), fc(None)]),
         ("conv, pool", image(13, 11, 3), pooled),
         ("norm, overlapping pool, dropout", image(12, 15, 4), dropping),
         ("groups, odd channels", image(9, 9, 6), grouped),
         ("residual", image(8, 8, 8), blocks),
+        ("affine", image(9, 7, 5), shifted),
     ]
 }
 
@@ -242,6 +274,7 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
             groups: Arc::new(ParameterGroups::resolve(optimizer, &groups, &graph)?),
             clip: number.is_multiple_of(3).then_some(0.05),
             average: None,
+            teacher: None,
         };
         cases.push(Case {
             name: format!("{}, {name}", networks[i % networks.len()].0),
@@ -277,6 +310,11 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
         }
     }
     Ok(cases)
+}
+
+/// Networks that learn from a teacher.
+pub fn taught() -> Result<Vec<Case>, NnError> {
+    teachers::cases()
 }
 
 /// Each network once, with sign units and Adam.

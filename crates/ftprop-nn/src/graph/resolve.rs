@@ -1,6 +1,6 @@
 //! From the layers a recipe writes to nodes: shapes are inferred, parameters placed, and whatever does not fit is refused.
 
-use super::{BatchNorm, Conv, Dropout, Fc, Node, Op, ParameterId, StatisticId, layer_name};
+use super::{Affine, BatchNorm, Conv, Dropout, Fc, Node, Op, ParameterId, StatisticId, layer_name};
 use crate::NnError;
 use crate::parameter::{Parameter, ParameterKind, Statistic};
 use crate::spec::{Defaults, Init, LayerSpec, PoolKind};
@@ -84,6 +84,7 @@ impl<'a> Resolver<'a> {
             LayerSpec::MaxPool { kernel, stride, pad } => pool(at, PoolKind::Max, Some(*kernel), *stride, *pad)?,
             LayerSpec::AvgPool { kernel, stride, pad } => pool(at, PoolKind::Average, *kernel, *stride, *pad)?,
             LayerSpec::BatchNorm { eps, momentum } => (self.batch_norm(at, *eps, *momentum)?, input),
+            LayerSpec::Affine { scale } => (self.affine(at, *scale)?, input),
             LayerSpec::Act { activation, layer_loss, target_rule, qrelu_form } => {
                 let activation = activation.unwrap_or(self.defaults.activation);
                 if !activation.is_hard() {
@@ -175,6 +176,16 @@ impl<'a> Resolver<'a> {
             mean: self.statistic(at, "running_mean", channels, 0.0),
             variance: self.statistic(at, "running_var", channels, 1.0),
         }))
+    }
+
+    fn affine(&mut self, at: &At<'_>, scale: Option<f32>) -> Result<Op, NnError> {
+        if scale.is_some_and(|scale| !scale.is_finite()) {
+            return Err(at.value("scale must be a number"));
+        }
+        let channels = at.input.channels;
+        let factors = |initial| self.parameter(at, "scale", ParameterKind::Scale { initial }, channels);
+        let scale = scale.map(factors).transpose()?;
+        Ok(Op::Affine(Affine { scale, shift: self.parameter(at, "shift", ParameterKind::Shift, channels)? }))
     }
 
     fn dropout(&mut self, at: &At<'_>, p: f32, by_channel: bool) -> Result<Op, NnError> {

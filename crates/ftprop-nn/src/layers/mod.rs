@@ -5,6 +5,7 @@
 //! allocates after it is built.
 
 mod activation;
+mod affine;
 mod chain;
 mod conv;
 mod conv_pool;
@@ -16,6 +17,7 @@ mod residual;
 mod watch;
 
 pub(crate) use activation::{HardLayer, SoftLayer};
+pub(crate) use affine::Affine;
 pub(crate) use chain::{Chain, Link};
 pub(crate) use conv::Conv;
 pub(crate) use conv_pool::PooledConv;

@@ -72,7 +72,9 @@ impl ParameterClass {
         match parameter.kind {
             ParameterKind::Conv { .. } | ParameterKind::Fc { .. } => ParameterClass::Weights,
             ParameterKind::Bias { .. } => ParameterClass::Biases,
-            ParameterKind::Gamma | ParameterKind::Beta => ParameterClass::Norms,
+            ParameterKind::Gamma | ParameterKind::Beta | ParameterKind::Scale { .. } | ParameterKind::Shift => {
+                ParameterClass::Norms
+            }
         }
     }
 }

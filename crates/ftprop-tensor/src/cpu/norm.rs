@@ -164,6 +164,25 @@ fn backward_small(
     });
 }
 
+/// The gradients of scale and shift, Σ dy · x and Σ dy of each column, of a map whose statistics are none of the batch's;
+/// `fixed` is a mean of zeros and a deviation of ones.
+pub fn affine_gradients(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    dy: &[f32],
+    fixed: (&[f32], &[f32]),
+    (d_scale, d_shift): (&mut [f32], &mut [f32]),
+    scratch: &mut [f32],
+) {
+    assert!(channels > 0, "a map of no channels");
+    let (x, dy) = (&x[..size(rows, channels)], &dy[..size(rows, channels)]);
+    let (mean, inverse) = (&fixed.0[..channels], &fixed.1[..channels]);
+    let (d_scale, d_shift) = (&mut d_scale[..channels], &mut d_shift[..channels]);
+    backward_sums(cpu, rows, channels, x, dy, mean, inverse, d_scale, d_shift, scratch);
+}
+
 /// Σ dy and Σ dy · (x − mean) · inverse_deviation of each column: the gradients of beta and gamma.
 fn backward_sums(
     cpu: &Cpu,

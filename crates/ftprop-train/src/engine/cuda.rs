@@ -4,7 +4,7 @@ use super::{EngineConfig, Parts};
 use crate::device::Gpu;
 use crate::error::Error;
 use crate::recipe::Recipe;
-use ftprop_cuda::{CudaNetwork, NetworkConfig, ResidentData};
+use ftprop_cuda::{CudaNetwork, NetworkConfig, ResidentData, StreamedPictures};
 use ftprop_data::{Augment, Dataset, Split};
 use ftprop_nn::engine::Part;
 
@@ -39,7 +39,7 @@ pub(super) fn open(
         let data = gpu.resident(&name_of(recipe, part), || {
             let (free, _) = gpu.device.memory()?;
             match ResidentData::bytes_needed(split) {
-                Some(bytes) if bytes + SPARE <= free => {
+                Some(bytes) if recipe.data.on_device && bytes + SPARE <= free => {
                     ResidentData::new(&gpu.device, split, &dataset.normalize, augment, shuffle)
                 }
                 _ => Ok(None),
@@ -47,7 +47,13 @@ pub(super) fn open(
         })?;
         match data {
             Some(data) => network.attach(part, data),
-            None => streamed = true,
+            None => {
+                let normalize = &dataset.normalize;
+                match StreamedPictures::new(&gpu.device, split, normalize, augment, shuffle, batch)? {
+                    Some(pictures) => network.attach_streamed(part, pictures),
+                    None => streamed = true,
+                }
+            }
         }
     }
     if streamed {

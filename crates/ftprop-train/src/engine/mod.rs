@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod teacher;
 
 use crate::device::Place;
 use crate::error::Error;
@@ -69,6 +70,7 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
     let mut config = EngineConfig::new(recipe, dataset)?;
     config.learning.criterion = recipe.training_criterion(&config.graph, parts.train)?;
+    config.learning.teacher = teacher::load(recipe, dataset, place)?;
     match &place.gpu {
         #[cfg(feature = "cuda")]
         Some(gpu) => Ok(Box::new(cuda::open(config, recipe, dataset, parts, gpu)?)),

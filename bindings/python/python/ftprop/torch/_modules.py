@@ -49,6 +49,24 @@ class Residual(nn.Module):
         return total
 
 
+class Affine(nn.Module):
+    """A learned summand for each channel and, with ``scale``, a learned factor that starts there."""
+
+    weight: Tensor | None
+
+    def __init__(self, channels: int, scale: float | None = None) -> None:
+        super().__init__()
+        self.weight = None if scale is None else nn.Parameter(torch.full((channels,), float(scale)))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each channel times its factor, and its summand."""
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        if self.weight is not None:
+            x = x * self.weight.view(shape)
+        return x + self.bias.view(shape)
+
+
 def _put(parameter: Tensor | None, values: Any) -> None:
     if parameter is not None:
         with torch.no_grad():
@@ -83,6 +101,10 @@ def _layer(layer: dict[str, Any], seed: int) -> nn.Module:
         _put(made.bias, layer["bias"])
         _put(made.running_mean, layer["mean"])
         _put(made.running_var, layer["variance"])
+    elif kind == "affine":
+        made = Affine(len(layer["bias"]), None if layer["weight"] is None else 1.0)
+        _put(made.weight, layer["weight"])
+        _put(made.bias, layer["bias"])
     elif kind == "max_pool":
         made = nn.MaxPool2d(layer["kernel"], layer["stride"], layer["pad"])
     elif kind == "avg_pool":
@@ -204,6 +226,9 @@ class _Reader:
             assert module.running_var is not None
             self.statistics += [self.numbers(module.running_mean), self.numbers(module.running_var)]
             return {"kind": "batch_norm", "eps": module.eps, "momentum": module.momentum}
+        if isinstance(module, Affine):
+            self.take(module.weight, module.bias)
+            return {"kind": "affine"} if module.weight is None else {"kind": "affine", "scale": 1.0}
         return self.plain(module, name)
 
     def plain(self, module: nn.Module, name: str) -> dict[str, Any]:
@@ -242,7 +267,7 @@ class _Reader:
             name,
             module,
             "there is no such layer here; known are Sequential, Conv2d, Linear, BatchNorm1d and 2d, MaxPool2d, AvgPool2d, "
-            "Dropout and 2d, ReLU, Hardtanh(0, 1), Flatten, Identity, HardThreshold, Residual and Normalize",
+            "Dropout and 2d, ReLU, Hardtanh(0, 1), Flatten, Identity, HardThreshold, Residual, Affine and Normalize",
         )
 
 

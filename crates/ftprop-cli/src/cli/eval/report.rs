@@ -6,6 +6,7 @@ use ftprop_lab::plot::{Heat, Panel, Picture};
 use ftprop_nn::Tally;
 use ftprop_train::confusion::{ClassScores, Confusion};
 use ftprop_train::run::Scores;
+use ftprop_train::views::Views;
 use ftprop_train::words::plain;
 use serde::Serialize;
 use std::path::Path;
@@ -21,6 +22,8 @@ const MISTAKES: usize = 10;
 pub(super) struct Measured<'a> {
     pub(super) model: &'a Path,
     pub(super) split: &'static str,
+    /// Views that the figures are means over.
+    pub(super) tta: Option<Views>,
     pub(super) tally: &'a Tally,
     /// Whether the loss is the one that the network was trained with.
     pub(super) own_loss: bool,
@@ -34,6 +37,9 @@ pub(super) struct Measured<'a> {
 pub(super) struct Report {
     model: String,
     split: &'static str,
+    /// Test-time augmentation, where there is some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tta: Option<String>,
     examples: u64,
     /// By the loss that the network was trained with; null where that is not known.
     loss: Option<f64>,
@@ -66,6 +72,7 @@ impl Report {
         Report {
             model: found.model.display().to_string(),
             split: found.split,
+            tta: found.tta.map(|views| views.to_string()),
             examples: found.tally.examples,
             loss: found.own_loss.then_some(loss),
             cross_entropy: (!found.own_loss).then_some(loss),
@@ -85,20 +92,22 @@ impl Measured<'_> {
     /// A heading for the picture.
     pub(super) fn title(&self) -> String {
         let Scores { top1, .. } = Scores::from(self.tally);
-        format!("{}: top-1 {:.2} % of {} examples", self.model.display(), 100.0 * top1, self.tally.examples)
+        let (model, examples, views) = (self.model.display(), self.tally.examples, self.views());
+        format!("{model}: top-1 {:.2} % of {examples} examples{views}", 100.0 * top1)
     }
 
     /// One line, and with `confusion` the classes.
     pub(super) fn say(&self, confusion: bool) -> Result<(), Error> {
         let Scores { loss, top1, top5 } = Scores::from(self.tally);
         say(&format!(
-            "{}: top-1 {:.2} %, top-5 {:.2} %, {} {loss:.4} over {}{} examples ({:.0} images/s)",
+            "{}: top-1 {:.2} %, top-5 {:.2} %, {} {loss:.4} over {}{} examples{} ({:.0} images/s)",
             self.model.display(),
             100.0 * top1,
             100.0 * top5,
             if self.own_loss { "loss" } else { "cross entropy" },
             if self.split == "all" { "all " } else { "" },
             self.tally.examples,
+            self.views(),
             self.tally.examples as f64 / self.seconds
         ))?;
         if !confusion {
@@ -106,6 +115,11 @@ impl Measured<'_> {
         }
         self.say_classes()?;
         if self.classes.len() <= MOST_SHOWN { self.say_matrix() } else { self.say_mistakes() }
+    }
+
+    /// The views that the figures are means over, where there are some.
+    fn views(&self) -> String {
+        self.tta.map_or_else(String::new, |views| format!(", test-time augmentation {views}"))
     }
 
     fn say_classes(&self) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use crate::cli::{say, say_json, say_json_text};
 use crate::error::Error;
 use crate::progress::complain;
 use clap::ValueEnum;
+use ftprop_train::views::Views;
 use ftprop_train::words::plain;
 use serde::Serialize;
 
@@ -28,6 +29,9 @@ pub(super) struct Answer {
     line: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     classes: Vec<Guess>,
+    /// Test-time augmentation, where there is some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tta: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -42,7 +46,7 @@ impl Answer {
     pub(super) fn new(name: &str, line: Option<u64>, ranked: &[(usize, f32)], names: &[String], top: usize) -> Self {
         let guess = |&(class, confidence): &(usize, f32)| Guess { class: names[class].clone(), confidence };
         let classes = ranked.iter().take(top).map(guess).collect();
-        Answer { image: name.into(), line, classes, error: None }
+        Answer { image: name.into(), line, classes, tta: None, error: None }
     }
 
     fn name(&self) -> String {
@@ -62,14 +66,16 @@ pub(super) struct Writer {
     /// For one list.
     all: Vec<Answer>,
     failed: usize,
+    tta: Option<Views>,
 }
 
 impl Writer {
-    pub(super) fn new(format: Format, top: usize) -> Self {
-        Writer { format, top, begun: false, all: Vec::new(), failed: 0 }
+    pub(super) fn new(format: Format, top: usize, tta: Option<Views>) -> Self {
+        Writer { format, top, begun: false, all: Vec::new(), failed: 0, tta }
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Error> {
+    pub(super) fn answer(&mut self, mut answer: Answer) -> Result<(), Error> {
+        answer.tta = self.tta.map(|views| views.to_string());
         let header = !std::mem::replace(&mut self.begun, true);
         match self.format {
             Format::Plain => {
@@ -78,12 +84,14 @@ impl Writer {
                     .iter()
                     .map(|g| format!("{} {:.1} %", plain(&g.class), 100.0 * g.confidence))
                     .collect();
-                say(&format!("{}: {}", answer.name(), guesses.join(", ")))
+                let views = self.tta.map_or_else(String::new, |views| format!(" (mean over {views})"));
+                say(&format!("{}: {}{views}", answer.name(), guesses.join(", ")))
             }
             Format::Csv => {
                 if header {
                     let columns = (1..=self.top).map(|n| format!(",class{n},confidence{n}"));
-                    say(&format!("image,line{},error", columns.collect::<String>()))?;
+                    let tta = if self.tta.is_some() { ",tta" } else { "" };
+                    say(&format!("image,line{}{tta},error", columns.collect::<String>()))?;
                 }
                 say(&self.csv(&answer))
             }
@@ -106,6 +114,7 @@ impl Writer {
                 None => cells.extend([String::new(), String::new()]),
             }
         }
+        cells.extend(answer.tta.as_deref().map(field));
         cells.push(answer.error.as_deref().map_or_else(String::new, field));
         cells.join(",")
     }
@@ -116,7 +125,13 @@ impl Writer {
         complain(why);
         match self.format {
             Format::Plain => Ok(()),
-            _ => self.answer(Answer { image: name.into(), line, classes: Vec::new(), error: Some(why.into()) }),
+            _ => self.answer(Answer {
+                image: name.into(),
+                line,
+                classes: Vec::new(),
+                tta: None,
+                error: Some(why.into()),
+            }),
         }
     }
 

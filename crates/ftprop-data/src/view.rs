@@ -1,0 +1,100 @@
+//! What of a picture is shown: the window, or a random part at the window's size, out of the picture as it is or resized.
+
+use crate::Shape;
+use crate::augment::{Augment, Draws, Placement, Room};
+use crate::photo::cover;
+use crate::resize::{self, Axis, Rows};
+use crate::window::Cutter;
+
+/// A picture in memory: rows of pixels of as many bytes as the window has channels.
+pub(crate) struct Picture<'a> {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) pixels: &'a [u8],
+}
+
+/// Who chooses what is shown.
+pub(crate) enum Chosen<'a> {
+    /// The centre, for predictions.
+    Centre,
+    /// The example's random numbers.
+    Drawn { draws: &'a Draws, number: usize, augment: &'a Augment },
+}
+
+impl Chosen<'_> {
+    /// Where the window lies, given the room that there is.
+    pub(crate) fn place(&self, room: Room, window: Shape) -> Placement {
+        match *self {
+            Chosen::Centre => Placement::centre(room),
+            Chosen::Drawn { draws, number, augment } => Placement::of(draws, number, augment, room, window),
+        }
+    }
+}
+
+/// What a thread keeps between pictures.
+#[derive(Default)]
+pub(crate) struct Viewer {
+    resized: Vec<u8>,
+    rows: Rows,
+}
+
+impl Viewer {
+    /// Writes what is shown of a picture, after its shorter edge was resized where that is asked for. A random part is
+    /// cut from the picture as it is: it gets another size anyway.
+    pub(crate) fn show(
+        &mut self,
+        picture: &Picture<'_>,
+        resize: Option<usize>,
+        cutter: &Cutter,
+        chosen: &Chosen<'_>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        let (window, &Picture { height, width, pixels }) = (cutter.window(), picture);
+        let part = match *chosen {
+            Chosen::Drawn { draws, number, augment } => Placement::patch(draws, number, augment, height, width),
+            Chosen::Centre => None,
+        };
+        let (rows, columns, placed) = match part {
+            Some(part) => {
+                let axis = |origin, from, to| Axis { origin, from, to, start: 0, count: to };
+                let placed = chosen.place(Room { x: 0, y: 0 }, window);
+                (axis(part.y, part.height, window.height), axis(part.x, part.width, window.width), placed)
+            }
+            None => {
+                let (new_height, new_width) = match resize {
+                    Some(edge) => cover(height, width, window, edge).ok_or_else(|| {
+                        format!("{width}×{height} pixels are too long and thin to be resized to {edge}")
+                    })?,
+                    None => (height, width),
+                };
+                let placed = chosen.place(cutter.room(new_height, new_width), window);
+                if (new_height, new_width) == (height, width) {
+                    cutter.cut(pixels, height, width, placed, out);
+                    return Ok(());
+                }
+                let rows = Axis::whole(height, new_height, placed.y, window.height);
+                let columns = Axis::whole(width, new_width, placed.x, window.width);
+                (rows, columns, Placement { x: 0, y: 0, ..placed })
+            }
+        };
+        if rows.is_plain() && columns.is_plain() {
+            let placed = Placement { x: columns.origin, y: rows.origin, ..placed };
+            cutter.cut(pixels, height, width, placed, out);
+            return Ok(());
+        }
+        // Only the window is ever made; it is then cut whole.
+        self.resample(picture, window.channels, rows, columns);
+        cutter.cut(&self.resized, window.height, window.width, placed, out);
+        Ok(())
+    }
+
+    /// A part of a picture at another size.
+    pub(crate) fn resample(&mut self, picture: &Picture<'_>, channels: usize, rows: Axis, columns: Axis) -> &[u8] {
+        let &Picture { width, pixels, .. } = picture;
+        match channels {
+            1 => resize::resize::<1>(pixels, width, rows, columns, &mut self.rows, &mut self.resized),
+            _ => resize::resize::<3>(pixels, width, rows, columns, &mut self.rows, &mut self.resized),
+        }
+        &self.resized
+    }
+}

@@ -1,0 +1,26 @@
+//! The network that a recipe has another one learn from.
+
+use crate::device::Place;
+use crate::error::Error;
+use crate::model::{Model, Which};
+use crate::recipe::Recipe;
+use ftprop_data::Dataset;
+use ftprop_nn::engine::{NetworkState, Teacher};
+use std::sync::Arc;
+
+/// Reads the teacher, where the recipe has one, and checks that it knows the data's classes and sees the same numbers.
+pub(super) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<Option<Arc<Teacher>>, Error> {
+    let (Some(path), Some(distillation)) = (&recipe.train.teacher, recipe.distillation()?) else { return Ok(None) };
+    let refused = |why: String| Error::Teacher { path: path.clone(), why };
+    let model = Model::load(path, Which::Best, place.cpu.clone(), 1)?;
+    if dataset.shape != model.info.shape() || dataset.classes != model.info.classes {
+        return Err(refused("it was trained for examples of another shape, or for other classes".into()));
+    }
+    let (own, other) = (&dataset.normalize, model.info.normalize());
+    if (own.full, &own.mean, &own.std) != (other.full, &other.mean, &other.std) {
+        return Err(refused("its examples were normalised otherwise, so that it would see other numbers".into()));
+    }
+    let (values, statistics) = (model.network.values().to_vec(), model.network.stats().to_vec());
+    let network = NetworkState { values: values.into(), statistics: statistics.into() };
+    Ok(Some(Arc::new(Teacher { graph: model.network.graph().clone(), network, distillation })))
+}
