@@ -102,7 +102,9 @@ impl Plan {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
             Content::Floats { .. } if !config.augment.is_plain() => {
-                return Err(DataError::Option("random parts and colours need pictures of bytes, not of floats".into()));
+                return Err(DataError::Option(
+                    "random parts, colours and TrivialAugment need pictures of bytes, not of floats".into(),
+                ));
             }
             Content::Files { .. } | Content::Pictures(_) if config.augment.pad != 0 => {
                 let why = "photos are cropped from larger ones, not padded; set the padding to 0";
@@ -244,6 +246,9 @@ impl Plan {
                 let placed = chosen.place(self.cutter.room(shape.height, shape.width), self.cutter.window());
                 self.cutter.cut_floats(numbers, shape.height, shape.width, placed, &self.config.normalize, out);
             }
+        }
+        if self.config.augment.trivial {
+            scratch.canvas.augment(draws.of(number), self.cutter.window(), &self.config.normalize, out);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ const FREE: [&str; 2] = ["name", "train.epochs"];
 
 /// Keys that change how the network goes on learning, but neither what it is, nor which examples it knows, nor what the
 /// optimizer remembers. A name that ends with a point stands for all keys that begin with it.
-const CHANGEABLE: [&str; 20] = [
+const CHANGEABLE: [&str; 25] = [
     "layer_loss",
     "target_rule",
     "weighted",
@@ -21,6 +21,11 @@ const CHANGEABLE: [&str; 20] = [
     "data.flip",
     "data.alternate_flips",
     "data.cutout",
+    "data.area",
+    "data.brightness",
+    "data.contrast",
+    "data.saturation",
+    "data.trivial_augment",
     "data.bad_images",
     "train.label_smoothing",
     "train.class_weights",
@@ -145,7 +150,8 @@ mod tests {
     #[test]
     fn every_key_that_may_change_is_one_of_a_recipe() {
         // Every key that is not always written, written.
-        let text = "[data]\nreflect = true\nalternate_flips = true\ncutout = 3\n[train]\nclass_weights = \"balanced\"\n\
+        let text = "[data]\nreflect = true\nalternate_flips = true\ncutout = 3\narea = [0.5, 1.0]\nbrightness = 0.1\n\
+                    contrast = 0.1\nsaturation = 0.1\ntrivial_augment = true\n[train]\nclass_weights = \"balanced\"\n\
                     mixup = 0.1\ncutmix = 0.1\naccumulate = 2\nclip = 1.0\npatience = 3\n";
         let recipe = Recipe::from_toml("all", text).unwrap();
         let written = Value::try_from(&recipe).unwrap();

@@ -107,6 +107,9 @@ pub struct DataRecipe {
     /// Training pictures: how much more or less colourful they may be.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub saturation: f32,
+    /// Training pictures: one operation of fourteen, at random (TrivialAugment).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub trivial_augment: bool,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<usize>,
@@ -266,6 +269,7 @@ impl Default for Recipe {
                 brightness: 0.0,
                 contrast: 0.0,
                 saturation: 0.0,
+                trivial_augment: false,
                 crop: None,
                 resize: None,
                 bad_images: BadImages::Stop,
@@ -515,6 +519,7 @@ impl DataRecipe {
             cutout: self.cutout,
             area: self.area,
             jitter: Jitter { brightness: self.brightness, contrast: self.contrast, saturation: self.saturation },
+            trivial: self.trivial_augment,
         }
     }
 

@@ -73,10 +73,12 @@ fn an_interrupted_run_ends_with_the_same_bytes_whatever_a_step_is() {
         recipe.schedule.kind = ScheduleKind::Plateau;
         (recipe.schedule.patience, recipe.schedule.factor, recipe.train.epochs) = (1, 0.5, 4);
     };
-    let changes: [(&str, &dyn Fn(&mut Recipe)); 4] = [
+    type Settings<'a> = (&'a str, &'a dyn Fn(&mut Recipe));
+    let changes: [Settings<'_>; 5] = [
         ("mixed", &|r| (r.train.mixup, r.train.cutmix) = (0.4, 1.0)),
         ("weighted", &|r| r.train.class_weights = Some(ClassWeights::ByCount(ByCount::Balanced))),
         ("accumulated", &|r| r.train.accumulate = 3),
+        ("trivially augmented", &|r| r.data.trivial_augment = true),
         ("plateau", &plateau),
     ];
     let plain = values(&trained(digits(|_| {})));
