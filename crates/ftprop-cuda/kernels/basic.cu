@@ -1,5 +1,5 @@
 // Passes that know nothing of layers: batches from a data set on the device or from the host, the
-// gradient's norm, the bf16 copy of the parameters.
+// gradient's norm, the rounded copy of the parameters.
 
 // A batch of a data set on the device: the epoch's order, each example's window and mirror image from the
 // same random numbers as on the CPU, normalised by table. One block row an example.
@@ -98,12 +98,9 @@ mix_batch(act_t* __restrict__ images, const DeviceStep* __restrict__ step, const
 // Moves an evaluation on to its next batch; training's optimizer does this itself.
 extern "C" __global__ void next_batch(DeviceStep* step) { step->batch += 1; }
 
-extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, u16* __restrict__ bf16_values, u32 count) {
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) bf16_values[i] = to_bf16(values[i]);
-}
-
-extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __restrict__ from, float* __restrict__ to, u32 count) {
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = widen(from[i]);
+extern "C" __global__ void __launch_bounds__(256) round_values(const float* __restrict__ values, act_t* __restrict__ operands, u32 count) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+        store<1>(operands + i, FloatVec<1>{{operand(values[i])}});
 }
 
 // What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.

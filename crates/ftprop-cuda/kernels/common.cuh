@@ -70,12 +70,19 @@ __device__ __forceinline__ u16 to_bf16(float v) {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
     return r;
 }
+// Two numbers as they lie in memory, the first in the lower half.
+__device__ __forceinline__ u32 two_bf16(float first, float second) {
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
+    return r;
+}
 __device__ __forceinline__ float to_tf32(float v) {
     u32 r;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
     return __uint_as_float(r);
 }
-// Rounds what a matrix unit reads next, so that the unit itself has nothing to cut off.
+// Rounds what a matrix unit reads next, so that the unit itself has nothing to cut off, whichever kernel or library it works
+// for: activations, slopes, and the copy of the weights.
 __device__ __forceinline__ float operand(float v) {
 #if PRECISION == PRECISION_TF32
     return to_tf32(v);
@@ -98,9 +105,12 @@ template <int N> __device__ __forceinline__ SumVec<N> load_sums(const sum_t* p) 
 }
 template <int N> __device__ __forceinline__ FloatVec<N> load(const float* p) {
     FloatVec<N> r;
-    if constexpr (N == 4) {
-        float4 q = *reinterpret_cast<const float4*>(p);
-        r.v[0] = q.x; r.v[1] = q.y; r.v[2] = q.z; r.v[3] = q.w;
+    if constexpr (N % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            float4 q = *reinterpret_cast<const float4*>(p + i);
+            r.v[i] = q.x; r.v[i + 1] = q.y; r.v[i + 2] = q.z; r.v[i + 3] = q.w;
+        }
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++) r.v[i] = p[i];
@@ -109,7 +119,15 @@ template <int N> __device__ __forceinline__ FloatVec<N> load(const float* p) {
 }
 template <int N> __device__ __forceinline__ FloatVec<N> load(const u16* p) {
     FloatVec<N> r;
-    if constexpr (N == 4) {
+    if constexpr (N == 8) {
+        uint4 q = *reinterpret_cast<const uint4*>(p);
+        const u32 pairs[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            r.v[2 * i] = __uint_as_float(pairs[i] << 16);
+            r.v[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+        }
+    } else if constexpr (N == 4) {
         uint2 q = *reinterpret_cast<const uint2*>(p);
         r.v[0] = __uint_as_float(q.x << 16); r.v[1] = __uint_as_float(q.x & 0xffff0000u);
         r.v[2] = __uint_as_float(q.y << 16); r.v[3] = __uint_as_float(q.y & 0xffff0000u);
@@ -120,39 +138,29 @@ template <int N> __device__ __forceinline__ FloatVec<N> load(const u16* p) {
     return r;
 }
 template <int N> __device__ __forceinline__ void store(float* p, const FloatVec<N>& r) {
-    if constexpr (N == 4) *reinterpret_cast<float4*>(p) = make_float4(r.v[0], r.v[1], r.v[2], r.v[3]);
-    else {
+    if constexpr (N % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) *reinterpret_cast<float4*>(p + i) = make_float4(r.v[i], r.v[i + 1], r.v[i + 2], r.v[i + 3]);
+    } else {
 #pragma unroll
         for (int i = 0; i < N; i++) p[i] = r.v[i];
     }
 }
 template <int N> __device__ __forceinline__ void store(u16* p, const FloatVec<N>& r) {
-    if constexpr (N == 4) {
-        uint2 q;
-        q.x = (u32)to_bf16(r.v[0]) | (u32)to_bf16(r.v[1]) << 16;
-        q.y = (u32)to_bf16(r.v[2]) | (u32)to_bf16(r.v[3]) << 16;
-        *reinterpret_cast<uint2*>(p) = q;
+    if constexpr (N == 8) {
+        *reinterpret_cast<uint4*>(p) =
+            make_uint4(two_bf16(r.v[0], r.v[1]), two_bf16(r.v[2], r.v[3]), two_bf16(r.v[4], r.v[5]), two_bf16(r.v[6], r.v[7]));
+    } else if constexpr (N == 4) {
+        *reinterpret_cast<uint2*>(p) = make_uint2(two_bf16(r.v[0], r.v[1]), two_bf16(r.v[2], r.v[3]));
     } else {
 #pragma unroll
         for (int i = 0; i < N; i++) p[i] = to_bf16(r.v[i]);
     }
 }
-template <int N> __device__ __forceinline__ void store_bytes(u8* p, const u8 (&v)[N]) {
-    if constexpr (N == 4) *reinterpret_cast<uchar4*>(p) = make_uchar4(v[0], v[1], v[2], v[3]);
-    else {
-#pragma unroll
-        for (int i = 0; i < N; i++) p[i] = v[i];
-    }
-}
-template <int N> __device__ __forceinline__ void load_bytes(const u8* p, u8 (&v)[N]) {
-    if constexpr (N == 4) {
-        uchar4 q = *reinterpret_cast<const uchar4*>(p);
-        v[0] = q.x; v[1] = q.y; v[2] = q.z; v[3] = q.w;
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; i++) v[i] = p[i];
-    }
-}
+// Small whole numbers, N of them side by side: as one piece where that is as wide as the hardware copies.
+template <int N, typename T> struct __align__(N * sizeof(T) <= 16 && (N & (N - 1)) == 0 ? N * sizeof(T) : sizeof(T)) Whole {
+    T v[N];
+};
 
 // True in the block that finishes last of `count`; what the others wrote before is then visible to it.
 __device__ __forceinline__ bool last_block(u32* counter, u32 count) {

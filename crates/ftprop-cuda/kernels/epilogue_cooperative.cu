@@ -5,7 +5,7 @@
 // Forward in training.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, NormSaved saved, sum_t* partial, u32* barrier, act_t* __restrict__ out,
-                             u8* __restrict__ argmax, const DeviceStep* __restrict__ step, int n) {
+                             position_t* __restrict__ argmax, const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n) {
     const ColumnThread thread;
     const int rows = n * ROWS_PER_IMAGE, first = blockIdx.x * THREADS_Y + thread.y, stride = gridDim.x * THREADS_Y;
     sum_t sums[2][VEC];
@@ -41,24 +41,28 @@ epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, N
     __syncthreads();
     if (!thread.active) return;
     const Affine affine(scale, shift, nullptr, nullptr, thread.x * VEC);
-#if POOL
-    for (int pixel = first; pixel < n * POOL_H * POOL_W; pixel += stride)
-        activate(before_activation(pixel, thread.c, affine, y, nullptr, argmax), pixel, thread.c, out, step, true);
+    bool bad = false;
+#if POOL != POOL_NONE
+    for (int pixel = first; pixel < n * POOL_H * POOL_W; pixel += stride) {
+        const Outputs made = pooled_outputs(pixel, thread.c, affine, y, argmax);
+        bad |= made.bad;
+        keep_outputs(made.v, pixel, thread.c, out, step, true);
+    }
 #else
 #pragma unroll
     for (int i = 0; i < ROWS_PER_THREAD; i++) {
         if (first + i * stride >= rows) break;
-        FloatVec<VEC> z;
-#pragma unroll
-        for (int e = 0; e < VEC; e++) z.v[e] = (float)affine.z(e, here[i].v[e], 0.0f);
-        activate(z, first + i * stride, thread.c, out, step, true);
+        const Outputs made = outputs(here[i], here[i], affine);
+        bad |= made.bad;
+        keep_outputs(made.v, first + i * stride, thread.c, out, step, true);
     }
 #endif
+    if (bad) atomicCAS(not_numbers, 0u, pass);
 }
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const sum_t* __restrict__ shift,
-                              const u8* __restrict__ argmax, act_t* dy, NormBackward norm, sum_t* partial, u32* barrier, const DeviceStep* __restrict__ step,
+                              const position_t* __restrict__ argmax, act_t* dy, NormBackward norm, sum_t* partial, u32* barrier, const DeviceStep* __restrict__ step,
                               const float* __restrict__ scalars, const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
     const int rows = n * ROWS_PER_IMAGE, first = blockIdx.x * THREADS_Y + thread.y, stride = gridDim.x * THREADS_Y;
@@ -76,9 +80,7 @@ epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __res
 #pragma unroll
         for (int i = 0; i < ROWS_PER_THREAD; i++) {
             if (first + i * stride >= rows) break;
-            FloatVec<VEC> z;
-#pragma unroll
-            for (int e = 0; e < VEC; e++) z.v[e] = (float)affine.z(e, here[i].v[e], 0.0f);
+            const FloatVec<VEC> z = pre_activations(here[i], here[i], affine);
             d[i] = slopes_at(first + i * stride, thread.c, z, dout, argmax, inputs);
 #pragma unroll
             for (int e = 0; e < VEC; e++) {
@@ -105,20 +107,10 @@ epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __res
     }
     __syncthreads();
     if (!thread.active || !dy) return;
-    SumVec<VEC> a = load_sums<VEC>(coefficients[0] + thread.x * VEC), b = load_sums<VEC>(coefficients[1] + thread.x * VEC),
-                 k = load_sums<VEC>(coefficients[2] + thread.x * VEC);
+    const ThroughNorm through(coefficients[0] + thread.x * VEC, coefficients[1] + thread.x * VEC, coefficients[2] + thread.x * VEC);
 #pragma unroll
     for (int i = 0; i < ROWS_PER_THREAD; i++) {
         if (first + i * stride >= rows) break;
-        act_t* to = dy + (size_t)(first + i * stride) * C + thread.c;
-        FloatVec<VEC> r = through_norm(d[i], here[i], mean, a, b, k);
-#if ACCUMULATE1
-        FloatVec<VEC> had = load<VEC>(to);
-#pragma unroll
-        for (int e = 0; e < VEC; e++) r.v[e] += had.v[e];
-#endif
-#pragma unroll
-        for (int e = 0; e < VEC; e++) r.v[e] = operand(r.v[e]);
-        store<VEC>(to, r);
+        keep_slopes<ACCUMULATE1>(dy + (size_t)(first + i * stride) * C + thread.c, through.slopes(d[i], here[i]));
     }
 }

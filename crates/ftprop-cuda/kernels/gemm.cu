@@ -131,7 +131,7 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
     }
 }
 #else
-// In tf32 activations and slopes arrive rounded; of a weight the matrix unit drops the bits that it does not use.
+// In tf32 everything arrives rounded, so that the matrix unit has no bits to drop.
 __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&acc)[PAIRS * 2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int wm = warp / WARPS_N * WM, wn = warp % WARPS_N * WN;
@@ -453,7 +453,7 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         constexpr bool even = GEMM_N % 2 == 0 && (MODE == MODE_WEIGHTS || (MODE == MODE_FORWARD ? OC : CI) % 2 == 0) && PAIRED;
         if (even && col + 1 < GEMM_N) {
             if constexpr (sizeof(out_t) == 4) *reinterpret_cast<float2*>(out + at) = make_float2(v[0], v[1]);
-            else *reinterpret_cast<u32*>(out + at) = (u32)to_bf16(v[0]) | (u32)to_bf16(v[1]) << 16;
+            else *reinterpret_cast<u32*>(out + at) = two_bf16(v[0], v[1]);
         } else {
 #pragma unroll
             for (int e = 0; e < 2; e++) {

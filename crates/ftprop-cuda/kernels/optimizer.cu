@@ -1,12 +1,12 @@
 // The optimizers: one pass over the flat buffers, of which each weight has MOMENTS. What becomes of one weight,
 // `update(group, w, m, v, g, scalars)`, stands before this file, written down from its one definition, and so does the moving
 // average of the weights where AVERAGE says that there is one. With more groups than one, each weight has the number of its
-// group; `update` leaves alone what matrices.cu has learned before. For bf16 the pass also writes the copy that the matrix
-// units read.
+// group; `update` leaves alone what matrices.cu has learned before. The pass also writes the
+// rounded copy that the matrix units read.
 
 extern "C" __global__ void __launch_bounds__(256)
 optimize(float* __restrict__ values, const float* __restrict__ grads, float* __restrict__ moment1, float* __restrict__ moment2,
-         float* __restrict__ average, u16* __restrict__ bf16_values, const u8* __restrict__ groups, const float* __restrict__ clip_scale,
+         float* __restrict__ average, act_t* __restrict__ operands, const u8* __restrict__ groups, const float* __restrict__ clip_scale,
          DeviceStep* __restrict__ step, const float* __restrict__ scalars, u32* __restrict__ counter, u32 count, int advance) {
     const float* at = scalars + (size_t)step->index * SCALARS;
     const float scale = clip_scale ? *clip_scale : 1.0f;
@@ -41,8 +41,10 @@ optimize(float* __restrict__ values, const float* __restrict__ grads, float* __r
         for (int e = 0; e < 4; e++) a.v[e] = moving_average(a.v[e], w.v[e], at[AVERAGE_SCALAR]);
         store<4>(average + i, a);
 #endif
-#if PRECISION == PRECISION_BF16
-        store<4>(bf16_values + i, w);
+#if PRECISION != PRECISION_F32
+#pragma unroll
+        for (int e = 0; e < 4; e++) w.v[e] = operand(w.v[e]);
+        store<4>(operands + i, w);
 #endif
     }
     for (u32 i = quads * 4 + thread; i < count; i += stride) {
@@ -68,8 +70,8 @@ optimize(float* __restrict__ values, const float* __restrict__ grads, float* __r
 #if AVERAGE
         average[i] = moving_average(average[i], w, at[AVERAGE_SCALAR]);
 #endif
-#if PRECISION == PRECISION_BF16
-        bf16_values[i] = to_bf16(w);
+#if PRECISION != PRECISION_F32
+        store<1>(operands + i, FloatVec<1>{{operand(w)}});
 #endif
     }
     // Every block has read the step by now when the last one moves it on.

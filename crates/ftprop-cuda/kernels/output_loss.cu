@@ -29,7 +29,8 @@ __device__ __forceinline__ double warp_sum(double v) {
 
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
-            u32* __restrict__ counter, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n, int learning) {
+            u32* __restrict__ counter, const u32* __restrict__ not_numbers, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n,
+            int learning) {
     __shared__ double warp_loss[8];
     __shared__ u32 warp_top1[8], warp_top5[8];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -165,5 +166,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
             tally->top5 += __ldcg(&partial[b].top5);
         }
         tally->examples += (u64)n;
+        // What met no number on its way here may have hidden it behind a threshold.
+        if (__ldcg(not_numbers)) tally->loss_sum = __longlong_as_double(0x7ff8000000000000ll);
     }
 }

@@ -99,7 +99,7 @@ patch_backward(const act_t* __restrict__ dy, const act_t* __restrict__ w, act_t*
             if (step >= STEPS) break;
             float b[2][NI];
 #pragma unroll
-            for (int j = 0; j < NI; j++) b[0][j] = operand(ahead[u][0][j]), b[1][j] = operand(ahead[u][1][j]);
+            for (int j = 0; j < NI; j++) b[0][j] = ahead[u][0][j], b[1][j] = ahead[u][1][j];
             if (step + AHEAD < STEPS) fetch(ahead[u], step + AHEAD);
             // A tap of the filter meets the slopes on the other side.
             const int offset = ((KH - 1 - tap / KW) * PATCH_W + (KW - 1 - tap % KW)) * PIXEL + step % PARTS * 8;

@@ -54,7 +54,7 @@ patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* _
     for (int i = threadIdx.x; i < STEPS * NI * 32; i += WARPS * 32) {
         int tap = i / (NI * 32) * 8 + i % 4, channel = i / 32 % NI * 8 + i / 4 % 8;
         const act_t* filter = w + channel * TAPS;
-        filters[i] = make_float2(tap < TAPS ? operand(widen(filter[tap])) : 0.0f, tap + 4 < TAPS ? operand(widen(filter[tap + 4])) : 0.0f);
+        filters[i] = make_float2(tap < TAPS ? widen(filter[tap]) : 0.0f, tap + 4 < TAPS ? widen(filter[tap + 4]) : 0.0f);
     }
     for (int tile = blockIdx.x; tile < n * TILES; tile += gridDim.x) {
         const int image = tile / TILES, p0 = tile % TILES * PIXELS, y0 = p0 / OW;
@@ -97,7 +97,7 @@ patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* _
             for (int j = 0; j < NI; j++) {
                 float v0 = acc[i / 2][j][i % 2 * 2], v1 = acc[i / 2][j][i % 2 * 2 + 1];
                 if constexpr (sizeof(act_t) == 4) *reinterpret_cast<float2*>(to + j * 8) = make_float2(v0, v1);
-                else *reinterpret_cast<u32*>(to + j * 8) = (u32)to_bf16(v0) | (u32)to_bf16(v1) << 16;
+                else *reinterpret_cast<u32*>(to + j * 8) = two_bf16(v0, v1);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::pictures::{self, PictureGather};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::stream::CudaStream;
-use crate::streamed::StreamedPictures;
+use crate::streamed::PictureSlots;
 use ftprop_nn::Shape;
 
 kernels! {
@@ -183,7 +183,7 @@ impl BatchLoader {
         stream: &CudaStream,
         arena: &Arena,
         step: DevicePtr,
-        data: &StreamedPictures,
+        data: &PictureSlots,
         n: usize,
     ) -> Result<(), CudaError> {
         let to = (arena.at(self.images), arena.at(self.labels), self.stored);

@@ -5,9 +5,8 @@ use crate::CudaError;
 use crate::abi;
 use crate::cache::{cache_folder, hash, keep_image, kept_image};
 use crate::library::Library;
+use crate::nvrtc::{Nvrtc, Target};
 use crate::precision::Precision;
-use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
-use std::ffi::CString;
 use std::fmt::{self, Write as _};
 
 const COMMON: &str = include_str!("../kernels/common.cuh");
@@ -78,67 +77,50 @@ impl Source {
         format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text)
     }
 
-    /// The machine code, from the folder of kept kernels or from the compiler.
-    pub(crate) fn image(&self, arch: &str) -> Result<Vec<u8>, CudaError> {
-        let text = self.text();
-        let (major, minor) = nvrtc_version()?;
-        let key = format!("{} nvrtc {major}.{minor}\n{text}", options(arch).join(" "));
+    /// The code for a GPU of that compute capability, from the folder of kept kernels or from the compiler.
+    pub(crate) fn image(&self, capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
+        let nvrtc = compiler()?;
+        let (text, target, (major, minor)) = (self.text(), nvrtc.target(capability), nvrtc.version);
+        let key = format!("{} {} nvrtc {major}.{minor}\n{text}", target.architecture(), OPTIONS.join(" "));
         let kept = cache_folder()
             .map(|f| f.join("kernels").join(format!("{:016x}{:016x}.cubin", hash(&key, 1), hash(&key, 2))));
         if let Some(image) = kept.as_ref().and_then(|path| kept_image(path)) {
             return Ok(image);
         }
-        let image = self.compile(arch)?;
+        let image = self.compiled(nvrtc, &target)?;
         if let Some(path) = kept {
             keep_image(&path, &image);
         }
         Ok(image)
     }
 
-    /// The machine code from the compiler.
-    pub(crate) fn compile(&self, arch: &str) -> Result<Vec<u8>, CudaError> {
-        let name = self.file.name;
-        let failed = |log: String| CudaError::Compile { kernel: name.into(), arch: arch.into(), log };
-        let c = |s: &str| CString::new(s).map_err(|_| failed("a zero byte in the source".into()));
-        let (text, c_name) = (c(&self.text())?, c(name)?);
-        let program = nvrtc::create_program(&text, Some(&c_name)).map_err(|e| failed(format!("{e:?}")))?;
-        // SAFETY: the program was created above and is destroyed once, below.
-        let outcome = unsafe {
-            nvrtc::compile_program(program, &options(arch)).map_err(|_| {
-                let log = nvrtc::get_program_log(program).unwrap_or_default();
-                let log: Vec<u8> = log.into_iter().map(|b| b as u8).take_while(|&b| b != 0).collect();
-                failed(String::from_utf8_lossy(&log).trim().replace('\n', " | "))
-            })
-        };
-        // SAFETY: the program is compiled; the buffer has the size it asked for.
-        let image = outcome.and_then(|()| unsafe {
-            let mut size = 0;
-            nvrtc_sys::nvrtcGetCUBINSize(program, &mut size).result().map_err(|e| failed(format!("{e:?}")))?;
-            let mut image = vec![0u8; size];
-            let code = nvrtc_sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast());
-            code.result().map_err(|e| failed(format!("{e:?}")))?;
-            Ok(image)
-        });
-        // SAFETY: created above, destroyed once.
-        let _ = unsafe { nvrtc::destroy_program(program) };
-        image
+    /// The code from the compiler.
+    #[cfg(test)]
+    pub(crate) fn compile(&self, capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
+        let nvrtc = compiler()?;
+        self.compiled(nvrtc, &nvrtc.target(capability))
+    }
+
+    fn compiled(&self, nvrtc: &Nvrtc, target: &Target) -> Result<Vec<u8>, CudaError> {
+        let (kernel, arch) = (self.file.name.to_string(), target.architecture().to_string());
+        nvrtc.compile(self.file.name, &self.text(), target, &OPTIONS).map_err(|log| CudaError::Compile {
+            kernel,
+            arch,
+            log,
+        })
     }
 }
 
-/// What the compiler is told beside the text.
-fn options(arch: &str) -> [String; 3] {
-    [format!("--gpu-architecture={arch}"), "-std=c++17".into(), "-diag-suppress=128,177".into()]
+/// What the compiler is told beside the text and the architecture.
+const OPTIONS: [&str; 2] = ["-std=c++17", "-diag-suppress=128,177"];
+
+fn compiler() -> Result<&'static Nvrtc, CudaError> {
+    Library::Nvrtc.load()?;
+    Ok(Nvrtc::get().unwrap_or_else(|_| unreachable!("it was loaded above")))
 }
 
 pub(crate) fn nvrtc_version() -> Result<(i32, i32), CudaError> {
-    Library::Nvrtc.load()?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: the library is loaded.
-    let code = unsafe { nvrtc_sys::nvrtcVersion(&mut major, &mut minor) };
-    match code.result() {
-        Ok(()) => Ok((major, minor)),
-        Err(e) => Err(CudaError::Driver { doing: "ask NVRTC for its version".into(), reason: format!("{e:?}") }),
-    }
+    Ok(compiler()?.version)
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::arguments::kernels;
-use crate::basic;
 use crate::compile::Source;
 use crate::cublas::{Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
@@ -14,9 +13,8 @@ use crate::gemm::{Algorithm, Gemm, Mode, Operands, Tiling};
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
-use crate::precision::Precision;
 use crate::stream::CudaStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 kernels! {
     /// A tiled product.
@@ -62,13 +60,6 @@ kernels! {
         out: DevicePtr,
         blocks: i32,
     }
-
-    /// From bf16 to f32.
-    WidenValuesArgs = "widen_values" in basic::FILE {
-        from: DevicePtr,
-        to: DevicePtr,
-        count: u32,
-    }
 }
 
 /// A product ready to run on batches of up to a size.
@@ -91,13 +82,23 @@ enum Backend {
         engine: Option<Arc<CudnnEngine>>,
         cudnn: Cudnn,
         bytes: usize,
-        /// cuDNN gives a gradient in the operands' format; where that is bf16 it is widened from here.
-        narrow: Option<(Region, Kernel<WidenValuesArgs>)>,
+        /// What it was chosen for.
+        batch: usize,
+        /// For batches of other sizes, of which only ours is known to need no more room.
+        spare: Spare,
     },
     Cublas {
         cublas: Cublas,
         number: usize,
     },
+}
+
+/// Our own kernel for what another computes, compiled when it is first needed.
+struct Spare {
+    device: Device,
+    tiling: Tiling,
+    counters: Region,
+    kernel: OnceLock<Kernel<GemmArgs>>,
 }
 
 enum PatchKernels {
@@ -126,7 +127,11 @@ impl CompiledGemm {
         Ok(match algorithm {
             Algorithm::Tiled(tiling) => 4 * gemm.workspace(n, tiling),
             Algorithm::Patch => 4 * Patch::of(gemm).workspace(n),
-            Algorithm::Cudnn(number) => libraries.cudnn()?.bytes_to_set_aside(gemm, n, number)?,
+            Algorithm::Cudnn(number) => {
+                let cudnn = libraries.cudnn()?;
+                let spare = 4 * gemm.workspace(n, gemm.guess(n, cudnn.device().limits()?));
+                cudnn.bytes_to_set_aside(gemm, n, number)?.max(spare)
+            }
             Algorithm::Cublas(_) => WORKSPACE,
         })
     }
@@ -158,32 +163,19 @@ impl CompiledGemm {
         n: usize,
         operands: Operands,
     ) -> Result<(), CudaError> {
-        let Operands { left, right, out, bias, addend } = operands;
         let workspace = arena.at(self.workspace);
         match &self.backend {
             Backend::Tiled { tiling, kernel, counters } => {
-                let (down, across) = self.gemm.tiles(n, tiling.tile);
-                let config = LaunchConfig {
-                    grid: (down as u32, across as u32, (self.gemm.geometry.groups * tiling.split_k) as u32),
-                    threads: tiling.tile.threads(),
-                    shared: self.gemm.shared_bytes(tiling.tile) as u32,
-                };
-                let (counters, split_k) = (arena.at(*counters), tiling.split_k as i32);
-                let args = GemmArgs { left, right, out, bias, addend, workspace, counters, n: n as i32, split_k };
-                // SAFETY: the operands are this product's, sized for n examples, as are workspace and counters.
-                unsafe { kernel.launch(stream, config, &args) }
+                self.run_tiled(*tiling, kernel, stream, n, operands, (workspace, arena.at(*counters)))
             }
             Backend::Patch(kernels) => kernels.run(&Patch::of(&self.gemm), stream, n, operands, workspace),
-            Backend::Cudnn { cudnn, engine, bytes, narrow, .. } => {
-                let to = narrow.as_ref().map_or(out, |(region, _)| arena.at(*region));
-                let operands = Operands { out: to, ..operands };
+            Backend::Cudnn { batch, spare, .. } if *batch != n => {
+                let kernel = spare.kernel(&self.gemm)?;
+                self.run_tiled(spare.tiling, kernel, stream, n, operands, (workspace, arena.at(spare.counters)))
+            }
+            Backend::Cudnn { cudnn, engine, bytes, .. } => {
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, operands, (workspace, *bytes))? };
-                let Some((_, widen)) = narrow else { return Ok(()) };
-                let len = self.gemm.geometry.weight_len();
-                let args = WidenValuesArgs { from: to, to: out, count: len as u32 };
-                // SAFETY: both have as many numbers as there are weights.
-                unsafe { widen.launch(stream, LaunchConfig::for_items(len), &args) }
+                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, operands, (workspace, *bytes)) }
             }
             Backend::Cublas { cublas, number } => {
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
@@ -192,9 +184,40 @@ impl CompiledGemm {
         }
     }
 
+    /// With a tiled kernel, its workspace and its counters.
+    fn run_tiled(
+        &self,
+        tiling: Tiling,
+        kernel: &Kernel<GemmArgs>,
+        stream: &CudaStream,
+        n: usize,
+        Operands { left, right, out, bias, addend }: Operands,
+        (workspace, counters): (DevicePtr, DevicePtr),
+    ) -> Result<(), CudaError> {
+        let (down, across) = self.gemm.tiles(n, tiling.tile);
+        let config = LaunchConfig {
+            grid: (down as u32, across as u32, (self.gemm.geometry.groups * tiling.split_k) as u32),
+            threads: tiling.tile.threads(),
+            shared: self.gemm.shared_bytes(tiling.tile) as u32,
+        };
+        let (n, split_k) = (n as i32, tiling.split_k as i32);
+        let args = GemmArgs { left, right, out, bias, addend, workspace, counters, n, split_k };
+        // SAFETY: the operands are this product's, sized for n examples, as are workspace and counters.
+        unsafe { kernel.launch(stream, config, &args) }
+    }
+
+    /// What has to be compiled before batches of n run.
+    pub(crate) fn source_for(&self, n: usize) -> Option<Source> {
+        match &self.backend {
+            Backend::Cudnn { batch, spare, .. } if *batch != n => Some(self.gemm.source(spare.tiling.tile)),
+            _ => None,
+        }
+    }
+
     /// Has a library choose its kernel before a stream is captured.
     pub(crate) fn prepare(&self, n: usize) -> Result<(), CudaError> {
         match &self.backend {
+            Backend::Cudnn { batch, spare, .. } if *batch != n => spare.kernel(&self.gemm).map(|_| ()),
             Backend::Cublas { cublas, .. } => cublas.prepare(&self.gemm, n).map(|_| ()),
             _ => Ok(()),
         }
@@ -219,10 +242,8 @@ impl Backend {
         batch: usize,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
-        let kernel = Kernel::find(&device.module(gemm.source(tiling.tile))?)?;
-        kernel.allow_shared(gemm.shared_bytes(tiling.tile))?;
-        let (down, across) = gemm.tiles(batch, tiling.tile);
-        Ok(Backend::Tiled { tiling, kernel, counters: layout.take(4 * down * across * gemm.geometry.groups) })
+        let kernel = tiled_kernel(device, gemm, tiling)?;
+        Ok(Backend::Tiled { tiling, kernel, counters: tile_counters(gemm, tiling, batch, layout) })
     }
 
     fn cudnn(
@@ -235,15 +256,31 @@ impl Backend {
     ) -> Result<Self, CudaError> {
         let engine = cudnn.engine(gemm, batch, number)?;
         let bytes = cudnn.bytes_to_set_aside(gemm, batch, number)?;
-        let is_narrow = gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16;
-        let narrow = is_narrow
-            .then(|| {
-                let widen = Kernel::find(&device.module(basic::source(gemm.precision))?)?;
-                Ok::<_, CudaError>((layout.take(2 * gemm.geometry.weight_len()), widen))
-            })
-            .transpose()?;
-        Ok(Backend::Cudnn { cudnn: cudnn.clone(), number, engine, bytes, narrow })
+        let tiling = gemm.guess(batch, device.limits()?);
+        let counters = tile_counters(gemm, tiling, batch, layout);
+        let spare = Spare { device: device.clone(), tiling, counters, kernel: OnceLock::new() };
+        Ok(Backend::Cudnn { cudnn: cudnn.clone(), number, engine, bytes, batch, spare })
     }
+}
+
+impl Spare {
+    fn kernel(&self, gemm: &Gemm) -> Result<&Kernel<GemmArgs>, CudaError> {
+        if self.kernel.get().is_none() {
+            let _ = self.kernel.set(tiled_kernel(&self.device, gemm, self.tiling)?);
+        }
+        Ok(self.kernel.get().expect("set above"))
+    }
+}
+
+fn tiled_kernel(device: &Device, gemm: &Gemm, tiling: Tiling) -> Result<Kernel<GemmArgs>, CudaError> {
+    let kernel = Kernel::find(&device.module(gemm.source(tiling.tile))?)?;
+    kernel.allow_shared(gemm.shared_bytes(tiling.tile))?;
+    Ok(kernel)
+}
+
+fn tile_counters(gemm: &Gemm, tiling: Tiling, batch: usize, layout: &mut ArenaLayout) -> Region {
+    let (down, across) = gemm.tiles(batch, tiling.tile);
+    layout.take(4 * down * across * gemm.geometry.groups)
 }
 
 impl PatchKernels {

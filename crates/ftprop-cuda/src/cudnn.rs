@@ -1,5 +1,5 @@
-//! cuDNN's convolutions, which win on large images: by one of its engines, for batches of the size that it was chosen for,
-//! or by its usual algorithm, which computes everything. Either gives the same bits every time.
+//! cuDNN's convolutions, which win on large images: by one of its engines, or by its usual algorithm, for batches of the size
+//! that it was chosen for. Either gives the same bits every time.
 
 use crate::CudaError;
 use crate::abi::DevicePtr;
@@ -57,6 +57,10 @@ impl Cudnn {
         Ok(Cudnn { handle: Arc::new(handle), most_workspace })
     }
 
+    pub(crate) fn device(&self) -> &Device {
+        &self.handle.device
+    }
+
     pub(crate) fn version(&self) -> usize {
         // SAFETY: the library is loaded.
         unsafe { sys::cudnnGetVersion() }
@@ -89,6 +93,10 @@ impl Cudnn {
 
     /// Bytes of workspace that the usual one needs for a batch of n, or why it cannot compute a product.
     fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
+        if gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16 {
+            let reason = "it would round the gradients".into();
+            return Err(CudaError::Cudnn { doing: "compute gradients", reason });
+        }
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
@@ -109,11 +117,12 @@ impl Cudnn {
         self.bounded(bytes)
     }
 
-    /// Bytes of workspace to set aside for an algorithm. What its engine is not made for is computed by the usual one, so
-    /// there is room for that too.
+    /// Bytes of workspace to set aside for an algorithm. An engine does not add to what is there, so where slopes may be added,
+    /// there is room for the usual one too.
     pub(crate) fn bytes_to_set_aside(&self, gemm: &Gemm, n: usize, number: usize) -> Result<usize, CudaError> {
         let engine = self.engine(gemm, n, number)?;
-        Ok(engine.map_or(0, |engine| engine.bytes).max(self.workspace(gemm, n)? + SLACK))
+        let usual = if number == 0 || gemm.mode == Mode::Input { self.workspace(gemm, n)? } else { 0 };
+        Ok(engine.map_or(0, |engine| engine.bytes).max(usual))
     }
 
     fn bounded(&self, bytes: usize) -> Result<usize, CudaError> {
@@ -124,10 +133,12 @@ impl Cudnn {
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there where there is an addend. What the engine is not made for is computed by the usual algorithm.
+    /// out = left · right, added to what is there where there is an addend, for which the usual algorithm takes the engine's
+    /// place.
     ///
     /// # Safety
-    /// The addresses hold n examples of the product's operands, and the workspace has that many bytes.
+    /// The addresses hold the n examples of the product's operands that the algorithm was made for, and the workspace has the
+    /// bytes that were to be set aside.
     pub(crate) unsafe fn run(
         &self,
         gemm: &Gemm,
@@ -142,7 +153,7 @@ impl Cudnn {
             [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: both live, on the same device.
         check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
-        if let Some(engine) = engine.filter(|engine| engine.n == n && !adds && engine.bytes <= bytes) {
+        if let Some(engine) = engine.filter(|_| !adds) {
             let operands = match gemm.mode {
                 Mode::Forward => [left, right, out],
                 Mode::Input => [out, right, left],
@@ -150,10 +161,6 @@ impl Cudnn {
             };
             // SAFETY: the caller's promise.
             return unsafe { engine.run(handle, operands, workspace) };
-        }
-        if self.workspace(gemm, n)? > bytes {
-            let reason = format!("a batch of {n} needs more workspace than the full one");
-            return Err(CudaError::Cudnn { doing: "run a smaller batch", reason });
         }
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (one, old) = (1.0f32, if adds { 1.0f32 } else { 0.0f32 });
@@ -175,9 +182,6 @@ impl Cudnn {
         check(status, "run a convolution")
     }
 }
-
-/// What it may use beyond what a full batch needs, for smaller ones.
-const SLACK: usize = 32 << 20;
 
 /// The share of a GPU's memory that a convolution may have as its workspace.
 const SHARE: usize = 32;

@@ -95,7 +95,7 @@ fn driver_version() -> Result<(i32, i32), CudaError> {
 }
 
 /// The oldest driver that has every function this crate calls.
-const OLDEST_DRIVER: (i32, i32) = (12, 8);
+const OLDEST_DRIVER: (i32, i32) = (12, 2);
 
 fn count() -> Result<usize, CudaError> {
     let (major, minor) = driver_version()?;
@@ -262,14 +262,19 @@ impl Device {
         missing.dedup();
         if !missing.is_empty() {
             Library::Nvrtc.load()?;
-            let arch = self.arch()?;
+            let capability = self.info()?.compute_capability;
             let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
             let images: Vec<Result<Vec<u8>, CudaError>> = std::thread::scope(|scope| {
                 let workers: Vec<_> = (0..threads)
                     .map(|worker| {
-                        let (missing, arch) = (&missing, &arch);
+                        let missing = &missing;
                         scope.spawn(move || {
-                            missing.iter().skip(worker).step_by(threads).map(|s| s.image(arch)).collect::<Vec<_>>()
+                            missing
+                                .iter()
+                                .skip(worker)
+                                .step_by(threads)
+                                .map(|s| s.image(capability))
+                                .collect::<Vec<_>>()
                         })
                     })
                     .collect();
@@ -285,11 +290,6 @@ impl Device {
             }
         }
         Ok(sources.iter().map(|s| known(s).expect("compiled above")).collect())
-    }
-
-    fn arch(&self) -> Result<String, CudaError> {
-        let (major, minor) = self.info()?.compute_capability;
-        Ok(format!("sm_{major}{minor}"))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Source, Module>> {

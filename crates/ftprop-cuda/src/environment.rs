@@ -10,8 +10,43 @@ pub(crate) fn folder(variable: &str) -> Option<PathBuf> {
 }
 
 /// The folders in a variable, as in `PATH`.
-pub(crate) fn folders(variable: &str) -> Vec<PathBuf> {
+fn folders(variable: &str) -> Vec<PathBuf> {
     std::env::var_os(variable).as_deref().map(several).unwrap_or_default()
+}
+
+/// Where a library of one of these names may be, in the order in which they are tried: first in the folders that the user
+/// names, then where the system looks, then where installers put it.
+pub(crate) fn library_paths(names: &[&str]) -> Vec<PathBuf> {
+    let inside = |folders: Vec<PathBuf>| {
+        folders.into_iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)).collect::<Vec<_>>())
+    };
+    let mut paths: Vec<PathBuf> = inside(named_folders()).collect();
+    paths.extend(names.iter().map(PathBuf::from));
+    paths.extend(inside(usual_folders()));
+    paths
+}
+
+/// The folders in which libraries are looked for beside the system's own places.
+pub(crate) fn library_folders() -> Vec<PathBuf> {
+    [named_folders(), usual_folders()].concat()
+}
+
+fn named_folders() -> Vec<PathBuf> {
+    folders("FTPROP_CUDA_LIBRARIES")
+}
+
+fn usual_folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for home in ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(folder) {
+        folders.extend([home.join("lib64"), home.join("bin")]);
+    }
+    if cfg!(unix) {
+        folders.extend(
+            ["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"]
+                .map(PathBuf::from),
+        );
+    }
+    folders
 }
 
 fn absolute(value: OsString) -> Option<PathBuf> {
@@ -34,6 +69,10 @@ mod tests {
         }
         let here = std::env::temp_dir();
         assert_eq!(absolute(here.clone().into()), Some(here.clone()));
+        // The system's places come after the folders that are named, whatever the library is called.
+        let paths = library_paths(&["a.so.2", "a.so.1"]);
+        let plain = paths.iter().position(|path| path == "a.so.2").unwrap();
+        assert!(paths[..plain].iter().all(|path| named_folders().contains(&path.parent().unwrap().to_path_buf())));
         let joined = std::env::join_paths([PathBuf::new(), here.clone(), "cuda".into()]).unwrap();
         assert_eq!(several(&joined), [here]);
     }

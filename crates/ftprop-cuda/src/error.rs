@@ -257,6 +257,11 @@ impl CudaError {
             (Ok(name), Ok(text)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
             _ => format!("error {}", code as u32),
         };
+        CudaError::of(code, doing.into(), reason)
+    }
+
+    /// Some errors leave nothing to do with a GPU in this process.
+    fn of(code: CUresult, doing: String, reason: String) -> Self {
         match code {
             CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
             | CUresult::CUDA_ERROR_LAUNCH_FAILED
@@ -267,8 +272,19 @@ impl CudaError {
             | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
             | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
             | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
-            | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => CudaError::Lost { reason },
-            _ => CudaError::Driver { doing: doing.into(), reason },
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_CONTAINED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_DEINITIALIZED
+            | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
+            | CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED
+            | CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY
+            | CUresult::CUDA_ERROR_SYSTEM_NOT_READY
+            | CUresult::CUDA_ERROR_UNKNOWN => CudaError::Lost { reason },
+            _ => CudaError::Driver { doing, reason },
         }
     }
 }
@@ -292,6 +308,23 @@ mod tests {
         use super::{CUresult, CudaError};
         assert!(CudaError::driver("prepare a step", CUresult::CUDA_ERROR_OUT_OF_MEMORY).is_memory());
         assert!(!CudaError::EmptyBatch.is_memory());
+    }
+
+    #[test]
+    fn a_gpu_that_will_not_answer_any_more_is_lost() {
+        use super::{CUresult, CudaError};
+        for code in [
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+            CUresult::CUDA_ERROR_CONTAINED,
+            CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED,
+            CUresult::CUDA_ERROR_UNKNOWN,
+        ] {
+            let reason = format!("{code:?}");
+            assert!(matches!(CudaError::of(code, "train".into(), reason), CudaError::Lost { .. }), "{code:?}");
+        }
+        let other = CudaError::of(CUresult::CUDA_ERROR_INVALID_VALUE, "train".into(), "invalid".into());
+        assert!(matches!(other, CudaError::Driver { .. }));
     }
 
     #[test]

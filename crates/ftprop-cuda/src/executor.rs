@@ -22,7 +22,7 @@ use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
-use crate::streamed::StreamedPictures;
+use crate::streamed::PictureSlots;
 use ftprop_nn::{Graph, Learning, Shape};
 
 /// What an executor is compiled for beside its plan.
@@ -181,7 +181,10 @@ impl Executor {
         work: impl FnOnce(&Executor) -> Result<(), CudaError>,
     ) -> Result<CudaGraph, CudaError> {
         let teachers = self.teacher.iter().flat_map(|(teacher, _)| &teacher.passes);
-        self.passes.iter().chain(teachers).try_for_each(|pass| pass.prepare(n))?;
+        let passes: Vec<&CompiledPass> = self.passes.iter().chain(teachers).collect();
+        // All at once, as above.
+        self.device.modules(&passes.iter().flat_map(|pass| pass.sources_for(n)).collect::<Vec<_>>())?;
+        passes.iter().try_for_each(|pass| pass.prepare(n))?;
         self.stream.capture(|| work(self))
     }
 
@@ -193,6 +196,7 @@ impl Executor {
             step: self.step.step(&self.arena),
             scalars: self.step.scalars(&self.arena),
             labels: self.batch.labels(&self.arena),
+            not_numbers: self.loss.not_numbers(&self.arena),
             statistics,
             n,
         }
@@ -209,7 +213,7 @@ impl Executor {
     }
 
     /// Makes the batch that the host brought into the step's slot.
-    pub(crate) fn gather_streamed(&self, data: &StreamedPictures, n: usize) -> Result<(), CudaError> {
+    pub(crate) fn gather_streamed(&self, data: &PictureSlots, n: usize) -> Result<(), CudaError> {
         self.batch.gather_streamed(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
     }
 
@@ -334,6 +338,11 @@ impl Executor {
         self.loss.clear_tally(&self.stream, &self.arena)
     }
 
+    /// Forgets that something was no number: what follows starts from other numbers.
+    pub(crate) fn clear_not_numbers(&self) -> Result<(), CudaError> {
+        self.loss.clear_not_numbers(&self.stream, &self.arena)
+    }
+
     /// Waits.
     pub(crate) fn read_tally(&self) -> Result<DeviceTally, CudaError> {
         self.loss.read_tally(&self.stream, &self.arena)
@@ -354,8 +363,12 @@ impl Executor {
         Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
     }
 
-    /// Waits, and names the first pass whose output for the last batch of n is not finite.
+    /// Waits, and names the first pass that met something that is no number, else the first whose output for the last batch
+    /// of n is not finite.
     pub(crate) fn first_non_finite(&self, n: usize) -> Result<Option<&str>, CudaError> {
+        if let Some(pass) = self.loss.read_not_numbers(&self.stream, &self.arena)? {
+            return Ok(self.passes.get(pass - 1).map(CompiledPass::name));
+        }
         for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
             let (tensor, len) = (pass.output(), n * shape.len());
             let region = self.tensors[tensor].values;

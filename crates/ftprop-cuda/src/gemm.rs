@@ -228,6 +228,19 @@ impl Gemm {
         tilings
     }
 
+    /// Every tile that there is room for, with the depth whole, in parts that do not come out even, and in as many as there can
+    /// be.
+    pub(crate) fn all_tilings(&self, n: usize, limits: DeviceLimits) -> Vec<Tiling> {
+        let tiles: Vec<Tile> = match self.precision {
+            Precision::F32 => vec![PLAIN],
+            _ => TILES.into_iter().filter(|tile| self.fits(tile, limits)).collect(),
+        };
+        let most = self.size(n).2.div_ceil(DEPTH).min(MAX_SPLIT_K);
+        let mut splits = vec![1, 3.min(most), most];
+        splits.dedup();
+        tiles.iter().flat_map(|&tile| splits.iter().map(move |&split_k| Tiling { tile, split_k })).collect()
+    }
+
     /// Elements that one copy takes of the left and of the right operand: the most, up to 16 bytes, that every
     /// row and every start allows.
     fn widths(&self) -> (usize, usize) {

@@ -16,12 +16,17 @@ pub(crate) enum GraphKey {
     Evaluate { data: u64, n: usize },
     /// A step on a streamed batch, whole or up to the optimizer.
     Streamed { n: usize, whole: bool },
+    /// The same on a batch of pictures as bytes.
+    Pixels { n: usize, whole: bool },
 }
 
 impl GraphKey {
     fn examples(&self) -> usize {
         match *self {
-            GraphKey::Train { n, .. } | GraphKey::Evaluate { n, .. } | GraphKey::Streamed { n, .. } => n,
+            GraphKey::Train { n, .. }
+            | GraphKey::Evaluate { n, .. }
+            | GraphKey::Streamed { n, .. }
+            | GraphKey::Pixels { n, .. } => n,
         }
     }
 }

@@ -35,14 +35,14 @@
 //! ```
 //!
 //! Compiled kernels and timings are kept under `FTPROP_CACHE`, else in the user's cache folder; folders named in
-//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries beside the usual ones. A kept kernel is loaded only if it is
+//! `FTPROP_CUDA_LIBRARIES` are searched for NVIDIA's libraries before the usual ones. A kept kernel is loaded only if it is
 //! the user's own and as it was written; otherwise it is compiled again, which [`take_notes`] tells. Folders that the
 //! environment names count if they are absolute.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | `device`, `library`, `environment`, `error` | [`devices`], [`Device`], and the libraries behind them |
-//! | `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
+//! | `nvrtc`, `compile`, `module`, `cache` | kernels from text, compiled at first use and kept on disk |
 //! | `abi`, `arguments`, `kernel` | what host and kernels agree on, how what a kernel takes is declared, and its launch |
 //! | `stream`, `memory`, `arena` | streams, events, graphs and device memory |
 //! | `plan` | from layers to passes: products, and the epilogue of each in one kernel |
@@ -97,6 +97,7 @@ mod matrices;
 mod memory;
 mod module;
 mod network;
+mod nvrtc;
 mod optimizer;
 mod parameters;
 mod passes;
@@ -125,5 +126,5 @@ pub use library::Library;
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;
-pub use streamed::StreamedPictures;
+pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;

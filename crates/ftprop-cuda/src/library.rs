@@ -1,8 +1,8 @@
 //! NVIDIA's libraries, looked for before anything calls into them.
 //!
 //! cudarc loads a library at the first call into it and panics where there is none, or where it lacks what is called. So
-//! each is loaded here first, from the system's own places or from the folders where installers put it; a library that is
-//! already in the process is then found by its name. And it is asked for every function that is called, in the very handle
+//! each is loaded here first, from the folders that the user names, the system's own places, or where installers put it; a
+//! library that is already in the process is then found by its name. And it is asked for every function that is called, in the very handle
 //! that cudarc calls through: a strange library under the right name is an error, too.
 //!
 //! Folders in the environment count only if they are absolute: nothing is loaded because it lies in the current folder.
@@ -11,8 +11,8 @@ mod functions;
 
 use crate::CudaError;
 use crate::environment;
-use functions::{CUBLAS, CUDNN, DRIVER, NVRTC};
-use std::path::PathBuf;
+use crate::nvrtc::{self, Missing, Nvrtc};
+use functions::{CUBLAS, CUDNN, DRIVER};
 use std::sync::OnceLock;
 
 /// What a look for a library came to.
@@ -58,12 +58,11 @@ impl Library {
 
     fn file_names(self) -> &'static [&'static str] {
         match (self, cfg!(windows)) {
+            (Library::Nvrtc, _) => nvrtc::FILES,
             (Library::Driver, false) => &["libcuda.so.1", "libcuda.so"],
-            (Library::Nvrtc, false) => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
             (Library::Cudnn, false) => &["libcudnn.so.9", "libcudnn.so"],
             (Library::Cublas, false) => &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
             (Library::Driver, true) => &["nvcuda.dll"],
-            (Library::Nvrtc, true) => &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
             (Library::Cudnn, true) => &["cudnn64_9.dll"],
             (Library::Cublas, true) => &["cublasLt64_13.dll", "cublasLt64_12.dll"],
         }
@@ -82,7 +81,8 @@ impl Library {
     fn functions(self) -> &'static [&'static str] {
         match self {
             Library::Driver => DRIVER,
-            Library::Nvrtc => NVRTC,
+            // Its own module asks for them.
+            Library::Nvrtc => &[],
             Library::Cudnn => CUDNN,
             Library::Cublas => CUBLAS,
         }
@@ -90,12 +90,12 @@ impl Library {
 
     /// The first of these functions that cudarc would not find. Called only where [`Library::reaches_cudarc`].
     fn missing(self, functions: &'static [&'static str]) -> Option<&'static str> {
-        use cudarc::{cublaslt, cudnn, driver, nvrtc};
+        use cudarc::{cublaslt, cudnn, driver};
         // SAFETY: the library is there, so this does not panic; initialisers have no requirements of their own.
         let library = unsafe {
             match self {
                 Library::Driver => driver::sys::culib(),
-                Library::Nvrtc => nvrtc::sys::culib(),
+                Library::Nvrtc => return None,
                 Library::Cudnn => cudnn::sys::culib(),
                 Library::Cublas => cublaslt::sys::culib(),
             }
@@ -107,12 +107,12 @@ impl Library {
 
     /// Whether cudarc finds what was loaded.
     fn reaches_cudarc(self) -> bool {
-        use cudarc::{cublaslt, cudnn, driver, nvrtc};
+        use cudarc::{cublaslt, cudnn, driver};
         // SAFETY: initialisers of these libraries have no requirements of their own.
         unsafe {
             match self {
                 Library::Driver => driver::sys::is_culib_present(),
-                Library::Nvrtc => nvrtc::sys::is_culib_present(),
+                Library::Nvrtc => true,
                 Library::Cudnn => cudnn::sys::is_culib_present(),
                 Library::Cublas => cublaslt::sys::is_culib_present(),
             }
@@ -133,10 +133,14 @@ impl Library {
     pub fn load(self) -> Result<(), CudaError> {
         static FOUND: [OnceLock<Found>; 4] = [const { OnceLock::new() }; 4];
         let found = FOUND[self as usize].get_or_init(|| {
-            let folders = folders();
-            let paths = self.file_names().iter().flat_map(|name| {
-                std::iter::once(PathBuf::from(name)).chain(folders.iter().map(move |folder| folder.join(name)))
-            });
+            if self == Library::Nvrtc {
+                return match Nvrtc::get() {
+                    Ok(_) => Found::Library,
+                    Err(Missing::Without(function)) => Found::Without(function),
+                    Err(Missing::Nothing) => Found::Nothing,
+                };
+            }
+            let paths = environment::library_paths(self.file_names());
             if !paths.into_iter().any(|path| keep_loaded(&path)) || !self.reaches_cudarc() {
                 return Found::Nothing;
             }
@@ -147,7 +151,7 @@ impl Library {
             Found::Without(function) => return Err(self.strange(function)),
             Found::Nothing => {}
         }
-        let places: Vec<String> = folders().iter().map(|f| f.display().to_string()).collect();
+        let places: Vec<String> = environment::library_folders().iter().map(|f| f.display().to_string()).collect();
         Err(CudaError::Library {
             library: self.name(),
             purpose: self.purpose(),
@@ -157,19 +161,13 @@ impl Library {
     }
 }
 
-/// Where libraries may be beside the system's own places.
-fn folders() -> Vec<PathBuf> {
-    let mut folders = environment::folders("FTPROP_CUDA_LIBRARIES");
-    for home in ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(environment::folder) {
-        folders.extend([home.join("lib64"), home.join("bin")]);
-    }
-    if cfg!(unix) {
-        folders.extend(
-            ["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"]
-                .map(PathBuf::from),
-        );
-    }
-    folders
+/// A function of the driver that is not in every version of it under one name. The driver is loaded.
+///
+/// # Safety
+/// `T` is the function's type.
+pub(crate) unsafe fn driver_function<T: Copy>(name: &str) -> Option<T> {
+    // SAFETY: the driver is there, so this does not panic; the caller's promise covers the type.
+    unsafe { cudarc::driver::sys::culib().get::<T>(name.as_bytes()) }.ok().map(|function| *function)
 }
 
 /// Loads a library for good, its names visible to others.

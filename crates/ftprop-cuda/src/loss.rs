@@ -24,6 +24,7 @@ kernels! {
         tally: DevicePtr,
         partial: DevicePtr,
         counter: DevicePtr,
+        not_numbers: DevicePtr,
         weights: DevicePtr,
         step: DevicePtr,
         scalars: DevicePtr,
@@ -42,6 +43,8 @@ pub(crate) struct LossPass {
     tally: Region,
     partial: Region,
     counter: Region,
+    /// The number of the first pass that met something that is no number, 0 while none has.
+    not_numbers: Region,
     /// The weights of the classes.
     weights: Option<DeviceBuffer>,
 }
@@ -90,6 +93,7 @@ impl LossPass {
             tally: layout.take(size_of::<DeviceTally>()),
             partial: layout.take(MAX_BLOCKS as usize * size_of::<DeviceTally>()),
             counter: layout.take(4),
+            not_numbers: layout.take(4),
             weights: weights.map(|weights| DeviceBuffer::of(device, weights, "weights of classes")).transpose()?,
         })
     }
@@ -111,6 +115,7 @@ impl LossPass {
             tally: arena.at(self.tally),
             partial: arena.at(self.partial),
             counter: arena.at(self.counter),
+            not_numbers: arena.at(self.not_numbers),
             weights: self.weights.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start),
             step,
             scalars,
@@ -122,6 +127,21 @@ impl LossPass {
         // SAFETY: logits, labels and slopes have room for a full batch, the partial tallies for every block; there is a
         // weight for each class wherever the kernel looks for one.
         unsafe { self.kernel.launch(stream, config, &args) }
+    }
+
+    /// Where passes leave their number when they meet something that is no number.
+    pub(crate) fn not_numbers(&self, arena: &Arena) -> DevicePtr {
+        arena.at(self.not_numbers)
+    }
+
+    /// Waits for the stream's work, and gives the number of the first pass that met something that is no number, from 1.
+    pub(crate) fn read_not_numbers(&self, stream: &CudaStream, arena: &Arena) -> Result<Option<usize>, CudaError> {
+        let number = arena.read::<u32>(stream, self.not_numbers, 1)?[0];
+        Ok((number > 0).then_some(number as usize))
+    }
+
+    pub(crate) fn clear_not_numbers(&self, stream: &CudaStream, arena: &Arena) -> Result<(), CudaError> {
+        arena.clear(stream, self.not_numbers)
     }
 
     pub(crate) fn clear_tally(&self, stream: &CudaStream, arena: &Arena) -> Result<(), CudaError> {

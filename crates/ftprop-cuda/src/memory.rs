@@ -71,11 +71,13 @@ impl DeviceBuffer {
         self.start + byte as u64
     }
 
-    /// Copies values to a byte offset, in order with the stream's work.
+    /// Copies values to a byte offset, in order with the stream's work, and waits for that: the driver does not promise to
+    /// have read memory that is not pinned when its call returns.
     pub(crate) fn write<T: Pod>(&self, stream: &CudaStream, byte: usize, values: &[T]) -> Result<(), CudaError> {
         self.device.enter()?;
-        // SAFETY: this is pageable memory, read before the call returns.
-        unsafe { self.write_async(stream, byte, values) }
+        // SAFETY: the values are there until the copy is done, below.
+        let copied = unsafe { self.write_async(stream, byte, values) };
+        copied.and_then(|()| stream.wait())
     }
 
     /// Copies the first so many values of pinned memory to a byte offset, in order with the stream's work, and returns
@@ -96,7 +98,7 @@ impl DeviceBuffer {
     }
 
     /// # Safety
-    /// Pinned memory must not change until the copy is done.
+    /// The values must not change until the copy is done.
     unsafe fn write_async<T: Pod>(&self, stream: &CudaStream, byte: usize, values: &[T]) -> Result<(), CudaError> {
         let (to, bytes) = (self.part(byte, size_of_val(values)), size_of_val(values));
         // SAFETY: both sides have that many bytes; the caller's promise covers the host's.

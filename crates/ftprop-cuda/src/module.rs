@@ -2,6 +2,7 @@
 
 use crate::CudaError;
 use crate::error::check;
+use crate::library::driver_function;
 use cudarc::driver::sys::{self, CUfunction, CUmodule};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -26,10 +27,10 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Module {
-    /// Loads machine code that NVRTC wrote into the current context. `name` is for messages.
+    /// Loads code that NVRTC wrote into the current context; from PTX the driver makes machine code. `name` is for messages.
     pub(crate) fn load(name: &'static str, image: &[u8]) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the image is a whole cubin that NVRTC wrote.
+        // SAFETY: the image is a whole cubin that NVRTC wrote, or PTX with the zero byte at its end.
         check(unsafe { sys::cuModuleLoadData(&mut raw, image.as_ptr().cast()) }, || format!("load {name}"))?;
         Ok(Module { inner: Arc::new(Inner { name, raw, functions: Mutex::default() }) })
     }
@@ -47,8 +48,9 @@ impl Module {
             format!("find kernel {entry} in {}", self.inner.name)
         })?;
         // Now, not at its first launch: loading waits until the whole GPU is idle. Where it fails, that launch will.
-        // SAFETY: the function was just found.
-        let _ = unsafe { sys::cuFuncLoad(function) };
+        type Load = unsafe extern "C" fn(CUfunction) -> sys::CUresult;
+        // SAFETY: the driver's function has this type, where there is one; the kernel was just found.
+        unsafe { driver_function::<Load>("cuFuncLoad").map(|load| load(function)) };
         functions.insert(entry, function);
         Ok(function)
     }

@@ -13,10 +13,10 @@ use crate::stream::CudaStream;
 use ftprop_nn::{Graph, Learning};
 
 kernels! {
-    /// The bf16 copy of the parameters.
+    /// The rounded copy of the parameters.
     RoundValuesArgs = "round_values" in basic::FILE {
         values: DevicePtr,
-        bf16_values: DevicePtr,
+        operands: DevicePtr,
         count: u32,
     }
 }
@@ -30,12 +30,15 @@ pub(crate) struct ParameterBuffers {
     /// The moving average of the values, where there is one.
     average: Option<DeviceBuffer>,
     stats: DeviceBuffer,
-    bf16: Option<Bf16Copy>,
+    operands: Option<OperandCopy>,
 }
 
-/// The parameters as matrix units read them in bf16; the optimizer keeps it equal to the values.
-struct Bf16Copy {
+/// The parameters as matrix units read them, rounded to bf16 or tf32: left to the units, kernels and libraries would each
+/// have their own way. The optimizer keeps it equal to the values.
+struct OperandCopy {
     buffer: DeviceBuffer,
+    /// Bytes of one.
+    bytes: usize,
     round: Kernel<RoundValuesArgs>,
 }
 
@@ -49,16 +52,17 @@ impl ParameterBuffers {
     ) -> Result<Self, CudaError> {
         let (count, stat_count) = (graph.parameter_count(), graph.statistic_count());
         let (moments, averaged) = (learning.groups.moments(), learning.average.is_some());
-        let narrow = precision == Precision::Bf16;
+        let copied = if precision == Precision::F32 { 0 } else { precision.activation_bytes() };
         let (free, _) = device.memory()?;
-        let bytes = (2 + moments + usize::from(averaged)) * 4 * count + if narrow { 2 * count } else { 0 };
+        let bytes = (2 + moments + usize::from(averaged)) * 4 * count + copied * count;
         if bytes > free {
             return Err(out_of_memory(device, bytes, "the parameters"));
         }
         let flat = |what: &str| DeviceBuffer::new(device, 4 * count, what);
-        let bf16 = || {
+        let operands = || {
             let round = Kernel::find(&device.module(basic::source(precision))?)?;
-            Ok::<_, CudaError>(Bf16Copy { buffer: DeviceBuffer::new(device, 2 * count, "the parameters")?, round })
+            let buffer = DeviceBuffer::new(device, copied * count, "the parameters")?;
+            Ok::<_, CudaError>(OperandCopy { buffer, bytes: copied, round })
         };
         Ok(ParameterBuffers {
             count,
@@ -68,7 +72,7 @@ impl ParameterBuffers {
             moments: (0..moments).map(|_| flat("the optimizer's moments")).collect::<Result<_, _>>()?,
             average: averaged.then(|| flat("the average of the parameters")).transpose()?,
             stats: DeviceBuffer::new(device, 4 * stat_count, "the running statistics")?,
-            bf16: narrow.then(bf16).transpose()?,
+            operands: (copied > 0).then(operands).transpose()?,
         })
     }
 
@@ -77,9 +81,10 @@ impl ParameterBuffers {
         self.count
     }
 
-    /// Bytes of values, gradients and moments.
+    /// Bytes of values, gradients, moments and copies.
     pub(crate) fn bytes(&self) -> usize {
-        4 * self.count * (2 + self.moments.len() + usize::from(self.average.is_some()))
+        let copied = self.operands.as_ref().map_or(0, |copy| copy.bytes);
+        self.count * (4 * (2 + self.moments.len() + usize::from(self.average.is_some())) + copied)
     }
 
     /// Where parameter number `at` is.
@@ -87,14 +92,14 @@ impl ParameterBuffers {
         self.values.at(4 * at)
     }
 
-    /// The same as the matrix units read it: in bf16 where that is the precision.
+    /// The same as the matrix units read it: rounded, unless all is done in f32.
     pub(crate) fn operand(&self, at: usize) -> DevicePtr {
-        self.bf16.as_ref().map_or_else(|| self.value(at), |bf16| bf16.buffer.at(2 * at))
+        self.operands.as_ref().map_or_else(|| self.value(at), |copy| copy.buffer.at(copy.bytes * at))
     }
 
-    /// Where the bf16 copy begins, null where there is none.
-    pub(crate) fn bf16_values(&self) -> DevicePtr {
-        self.bf16.as_ref().map_or(DevicePtr::NULL, |bf16| bf16.buffer.start())
+    /// Where the rounded copy begins, null where there is none.
+    pub(crate) fn operands(&self) -> DevicePtr {
+        self.operands.as_ref().map_or(DevicePtr::NULL, |copy| copy.buffer.start())
     }
 
     /// Where the gradient of parameter number `at` is.
@@ -124,9 +129,9 @@ impl ParameterBuffers {
     pub(crate) fn write_values(&self, stream: &CudaStream, values: &[f32]) -> Result<(), CudaError> {
         expect_len("parameters", values.len(), self.count)?;
         self.values.write(stream, 0, values)?;
-        let Some(Bf16Copy { buffer, round }) = &self.bf16 else { return Ok(()) };
-        let (values, bf16_values) = (self.values.start(), buffer.start());
-        let args = RoundValuesArgs { values, bf16_values, count: self.count as u32 };
+        let Some(OperandCopy { buffer, round, .. }) = &self.operands else { return Ok(()) };
+        let (values, operands) = (self.values.start(), buffer.start());
+        let args = RoundValuesArgs { values, operands, count: self.count as u32 };
         // SAFETY: both buffers have so many numbers.
         unsafe { round.launch(stream, LaunchConfig::for_items(self.count), &args)? };
         stream.wait()

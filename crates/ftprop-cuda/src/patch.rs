@@ -298,7 +298,7 @@ mod tests {
             (back, Precision::Tf32),
             (back, Precision::Bf16),
         ] {
-            let image = Patch::of(&Gemm { precision, ..gemm }).source().compile("sm_80");
+            let image = Patch::of(&Gemm { precision, ..gemm }).source().compile((8, 0));
             assert!(image.unwrap_or_else(|error| panic!("{error}")).starts_with(b"\x7fELF"));
         }
     }

@@ -11,7 +11,7 @@ use crate::memory::DeviceBuffer;
 use crate::module::Module;
 use crate::precision::Precision;
 use crate::stream::CudaStream;
-use crate::streamed::StreamedPictures;
+use crate::streamed::PictureSlots;
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::Shape;
 
@@ -148,11 +148,6 @@ impl PictureTable {
         Ok(fits.then_some(PictureTable { entries, taps, ..table }))
     }
 
-    /// Where the entries are.
-    pub(crate) fn entries(&self) -> DevicePtr {
-        self.entries.start()
-    }
-
     /// The entries, to be written.
     pub(crate) fn buffer(&self) -> &DeviceBuffer {
         &self.entries
@@ -255,13 +250,13 @@ impl PictureGather {
         &self,
         stream: &CudaStream,
         step: DevicePtr,
-        d: &StreamedPictures,
+        d: &PictureSlots,
         (images, labels, stored): (DevicePtr, DevicePtr, usize),
         (n, batch): (usize, usize),
     ) -> Result<(), CudaError> {
         let args = GatherPicturesArgs {
             pixels: d.pixels.start(),
-            entries: d.entries(),
+            entries: d.table.entries.start(),
             all_labels: d.labels.start(),
             numbers: d.numbers.start(),
             tables: d.tables.start(),
@@ -271,7 +266,7 @@ impl PictureGather {
             step,
             examples: n as u32,
             batch: batch as u32,
-            slots: StreamedPictures::SLOTS,
+            slots: PictureSlots::COUNT,
             slot_bytes: d.slot_bytes as u64,
             stored: stored as i32,
             taps: d.table.taps as i32,

@@ -52,6 +52,8 @@ pub(crate) struct Epilogue {
     /// The other summand of a residual sum.
     pub(crate) residual: Option<(TensorId, Option<Norm>)>,
     pub(crate) pool: Option<PoolGeometry>,
+    /// Whether the pool follows the activation.
+    pub(crate) pool_last: bool,
     pub(crate) activation: Option<ActivationOp>,
     pub(crate) dropout: Option<Dropout>,
     pub(crate) out: TensorId,
@@ -125,6 +127,7 @@ struct PendingEpilogue {
     affine: Affine,
     residual: Option<(TensorId, Option<Norm>)>,
     pool: Option<PoolGeometry>,
+    pool_last: bool,
     activation: Option<ActivationOp>,
     dropout: Option<Dropout>,
 }
@@ -138,6 +141,7 @@ impl PendingEpilogue {
             affine: Affine::Identity,
             residual: None,
             pool: None,
+            pool_last: false,
             activation: None,
             dropout: None,
         }
@@ -278,9 +282,11 @@ impl Builder<'_> {
                 self.affine(affine, now)
             }
             Op::Pool(PoolKind::Max, geometry) => {
-                if !now.is_early() {
+                let free = now.residual.is_none() && now.pool.is_none() && now.dropout.is_none();
+                if !free {
                     now = PendingEpilogue::of(self.materialize(now));
                 }
+                now.pool_last = now.activation.is_some();
                 now.pool = Some(*geometry);
                 now
             }
@@ -392,13 +398,14 @@ impl Builder<'_> {
             || needs(now.tensor)
             || now.residual.as_ref().is_some_and(|(tensor, norm)| norm.is_some() || needs(*tensor));
         let out = self.tensor(shape, learned);
-        let PendingEpilogue { name, tensor, affine, residual, pool, activation, dropout, .. } = now;
+        let PendingEpilogue { name, tensor, affine, residual, pool, pool_last, activation, dropout, .. } = now;
         let epilogue = Epilogue {
             name,
             y: tensor,
             affine,
             residual,
             pool,
+            pool_last,
             activation,
             dropout,
             out,
@@ -446,10 +453,10 @@ mod tests {
     #[test]
     fn a_residual_sum_is_one_epilogue_with_both_norms_and_the_activation() {
         let plan = preset("resnet18", 224);
-        // The stem and its pooling, then blocks; three of them project their shortcut.
+        // The stem with its pooling, then blocks; three of them project their shortcut.
         let block = "PFPS";
         let projecting = "PFPPS";
-        let expected = format!("PFF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
+        let expected = format!("PF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
         assert_eq!(kinds(&plan).replace('A', ""), expected);
         for pass in &plan.passes {
             if let FusedPass::Epilogue(f) = pass {

@@ -17,6 +17,90 @@ const MODES: [Mode; 3] = [Mode::Forward, Mode::Input, Mode::Weights];
 /// padding of its windows.
 type ConvCase = ((usize, usize, usize), usize, (usize, usize, usize, usize));
 
+/// Every tile, with the depth whole and split, for operands that are read in pieces of every width: beside sums in f64.
+pub(crate) fn tilings(device: &Device, precision: Precision) -> Result<Check, CudaError> {
+    let limits = device.limits()?;
+    let shapes: [(ConvCase, usize); 5] = [
+        (((9, 7, 32), 48, (3, 3, 1, 1)), 1),
+        (((7, 9, 3), 20, (3, 2, 2, 1)), 1),
+        (((6, 5, 10), 14, (2, 2, 1, 0)), 1),
+        (((1, 1, 37), 29, (1, 1, 1, 0)), 1),
+        (((8, 8, 16), 24, (3, 3, 2, 1)), 2),
+    ];
+    let n = 5;
+    let mut gemms = Vec::new();
+    for (i, (shape, groups)) in shapes.into_iter().enumerate() {
+        for mode in MODES {
+            let mut gemm = gemm(mode, shape, precision, 8 * (i % 2));
+            gemm.geometry.groups = groups;
+            gemms.push(gemm);
+        }
+    }
+    // All at once, so that the compiler has work for every core.
+    let sources: Vec<_> = gemms
+        .iter()
+        .flat_map(|gemm| gemm.all_tilings(n, limits).into_iter().map(|tiling| gemm.source(tiling.tile)))
+        .collect();
+    device.modules(&sources)?;
+    let (mut error, mut count) = (0.0f64, 0);
+    for gemm in &gemms {
+        let all: Vec<Algorithm> = gemm.all_tilings(n, limits).into_iter().map(Algorithm::Tiled).collect();
+        count += all.len();
+        let expected = reference(gemm, n);
+        for got in results(device, gemm, n, false, &all, &Libraries::default())? {
+            error = error.max(distance(&got, &expected));
+        }
+    }
+    // What is written in bf16 is rounded once.
+    let allowed = if precision == Precision::Bf16 { 4e-3 } else { 1e-5 };
+    Ok(Check { name: format!("{precision}: {count} tilings beside f64"), error, allowed })
+}
+
+/// A number of an operand, of a few bits, which no format rounds; the channels that fill up a pixel are zero.
+fn number(gemm: &Gemm, which: usize, k: usize) -> f32 {
+    let fills = which == 0 && k % gemm.stored >= gemm.geometry.in_channels;
+    if fills { 0.0 } else { ((k * 37 + which) % 101) as f32 / 64.0 - 0.75 }
+}
+
+/// A product, one multiplication after another.
+fn reference(gemm: &Gemm, n: usize) -> Vec<f32> {
+    let g = &gemm.geometry;
+    let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
+    let mut sums = match gemm.mode {
+        Mode::Forward => vec![0.0f64; n * g.out_len()],
+        Mode::Input => vec![0.0; n * g.height * g.width * g.in_channels],
+        Mode::Weights => vec![0.0; g.weight_len()],
+    };
+    let value = |which, k| f64::from(number(gemm, which, k));
+    for out_pixel in 0..n * g.out_height() * g.out_width() {
+        let (image, place) =
+            (out_pixel / (g.out_height() * g.out_width()), out_pixel % (g.out_height() * g.out_width()));
+        for tap in 0..g.kernel_h * g.kernel_w {
+            let row = place / g.out_width() * g.stride + tap / g.kernel_w;
+            let column = place % g.out_width() * g.stride + tap % g.kernel_w;
+            let (Some(row), Some(column)) = (row.checked_sub(g.pad), column.checked_sub(g.pad)) else { continue };
+            if row >= g.height || column >= g.width {
+                continue;
+            }
+            let pixel = (image * g.height + row) * g.width + column;
+            for out in 0..g.out_channels {
+                for inside in 0..ci {
+                    let channel = out / co * ci + inside;
+                    let x = pixel * gemm.stored + channel;
+                    let (y, w) =
+                        (out_pixel * g.out_channels + out, (out * g.kernel_h * g.kernel_w + tap) * ci + inside);
+                    match gemm.mode {
+                        Mode::Forward => sums[y] += value(0, x) * value(2, w),
+                        Mode::Input => sums[pixel * g.in_channels + channel] += value(1, y) * value(2, w),
+                        Mode::Weights => sums[w] += value(1, y) * value(0, x),
+                    }
+                }
+            }
+        }
+    }
+    sums.into_iter().map(|sum| sum as f32).collect()
+}
+
 fn gemm(mode: Mode, shape: ConvCase, precision: Precision, weight_offset: usize) -> Gemm {
     let ((height, width, in_channels), out_channels, (kernel_h, kernel_w, stride, pad)) = shape;
     let groups = 1;
@@ -97,19 +181,32 @@ fn apart(
     algorithm: Algorithm,
     libraries: &Libraries,
 ) -> Result<f64, CudaError> {
+    let both = [Algorithm::Tiled(gemm.guess(n, device.limits()?)), algorithm];
+    let results = results(device, gemm, n, adds, &both, libraries)?;
+    Ok(distance(&results[1], &results[0]))
+}
+
+/// What each algorithm makes of the same numbers; where it `adds`, to what is there.
+fn results(
+    device: &Device,
+    gemm: &Gemm,
+    n: usize,
+    adds: bool,
+    algorithms: &[Algorithm],
+    libraries: &Libraries,
+) -> Result<Vec<Vec<f32>>, CudaError> {
     let stream = CudaStream::new(device)?;
     let g = &gemm.geometry;
-    let both = [Algorithm::Tiled(gemm.guess(n, device.limits()?)), algorithm];
     let mut layout = ArenaLayout::default();
     let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len()];
     let operands = lengths.map(|len| layout.floats(len));
     let mut bytes = 0;
-    for algorithm in both {
+    for &algorithm in algorithms {
         bytes = bytes.max(CompiledGemm::workspace(gemm, algorithm, libraries, n)?);
     }
     let workspace = layout.take(bytes);
     let mut compiled = Vec::new();
-    for algorithm in both {
+    for &algorithm in algorithms {
         compiled.push(CompiledGemm::new(device, *gemm, algorithm, libraries, workspace, n, &mut layout)?);
     }
     let arena = layout.build(device, "a test")?;
@@ -117,10 +214,7 @@ fn apart(
     let mut results = Vec::new();
     for one in compiled {
         for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
-            // Numbers of a few bits, which no format rounds; the channels that fill up a pixel are zero.
-            let fills = |k: usize| which == 0 && k % gemm.stored >= g.in_channels;
-            let number = |k: usize| if fills(k) { 0.0 } else { ((k * 37 + which) % 101) as f32 / 64.0 - 0.75 };
-            let numbers: Vec<f32> = (0..len).map(number).collect();
+            let numbers: Vec<f32> = (0..len).map(|k| number(gemm, which, k)).collect();
             if narrow {
                 let halves: Vec<u16> = numbers.iter().map(|v| (v.to_bits() >> 16) as u16).collect();
                 arena.write(&stream, place, &halves)?;
@@ -137,6 +231,8 @@ fn apart(
         addresses.addend = if adds { addresses.out } else { DevicePtr::NULL };
         one.run(&stream, &arena, n, addresses)?;
         let (region, len) = (operands[wanted], lengths[wanted]);
+        // Slopes by a picture have only the channels that it has.
+        let len = if gemm.mode == Mode::Input { len / gemm.stored * g.in_channels } else { len };
         results.push(if narrow && gemm.mode != Mode::Weights {
             let halves = arena.read::<u16>(&stream, region, len)?;
             halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
@@ -144,5 +240,5 @@ fn apart(
             arena.read::<f32>(&stream, region, len)?
         });
     }
-    Ok(distance(&results[1], &results[0]))
+    Ok(results)
 }

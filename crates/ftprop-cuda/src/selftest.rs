@@ -1,11 +1,15 @@
 //! Does this GPU compute the right thing? The suite that every engine is put through, in each precision within what its
 //! rounding allows. Then what only a GPU has: data that lives on the device, is streamed or comes from the CPU's loader
 //! must train to the same bits, several networks at once to those of each alone, products in every way that they may be
-//! chosen, and what does not fit must be refused.
+//! chosen, what does not fit must be refused, and what is no number must be noticed. The suite is run twice, with the
+//! kernels for small batches and with those for large ones.
 
 use crate::memory::DeviceBuffer;
-use crate::product_checks::{engines, patches};
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, Tuning};
+use crate::network::Paths;
+use crate::product_checks::{engines, patches, tilings};
+use crate::{
+    CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, StreamedPixels, Tuning,
+};
 use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
@@ -36,6 +40,10 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
             add(tuned_training(device, precision, tuning)?);
         }
     }
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        add(tilings(device, precision)?);
+        add(hidden(device, precision)?);
+    }
     for precision in [Precision::Tf32, Precision::Bf16] {
         add(patches(device, precision)?);
         add(engines(device, precision)?);
@@ -46,13 +54,16 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
         (Precision::Tf32, Exactness::Rounded(1e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
-        let mut make = |case: &suite::Case| -> Result<Box<dyn Engine>, EngineError> {
-            let (graph, learning) = (case.graph.clone(), case.learning.clone());
-            let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
-            Ok(Box::new(CudaNetwork::new(device, config)?))
-        };
-        let named = |check: &Check| Check { name: format!("{precision}: {}", check.name), ..check.clone() };
-        suite::run(&mut make, exactness, &mut |check| add(named(check)))?;
+        for (paths, batches) in [(Paths::Cooperative, ""), (Paths::Large, "large batches, ")] {
+            let mut make = |case: &suite::Case| -> Result<Box<dyn Engine>, EngineError> {
+                let (graph, learning) = (case.graph.clone(), case.learning.clone());
+                let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
+                Ok(Box::new(CudaNetwork::with_paths(device, config, paths)?))
+            };
+            let named =
+                |check: &Check| Check { name: format!("{precision}: {batches}{}", check.name), ..check.clone() };
+            suite::run(&mut make, exactness, &mut |check| add(named(check)))?;
+        }
     }
     Ok(checks)
 }
@@ -208,6 +219,26 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
 }
 
+/// A weight that is no number, which the first threshold would hide, must show in the loss, and its layer must be named.
+fn hidden(device: &Device, precision: Precision) -> Result<Check, EngineError> {
+    let (split, normalize, config) = problem(precision)?;
+    let data = resident(device, &split, &normalize)?;
+    let mut network = CudaNetwork::new(device, config)?;
+    network.initialise(1)?;
+    let mut values = network.values()?;
+    values[0] = f32::NAN;
+    network.set_values(&values)?;
+    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    let shown = !network.take_tally()?.loss_sum.is_finite();
+    let named = network.first_non_finite(1)?.is_some_and(|layer| layer.contains("layer 3"));
+    // Other numbers, another verdict.
+    network.initialise(1)?;
+    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    let forgotten = network.take_tally()?.loss_sum.is_finite() && network.first_non_finite(1)?.is_none();
+    let name = format!("{precision}: what thresholds hide is found");
+    Ok(Check { name, error: f64::from(u8::from(!(shown && named && forgotten))), allowed: 0.0 })
+}
+
 /// More memory than there is must be refused with an error that says so.
 fn too_large(device: &Device) -> Result<Check, CudaError> {
     let (_, total) = device.memory()?;
@@ -245,7 +276,12 @@ fn pictures(device: &Device, precision: Precision) -> Result<Check, EngineError>
             error = if made.len() == batch.images.len() { largest.max(error) } else { f64::INFINITY };
         }
     }
-    let apart = streamed_pictures(device, &split, &normalize, part, &config)?;
+    let apart = streamed_pictures(device, &split, &normalize, part, &config)?.max(streamed_pixels(
+        device,
+        &normalize,
+        Augment { cutout: 3, area: None, ..part },
+        &config,
+    )?);
     let error = if apart == 0.0 { error } else { f64::INFINITY };
     let name = format!("{precision}: pictures of different sizes, parts, windows and colours");
     // Values reach to about 4, of which bf16 keeps eight bits.
@@ -284,6 +320,46 @@ fn streamed_pictures(
             };
             counted.extend(tally.map(|t| t.loss_sum as f32));
         }
+        counted.extend(network.values()?);
+        results.push(counted);
+    }
+    Ok(largest_difference(&results))
+}
+
+/// The same for pictures that the host has cut to the input's size.
+fn streamed_pixels(
+    device: &Device,
+    normalize: &Normalize,
+    augment: Augment,
+    config: &NetworkConfig,
+) -> Result<f64, EngineError> {
+    let (random, window, count) = (Stream::numbered(8), ftprop_data::Shape::new(10, 12, 3), 45);
+    let bytes: Vec<u8> = (0..count * window.size()).map(|i| random.below(i as u64, 256) as u8).collect();
+    let labels = (0..count).map(|i| random.below((1 << 40) | i as u64, 4) as u32).collect();
+    let split = Split::from_pixels(window, bytes.clone(), labels).map_err(CudaError::from)?;
+    let data = ResidentData::new(device, &split, normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
+    let (seed, epoch) = (3, 2);
+    let loader_config = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
+    let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
+    let steps = vec![(1.0, 0.5); loader.batches_per_epoch()];
+    let span = StepSpan { seed, epoch, first_batch: 0, first_step: 0, steps };
+    let mut results = Vec::new();
+    for way in 0..2 {
+        let mut network = CudaNetwork::new(device, config.clone())?;
+        network.initialise(2)?;
+        if way == 0 {
+            network.train(&data, &span)?;
+        } else {
+            network.attach_pixels(StreamedPixels::new(device, window, normalize, augment, config.batch)?);
+            network.begin_streaming(&span)?;
+            let mut batches = loader.epoch(epoch, 0);
+            while let Some(batch) = batches.next_batch().map_err(CudaError::from)? {
+                let picture = |&number: &u32| &bytes[number as usize * window.size()..][..window.size()];
+                let pixels: Vec<u8> = batch.numbers.iter().flat_map(picture).copied().collect();
+                network.stream_pixels(&pixels, batch.labels, batch.numbers)?;
+            }
+        }
+        let mut counted = vec![network.take_tally()?.loss_sum as f32];
         counted.extend(network.values()?);
         results.push(counted);
     }

@@ -3,6 +3,7 @@
 use crate::CudaError;
 use crate::device::Device;
 use crate::error::check;
+use crate::library::driver_function;
 use cudarc::driver::sys::{self, CUevent, CUgraphExec, CUstream};
 
 /// A queue of work on the device.
@@ -115,8 +116,13 @@ impl CudaEvent {
     /// Milliseconds from an earlier event to this one; both must have happened.
     pub(crate) fn since(&self, earlier: &CudaEvent) -> Result<f32, CudaError> {
         let mut ms = 0.0;
+        type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> sys::CUresult;
+        // By its older name, which every driver has.
+        // SAFETY: the function has this type.
+        let elapsed: Elapsed = unsafe { driver_function("cuEventElapsedTime") }
+            .ok_or_else(|| CudaError::driver("time the GPU", sys::CUresult::CUDA_ERROR_NOT_FOUND))?;
         // SAFETY: both events live.
-        check(unsafe { sys::cuEventElapsedTime_v2(&mut ms, earlier.raw, self.raw) }, || "time the GPU".into())?;
+        check(unsafe { elapsed(&mut ms, earlier.raw, self.raw) }, || "time the GPU".into())?;
         Ok(ms)
     }
 }

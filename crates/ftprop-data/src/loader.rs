@@ -29,8 +29,10 @@ pub struct Loader {
 pub struct Batch<'a> {
     /// The batch's number in its epoch.
     pub index: usize,
-    /// NHWC, normalised.
+    /// NHWC, normalised; empty where bytes are delivered.
     pub images: &'a [f32],
+    /// NHWC, where the loader delivers bytes ([`LoaderConfig::pixels`]).
+    pub pixels: &'a [u8],
     /// The examples' classes.
     pub labels: &'a [u32],
     /// The examples' numbers in the data as read, see [`Split`].
@@ -53,6 +55,11 @@ impl Loader {
     /// A loader of a split's examples; the configuration is checked here.
     pub fn new(split: &Split, config: LoaderConfig) -> Result<Self, DataError> {
         Ok(Loader { plan: Arc::new(Plan::new(split.clone(), config)?), pool: Arc::default() })
+    }
+
+    /// The same, delivering normalised values or, for pictures in files, bytes.
+    pub fn delivering(&self, pixels: bool) -> Result<Self, DataError> {
+        Loader::new(self.plan.split(), LoaderConfig { pixels, ..self.plan.config().clone() })
     }
 
     /// How batches are made.
@@ -163,8 +170,8 @@ impl Epoch {
             }
             if !self.current.labels.is_empty() {
                 self.delivered = true;
-                let Slot { images, labels, numbers, .. } = &self.current;
-                return Ok(Some(Batch { index, images, labels, numbers }));
+                let Slot { images, pixels, labels, numbers, .. } = &self.current;
+                return Ok(Some(Batch { index, images, pixels, labels, numbers }));
             }
         }
         match self.first_skipped.take() {

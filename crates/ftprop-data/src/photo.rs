@@ -47,7 +47,7 @@ pub fn is_picture(path: &Path) -> bool {
 pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, DataError> {
     let (shape, cutter) = (preprocess.shape, one_window(preprocess)?);
     let mut out = vec![0.0; shape.size()];
-    Scratch::default().load(path, preprocess.resize, false, &cutter, &Chosen::Centre, &mut out)?;
+    Scratch::default().load(path, preprocess.resize, false, &cutter, &Chosen::Centre, Out::Values(&mut out))?;
     Ok(out)
 }
 
@@ -78,6 +78,12 @@ fn one_window(preprocess: &Preprocess) -> Result<Cutter, DataError> {
     Cutter::new(shape, &Augment::default(), &preprocess.normalize)
 }
 
+/// Where an example goes: as values for a network, or as bytes that a device makes into them.
+pub(crate) enum Out<'a> {
+    Values(&'a mut [f32]),
+    Pixels(&'a mut [u8]),
+}
+
 /// What a thread keeps between pictures.
 #[derive(Default)]
 pub(crate) struct Scratch {
@@ -95,11 +101,15 @@ impl Scratch {
         known_whole: bool,
         cutter: &Cutter,
         chosen: &Chosen<'_>,
-        out: &mut [f32],
+        out: Out<'_>,
     ) -> Result<(), DataError> {
         let (height, width, pixels) = self.decode(path, cutter.window().channels, known_whole)?;
         let picture = Picture { height, width, pixels: &pixels };
-        self.viewer.show(&picture, Some(resize), cutter, chosen, out).map_err(|why| refused(path, &why))
+        let shown = match out {
+            Out::Values(out) => self.viewer.show(&picture, Some(resize), cutter, chosen, out),
+            Out::Pixels(out) => self.viewer.show_pixels(&picture, Some(resize), cutter, chosen, out),
+        };
+        shown.map_err(|why| refused(path, &why))
     }
 
     /// Height, width and bytes of the picture in a file.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::augment::{Augment, Draws, Room};
-use crate::photo::Scratch;
+use crate::photo::{Out, Scratch};
 use crate::split::{Content, Split};
 use crate::view::{Chosen, Picture};
 use crate::window::Cutter;
@@ -43,6 +43,9 @@ pub struct LoaderConfig {
     pub workers: usize,
     /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
+    /// For pictures in files: deliver the windows' bytes, cut and resized but not mirrored, blanked, coloured or normalised,
+    /// for a device that does the rest itself.
+    pub pixels: bool,
 }
 
 impl LoaderConfig {
@@ -61,6 +64,7 @@ impl LoaderConfig {
             normalize,
             workers: 1,
             bad_image: BadImage::default(),
+            pixels: false,
         }
     }
 }
@@ -69,6 +73,7 @@ impl LoaderConfig {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) images: Vec<f32>,
+    pub(crate) pixels: Vec<u8>,
     pub(crate) labels: Vec<u32>,
     pub(crate) numbers: Vec<u32>,
     pub(crate) skipped: usize,
@@ -113,6 +118,12 @@ impl Plan {
             _ => {}
         }
         config.augment.check(split.shape())?;
+        if config.pixels && config.augment.trivial {
+            return Err(DataError::Option("TrivialAugment is done before pictures are delivered, not to bytes".into()));
+        }
+        if config.pixels && !split.is_encoded() {
+            return Err(DataError::Option("only pictures in files are delivered as bytes".into()));
+        }
         if let (Some((_, picture)), Augment { reflect: true, pad, .. }) = (split.bytes(), config.augment)
             && pad >= picture.height.min(picture.width)
         {
@@ -167,7 +178,10 @@ impl Plan {
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
         let draws = Draws::new(config.seed, epoch);
 
-        slot.images.resize((to - from) * size, 0.0);
+        // One of the two is used.
+        let (values, bytes) = if config.pixels { (0, size) } else { (size, 0) };
+        slot.images.resize((to - from) * values, 0.0);
+        slot.pixels.resize((to - from) * bytes, 0);
         slot.labels.clear();
         slot.numbers.clear();
         slot.skipped = 0;
@@ -177,10 +191,17 @@ impl Plan {
                 return Ok(());
             }
             let position = if config.shuffle { order.at(position) } else { position };
-            let at = slot.labels.len() * size;
-            let out = &mut slot.images[at..at + size];
+            let at = slot.labels.len();
+            let out = match config.pixels {
+                true => Out::Pixels(&mut slot.pixels[at * size..(at + 1) * size]),
+                false => Out::Values(&mut slot.images[at * size..(at + 1) * size]),
+            };
             match self.example(split.number(position), &draws, out, scratch) {
                 Ok(()) => {
+                    if config.augment.trivial {
+                        let (own, values) = (draws.of(split.number(position)), &mut slot.images[at * size..][..size]);
+                        scratch.canvas.augment(own, split.shape(), &config.normalize, values);
+                    }
                     slot.labels.push(split.label(position));
                     slot.numbers.push(split.number(position) as u32);
                 }
@@ -191,7 +212,8 @@ impl Plan {
                 Err(bad) => return Err(bad),
             }
         }
-        slot.images.truncate(slot.labels.len() * size);
+        slot.images.truncate(slot.labels.len() * values);
+        slot.pixels.truncate(slot.labels.len() * bytes);
         Ok(())
     }
 
@@ -207,7 +229,7 @@ impl Plan {
             }
             looked_at += 1;
             let number = self.split.number(position);
-            which.extend(self.example(number, &Draws::new(0, 0), &mut out, &mut scratch).err());
+            which.extend(self.example(number, &Draws::new(0, 0), Out::Values(&mut out), &mut scratch).err());
         }
         let words = found.to_string();
         if !which.iter().any(|bad| bad.to_string() == words) {
@@ -217,20 +239,26 @@ impl Plan {
         DataError::BadImages { count: which.len(), looked_at, which }
     }
 
-    fn example(&self, number: usize, draws: &Draws, out: &mut [f32], scratch: &mut Scratch) -> Result<(), DataError> {
+    fn example(&self, number: usize, draws: &Draws, out: Out<'_>, scratch: &mut Scratch) -> Result<(), DataError> {
         let chosen = Chosen::Drawn { draws, number, augment: &self.config.augment };
+        let out = match (self.split.content(), out) {
+            (Content::Files { paths, resize }, out) => {
+                let whole = &self.whole[number];
+                let known = whole.load(Ordering::Relaxed);
+                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
+                whole.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            (_, Out::Values(out)) => out,
+            (_, Out::Pixels(_)) => unreachable!("only pictures in files are delivered as bytes"),
+        };
         match self.split.content() {
+            Content::Files { .. } => {}
             Content::Pixels { shape, bytes } => {
                 let pixels = &bytes.get()[number * shape.size()..(number + 1) * shape.size()];
                 let picture = Picture { height: shape.height, width: shape.width, pixels };
                 let shown = scratch.viewer.show(&picture, None, &self.cutter, &chosen, out);
                 shown.map_err(DataError::Option)?;
-            }
-            Content::Files { paths, resize } => {
-                let whole = &self.whole[number];
-                let known = whole.load(Ordering::Relaxed);
-                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
-                whole.store(true, Ordering::Relaxed);
             }
             Content::Pictures(pictures) => {
                 let whole = &self.whole[number];
@@ -246,9 +274,6 @@ impl Plan {
                 let placed = chosen.place(self.cutter.room(shape.height, shape.width), self.cutter.window());
                 self.cutter.cut_floats(numbers, shape.height, shape.width, placed, &self.config.normalize, out);
             }
-        }
-        if self.config.augment.trivial {
-            scratch.canvas.augment(draws.of(number), self.cutter.window(), &self.config.normalize, out);
         }
         Ok(())
     }

@@ -183,6 +183,11 @@ impl Split {
         }
     }
 
+    /// Whether the examples are pictures in files, to be decoded whenever they are needed.
+    pub fn is_encoded(&self) -> bool {
+        matches!(self.store.content, Content::Files { .. })
+    }
+
     /// The rows of *all* examples of a table, by number, before they are standardised, and how many numbers a row has;
     /// `None` for pictures.
     pub fn features(&self) -> Option<(&[f32], usize)> {

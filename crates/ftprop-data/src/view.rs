@@ -50,41 +50,38 @@ impl Viewer {
         out: &mut [f32],
     ) -> Result<(), String> {
         let (window, &Picture { height, width, pixels }) = (cutter.window(), picture);
-        let part = match *chosen {
-            Chosen::Drawn { draws, number, augment } => Placement::patch(draws, number, augment, height, width),
-            Chosen::Centre => None,
-        };
-        let (rows, columns, placed) = match part {
-            Some(part) => {
-                let axis = |origin, from, to| Axis { origin, from, to, start: 0, count: to };
-                let placed = chosen.place(Room { x: 0, y: 0 }, window);
-                (axis(part.y, part.height, window.height), axis(part.x, part.width, window.width), placed)
-            }
-            None => {
-                let (new_height, new_width) = match resize {
-                    Some(edge) => cover(height, width, window, edge).ok_or_else(|| {
-                        format!("{width}×{height} pixels are too long and thin to be resized to {edge}")
-                    })?,
-                    None => (height, width),
-                };
-                let placed = chosen.place(cutter.room(new_height, new_width), window);
-                if (new_height, new_width) == (height, width) {
-                    cutter.cut(pixels, height, width, placed, out);
-                    return Ok(());
-                }
-                let rows = Axis::whole(height, new_height, placed.y, window.height);
-                let columns = Axis::whole(width, new_width, placed.x, window.width);
-                (rows, columns, Placement { x: 0, y: 0, ..placed })
-            }
-        };
+        let (rows, columns, placed) = view(picture, resize, cutter, chosen)?;
         if rows.is_plain() && columns.is_plain() {
-            let placed = Placement { x: columns.origin, y: rows.origin, ..placed };
+            let placed = Placement { x: columns.origin + columns.start, y: rows.origin + rows.start, ..placed };
             cutter.cut(pixels, height, width, placed, out);
             return Ok(());
         }
         // Only the window is ever made; it is then cut whole.
         self.resample(picture, window.channels, rows, columns);
         cutter.cut(&self.resized, window.height, window.width, placed, out);
+        Ok(())
+    }
+
+    /// The same before it is mirrored, blanked, coloured and normalised: the window's bytes. There is no padding.
+    pub(crate) fn show_pixels(
+        &mut self,
+        picture: &Picture<'_>,
+        resize: Option<usize>,
+        cutter: &Cutter,
+        chosen: &Chosen<'_>,
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let (rows, columns, _) = view(picture, resize, cutter, chosen)?;
+        let channels = cutter.window().channels;
+        if !(rows.is_plain() && columns.is_plain()) {
+            out.copy_from_slice(self.resample(picture, channels, rows, columns));
+            return Ok(());
+        }
+        let (first, left) = (rows.origin + rows.start, columns.origin + columns.start);
+        for (row, out) in out.chunks_exact_mut(columns.count * channels).enumerate() {
+            let at = ((first + row) * picture.width + left) * channels;
+            out.copy_from_slice(&picture.pixels[at..at + out.len()]);
+        }
         Ok(())
     }
 
@@ -97,4 +94,32 @@ impl Viewer {
         }
         &self.resized
     }
+}
+
+/// Which part of a picture is shown at which size, and what is done to that: the window lies at its beginning.
+fn view(
+    picture: &Picture<'_>,
+    resize: Option<usize>,
+    cutter: &Cutter,
+    chosen: &Chosen<'_>,
+) -> Result<(Axis, Axis, Placement), String> {
+    let (window, &Picture { height, width, .. }) = (cutter.window(), picture);
+    let part = match *chosen {
+        Chosen::Drawn { draws, number, augment } => Placement::patch(draws, number, augment, height, width),
+        Chosen::Centre => None,
+    };
+    if let Some(part) = part {
+        let axis = |origin, from, to| Axis { origin, from, to, start: 0, count: to };
+        let placed = chosen.place(Room { x: 0, y: 0 }, window);
+        return Ok((axis(part.y, part.height, window.height), axis(part.x, part.width, window.width), placed));
+    }
+    let (new_height, new_width) = match resize {
+        Some(edge) => cover(height, width, window, edge)
+            .ok_or_else(|| format!("{width}×{height} pixels are too long and thin to be resized to {edge}"))?,
+        None => (height, width),
+    };
+    let placed = chosen.place(cutter.room(new_height, new_width), window);
+    let rows = Axis::whole(height, new_height, placed.y, window.height);
+    let columns = Axis::whole(width, new_width, placed.x, window.width);
+    Ok((rows, columns, Placement { x: 0, y: 0, ..placed }))
 }

@@ -72,7 +72,11 @@ fn a_prepared_file_gives_the_batches_of_its_folder() {
         assert_eq!(summary.classes, from_file.classes.len());
         assert_eq!((from_folder.shape, from_folder.preprocess()), (from_file.shape, from_file.preprocess()));
         let jitter = Jitter { brightness: 0.4, contrast: 0.3, saturation: 0.2 };
-        for augment in [Augment::default(), Augment::PHOTOS, Augment { jitter, cutout: 3, ..Augment::PHOTOS }] {
+        let trivial = Augment { trivial: true, ..Augment::PHOTOS };
+        let plain = batches(&from_folder.train, &from_folder, Augment::PHOTOS).unwrap();
+        assert!(plain != batches(&from_folder.train, &from_folder, trivial).unwrap());
+        for augment in [Augment::default(), Augment::PHOTOS, trivial, Augment { jitter, cutout: 3, ..Augment::PHOTOS }]
+        {
             for (one, other) in [(&from_folder.train, &from_file.train), (&from_folder.test, &from_file.test)] {
                 let expected = batches(one, &from_folder, augment).unwrap();
                 assert!(expected == batches(other, &from_file, augment).unwrap(), "{augment:?}");
@@ -113,6 +117,33 @@ fn random_parts_are_those_of_the_same_pictures_in_memory() {
     ] {
         assert!(matches!(batches(&data.train, &data, wrong), Err(DataError::Option(_))), "{wrong:?}");
     }
+}
+
+#[test]
+fn bytes_are_the_windows_before_they_are_normalised() {
+    let photos = Temp::new();
+    write_photos(&photos);
+    let data = opened(Source::Folder, photos.path());
+    let part = Augment { area: Some([0.3, 1.0]), ..Augment::default() };
+    for augment in [Augment::default(), Augment { crop: true, ..Augment::default() }, part] {
+        let config = LoaderConfig { augment, ..LoaderConfig::training(2, 5, data.normalize.clone()) };
+        let values = Loader::new(&data.train, config).unwrap();
+        // Mirrored, blanked and coloured elsewhere.
+        let flipped = Augment { flip: true, cutout: 2, ..augment };
+        let config = LoaderConfig { augment: flipped, pixels: true, ..values.config().clone() };
+        let bytes = Loader::new(&data.train, config).unwrap();
+        let tables = data.normalize.tables();
+        let (mut values, mut bytes) = (values.epoch(1, 0), bytes.epoch(1, 0));
+        while let Some(expected) = values.next_batch().unwrap() {
+            let batch = bytes.next_batch().unwrap().unwrap();
+            let normalised = batch.pixels.iter().enumerate().map(|(i, &byte)| tables[i % 3][usize::from(byte)]);
+            assert!(normalised.eq(expected.images.iter().copied()) && batch.images.is_empty(), "{augment:?}");
+            assert_eq!((batch.labels, batch.numbers), (expected.labels, expected.numbers));
+        }
+    }
+    let digits = open(Source::Digits, None, &Options::default()).unwrap();
+    let config = LoaderConfig { pixels: true, ..LoaderConfig::training(2, 5, digits.normalize.clone()) };
+    assert!(Loader::new(&digits.train, config).is_err());
 }
 
 #[test]

@@ -151,6 +151,8 @@ impl Trainer {
         let train_loader = Loader::new(&train, config)?;
         let parts = Parts { train: &train, validation: validation.as_ref(), test: &dataset.test };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
+        let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
+        let train_loader = if pixels { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| evaluation_loader(split, &recipe, dataset, recipe.train.batch);
         let mut trainer = Trainer {
             train: train_loader,
@@ -459,6 +461,9 @@ impl Trainer {
         }
         let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
         self.ensure_finite(&state.network)?;
+        if !state.moments.iter().all(|moment| moment.iter().all(|v| v.is_finite())) {
+            return Err(self.diverged(self.state.batch));
+        }
         let Some(storage) = &mut self.storage else { return Ok(()) };
         if let Some(BestNetwork { state, network }) = self.best.take() {
             storage.save_best(&self.recipe, &self.model, &state, &Contents::for_use(&graph, network))?;

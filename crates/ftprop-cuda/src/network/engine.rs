@@ -3,7 +3,7 @@
 use super::CudaNetwork;
 use crate::CudaError;
 use crate::data::ResidentData;
-use crate::streamed::StreamedPictures;
+use crate::streamed::{StreamedPictures, StreamedPixels};
 use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
@@ -32,6 +32,11 @@ impl CudaNetwork {
     /// Has a part of the data stay on the host as bytes, of which the GPU makes the batches, for [`Engine::resident`].
     pub fn attach_streamed(&mut self, part: Part, data: StreamedPictures) {
         self.streamed.insert(part, data);
+    }
+
+    /// Has training pictures come as bytes, for [`Engine::step_pixels`].
+    pub fn attach_pixels(&mut self, pixels: StreamedPixels) {
+        self.pixels = Some(pixels);
     }
 }
 
@@ -110,6 +115,14 @@ impl Engine for CudaNetwork {
 
     fn step(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError> {
         self.stream_batch(images, labels)
+    }
+
+    fn takes_pixels(&self) -> bool {
+        self.pixels.is_some()
+    }
+
+    fn step_pixels(&mut self, pixels: &[u8], labels: &[u32], numbers: &[u32]) -> Result<(), EngineError> {
+        self.stream_pixels(pixels, labels, numbers)
     }
 
     fn finish(&mut self) -> Result<Tally, EngineError> {

@@ -18,11 +18,11 @@ use crate::executor::{Executor, ExecutorConfig};
 use crate::gemm::Gemm;
 use crate::graphs::GraphCache;
 use crate::passes::{self, CompileOptions, Statistics};
-use crate::plan::FusionPlan;
+use crate::plan::{FusionPlan, PlannedTensor};
 use crate::precision::Precision;
 use crate::scalars::{RowStep, ScalarLayout};
 use crate::staging::StagingBuffers;
-use crate::streamed::StreamedPictures;
+use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, Teacher, check_batch};
 use ftprop_nn::{Graph, OptimizerSpec, Step, Tally};
@@ -44,6 +44,20 @@ pub struct NetworkConfig {
     pub tuning: Tuning,
 }
 
+/// Kernels count the numbers of a tensor in 32 bits, a whole grid ahead.
+const MAX_NUMBERS: usize = i32::MAX as usize - (1 << 22);
+
+/// Which kernels take a network's passes: there are some for small batches and some for large ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paths {
+    /// Those that suit it.
+    Usual,
+    /// Those whose blocks wait for each other, wherever they can.
+    Cooperative,
+    /// Those for large batches, whatever its own are.
+    Large,
+}
+
 /// A compiled network with its optimizer.
 pub struct CudaNetwork {
     config: NetworkConfig,
@@ -56,6 +70,8 @@ pub struct CudaNetwork {
     resident: HashMap<Part, ResidentData>,
     /// Pictures of each part that stay on the host and become batches on the GPU.
     streamed: HashMap<Part, StreamedPictures>,
+    /// Where batches of pictures as bytes go, if that is how training pictures come.
+    pixels: Option<StreamedPixels>,
     reducer: Option<Box<dyn Reducer>>,
     /// Steps that the optimizer has taken.
     steps: u64,
@@ -69,7 +85,8 @@ impl NetworkConfig {
             return Err(CudaError::EmptyBatch);
         }
         let plan = FusionPlan::new(&self.graph);
-        match plan.tensors.iter().find(|t| self.batch * t.shape.len() > i32::MAX as usize) {
+        let large = |t: &&PlannedTensor| self.batch * t.shape.height * t.shape.width * t.stored > MAX_NUMBERS;
+        match plan.tensors.iter().find(large) {
             Some(tensor) => Err(CudaError::BatchTooLarge { batch: self.batch, shape: tensor.shape }),
             None => Ok(plan),
         }
@@ -90,13 +107,19 @@ impl NetworkConfig {
     }
 
     /// With so many blocks that may wait for each other, on a GPU that the network has to itself.
-    fn executor_config(&self, cooperative_blocks: usize) -> ExecutorConfig<'_> {
-        let alone = self.tuning != Tuning::Shared;
+    fn executor_config(&self, cooperative_blocks: usize, paths: Paths) -> ExecutorConfig<'_> {
+        let waits = match paths {
+            // What has the same bytes alone and beside others cannot take the whole GPU.
+            Paths::Usual => matches!(self.tuning, Tuning::Alone | Tuning::Libraries),
+            Paths::Cooperative => true,
+            Paths::Large => false,
+        };
         let options = CompileOptions {
             precision: self.precision,
             batch: self.batch,
-            alone,
-            cooperative_blocks: if alone { cooperative_blocks } else { 0 },
+            rows_for: if paths == Paths::Large { self.batch << 20 } else { self.batch },
+            alone: self.tuning != Tuning::Shared,
+            cooperative_blocks: if waits { cooperative_blocks } else { 0 },
             scalars: ScalarLayout::new(&self.graph, &self.learning),
         };
         ExecutorConfig { options, graph: &self.graph, learning: &self.learning }
@@ -107,6 +130,11 @@ impl CudaNetwork {
     /// Compiles a network. All parameters are zero until [`initialise`](Self::initialise) or
     /// [`set_values`](Self::set_values).
     pub fn new(device: &Device, config: NetworkConfig) -> Result<Self, CudaError> {
+        CudaNetwork::with_paths(device, config, Paths::Usual)
+    }
+
+    /// Compiles a network that takes certain kernels.
+    pub(crate) fn with_paths(device: &Device, config: NetworkConfig, paths: Paths) -> Result<Self, CudaError> {
         device.check()?;
         let plan = config.plan()?;
         let gemms = passes::gemms(&plan, config.precision);
@@ -117,7 +145,7 @@ impl CudaNetwork {
             .into_iter()
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
             .collect();
-        let executor_config = config.executor_config(device.cooperative_blocks()?);
+        let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
         let teacher = config.learning.teacher.as_ref().map(|teacher| config.teacher(device, teacher)).transpose()?;
         let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config, teacher)?;
         let network = CudaNetwork {
@@ -128,6 +156,7 @@ impl CudaNetwork {
             staging: None,
             resident: HashMap::new(),
             streamed: HashMap::new(),
+            pixels: None,
             reducer: None,
             steps: 0,
             last: 0,
@@ -150,6 +179,7 @@ impl CudaNetwork {
         let at = DeviceStep::new(step.seed, 0, step.number, 0);
         self.set_step(step.seed, at, &[(1.0, step.progress)])?;
         self.executor.clear_tally()?;
+        self.executor.clear_not_numbers()?;
         self.load_staged(n)?;
         self.executor.take_gradients(n)?;
         self.reduce()?;
@@ -178,6 +208,7 @@ impl CudaNetwork {
         let n = self.stage(images, labels)?;
         self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
         self.executor.clear_tally()?;
+        self.executor.clear_not_numbers()?;
         self.load_staged(n)?;
         self.executor.load_running_statistics()?;
         self.executor.evaluate(n)?;
@@ -261,7 +292,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// What would be compiled for a network on such a GPU, had it no libraries.
-    fn sources_of(config: &NetworkConfig, limits: DeviceLimits) -> Vec<Source> {
+    fn sources_of(config: &NetworkConfig, limits: DeviceLimits, paths: Paths) -> Vec<Source> {
         let plan = config.plan().unwrap();
         let own = |gemm: Gemm| match Patch::suits(&gemm, limits) {
             true => (gemm, Algorithm::Patch),
@@ -269,7 +300,7 @@ mod tests {
         };
         let gemms = passes::gemms(&plan, config.precision);
         let algorithms: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
-        executor::sources(&plan, &algorithms, &config.executor_config(limits.multiprocessors))
+        executor::sources(&plan, &algorithms, &config.executor_config(limits.multiprocessors, paths))
     }
 
     /// Weights by Muon, the rest by what it was.
@@ -288,6 +319,27 @@ mod tests {
     }
 
     #[test]
+    fn what_kernels_cannot_count_is_refused() {
+        use ftprop_nn::spec::{Init, Kernel};
+        use ftprop_nn::{Activation, Defaults, LayerLoss, LayerSpec, Shape};
+        let input = Shape { height: 1024, width: 1024, channels: 3 };
+        let (stride, kernel, bias) = (1024, Kernel::Rectangle([1, 1]), None);
+        let conv = LayerSpec::Conv { out: 2, kernel, stride, pad: 0, groups: 1, bias, init: Init::Uniform };
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        let graph =
+            Arc::new(Graph::resolve(&[conv, LayerSpec::Fc { out: None, bias: None }], &defaults, input, 2).unwrap());
+        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
+        let plan = |batch| {
+            let (graph, learning, tuning) = (graph.clone(), learning.clone(), Tuning::Fixed);
+            NetworkConfig { graph, learning, batch, precision: Precision::Bf16, tuning }.plan().map(|_| ())
+        };
+        // Pixels have a fourth number, and the last grid must not count past 32 bits.
+        for (batch, fits) in [(1, true), (510, true), (511, false), (512, false), (600, false)] {
+            assert_eq!(plan(batch).is_ok(), fits, "{batch}");
+        }
+    }
+
+    #[test]
     fn every_file_of_kernels_compiles_without_a_gpu() {
         if let Err(why) = Library::Nvrtc.load() {
             println!("skipped: {why}");
@@ -302,16 +354,21 @@ mod tests {
             let (graph, mut learning) = (case.graph.clone(), case.learning.clone());
             learning.average = (i % 3 == 0).then_some(0.9);
             let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
-            all.extend(sources_of(&config, limits));
+            let paths = [Paths::Cooperative, Paths::Large][i / 2 % 2];
+            all.extend(sources_of(&config, limits, paths));
             if i < 6 {
                 let learning = muon(&config.graph, config.learning.clone());
-                all.extend(sources_of(&NetworkConfig { learning, ..config }, limits));
+                all.extend(sources_of(&NetworkConfig { learning, ..config }, limits, Paths::Usual));
             }
         }
         for (case, precision) in suite::taught().unwrap().into_iter().zip([Precision::Bf16, Precision::Tf32].repeat(2))
         {
             let Case { graph, learning, batch, .. } = case;
-            all.extend(sources_of(&NetworkConfig { graph, learning, batch, precision, tuning: Tuning::Fixed }, limits));
+            all.extend(sources_of(
+                &NetworkConfig { graph, learning, batch, precision, tuning: Tuning::Fixed },
+                limits,
+                Paths::Usual,
+            ));
         }
         let all: Vec<Source> = all.into_iter().collect();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -320,7 +377,7 @@ mod tests {
                 let part = all.iter().enumerate().skip(worker).step_by(threads);
                 scope.spawn(move || {
                     for (i, source) in part {
-                        let arch = ["sm_80", "sm_90"][i % 2];
+                        let arch = [(8, 0), (9, 0)][i % 2];
                         let image = source.compile(arch).unwrap_or_else(|error| panic!("{error}"));
                         assert!(image.starts_with(b"\x7fELF"), "{source:?}");
                     }

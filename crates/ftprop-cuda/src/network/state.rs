@@ -26,6 +26,7 @@ impl CudaNetwork {
 
     /// Sets all parameters.
     pub fn set_values(&self, values: &[f32]) -> Result<(), CudaError> {
+        self.executor.clear_not_numbers()?;
         self.executor.parameters().write_values(self.executor.stream(), values)
     }
 

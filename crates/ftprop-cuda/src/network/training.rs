@@ -94,7 +94,7 @@ impl CudaNetwork {
     /// The same as [`train`](Self::train) on pictures that stay on the host: returns when the last of their bytes are on the
     /// way.
     pub fn train_streamed(&mut self, data: &mut StreamedPictures, span: &StepSpan) -> Result<(), EngineError> {
-        self.check_shape(data.window, data.largest_label())?;
+        self.check_shape(data.slots.window, data.largest_label())?;
         let (batches, end) = (data.examples().div_ceil(self.config.batch), span.first_batch + span.steps.len());
         if end > batches {
             return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
@@ -108,10 +108,10 @@ impl CudaNetwork {
                 let (slot, n) = data.bring(self.executor.stream(), (span.seed, span.epoch), first + i)?;
                 let key = GraphKey::Train { data: data.id(), n, steps: 1, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
-                    executor.gather_streamed(data, n)?;
+                    executor.gather_streamed(&data.slots, n)?;
                     if whole { executor.learn(n) } else { executor.take_gradients(n) }
                 })?;
-                data.release(self.executor.stream(), slot)?;
+                data.slots.release(self.executor.stream(), slot)?;
                 if !whole {
                     self.reduce()?;
                     self.executor.optimize(true)?;
@@ -124,7 +124,7 @@ impl CudaNetwork {
 
     /// The same as [`evaluate_data`](Self::evaluate_data) on pictures that stay on the host.
     pub fn evaluate_streamed(&mut self, data: &mut StreamedPictures) -> Result<Tally, CudaError> {
-        self.check_shape(data.window, data.largest_label())?;
+        self.check_shape(data.slots.window, data.largest_label())?;
         let training = self.executor.read_tally()?;
         self.executor.clear_tally()?;
         self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
@@ -132,11 +132,11 @@ impl CudaNetwork {
         for batch in 0..data.examples().div_ceil(self.config.batch) {
             let (slot, n) = data.bring(self.executor.stream(), (0, 0), batch)?;
             self.graphs.replay(&self.executor, GraphKey::Evaluate { data: data.id(), n }, |executor| {
-                executor.gather_streamed(data, n)?;
+                executor.gather_streamed(&data.slots, n)?;
                 executor.evaluate(n)?;
                 executor.next_batch()
             })?;
-            data.release(self.executor.stream(), slot)?;
+            data.slots.release(self.executor.stream(), slot)?;
         }
         let tally = self.take_tally()?;
         self.executor.write_tally(training)?;
@@ -185,6 +185,9 @@ impl CudaNetwork {
         let first = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch);
         self.set_step(span.seed, first, &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
+        if let Some(pixels) = &mut self.pixels {
+            pixels.begin(span.first_batch, steps);
+        }
         Ok(())
     }
 
@@ -202,6 +205,34 @@ impl CudaNetwork {
             if whole { executor.learn(n) } else { executor.take_gradients(n) }
         })?;
         staging.release(self.executor.stream(), slot)?;
+        if !whole {
+            self.reduce()?;
+            self.executor.optimize(true)?;
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// The same as [`stream_batch`](Self::stream_batch) on pictures as bytes, cut to the input's size.
+    pub fn stream_pixels(&mut self, pixels: &[u8], labels: &[u32], numbers: &[u32]) -> Result<(), EngineError> {
+        let (n, whole) = (labels.len(), self.reducer.is_none());
+        let data = self.pixels.as_mut().ok_or(CudaError::NotBytes)?;
+        let (window, network) = (data.slots.window, self.config.graph.input());
+        if window != network {
+            return Err(CudaError::DataShape { data: window, network }.into());
+        }
+        let classes = self.config.graph.classes();
+        if let Some(&label) = labels.iter().find(|&&label| label as usize >= classes) {
+            return Err(EngineError::Label { label, classes });
+        }
+        self.last = n;
+        let slot = data.push(self.executor.stream(), pixels, labels, numbers)?;
+        let slots = &data.slots;
+        self.graphs.replay(&self.executor, GraphKey::Pixels { n, whole }, |executor| {
+            executor.gather_streamed(slots, n)?;
+            if whole { executor.learn(n) } else { executor.take_gradients(n) }
+        })?;
+        slots.release(self.executor.stream(), slot)?;
         if !whole {
             self.reduce()?;
             self.executor.optimize(true)?;

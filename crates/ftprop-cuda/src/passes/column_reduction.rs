@@ -17,11 +17,18 @@ impl ColumnReduction {
     /// The most rows that a thread keeps while its block waits for others.
     const MAX_ROWS_PER_THREAD: usize = 8;
 
+    /// Threads across where there is much to read: with vectors of 16 bytes two whole lines of the cache.
+    const WIDE: usize = 16;
+
     /// For so many rows of a full batch. Few channels a block mean few blocks whose sums have to be added up, many mean
     /// longer reads; where there is little to read, the first counts.
     pub(super) fn new(channels: usize, vector_width: usize, rows: usize) -> Self {
         let vectors = channels / vector_width;
-        let threads_x = if rows * vectors <= 1 << 20 { 16 / vector_width } else { vectors.min(256) };
+        let threads_x = if rows * channels <= 1 << 22 {
+            16 / vector_width
+        } else {
+            vectors.div_ceil(vectors.div_ceil(ColumnReduction::WIDE))
+        };
         let threads_y = ColumnReduction::THREADS as usize / threads_x;
         ColumnReduction { threads_x, threads_y, chunks: vectors.div_ceil(threads_x) }
     }

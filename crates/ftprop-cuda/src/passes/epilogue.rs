@@ -1,9 +1,9 @@
 //! What follows a product, forward in one kernel and back in one or two.
 
 use super::column_reduction::ColumnReduction;
-use super::epilogue_source;
+use super::epilogue_source::{self, Sharing, position_bytes};
 use super::norm::CompiledNorm;
-use super::{BatchContext, CompileOptions, Statistics, vector_width};
+use super::{BatchContext, CompileOptions, Statistics, map::MapLaunch, vector_width, wide_vectors};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
@@ -11,7 +11,6 @@ use crate::arguments::kernels;
 use crate::compile::Source;
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
-use crate::module::Module;
 use crate::plan::{Affine, Epilogue, Norm, PlannedTensor};
 use crate::stream::CudaStream;
 use ftprop_nn::Shape;
@@ -28,6 +27,8 @@ kernels! {
         out: DevicePtr,
         argmax: DevicePtr,
         step: DevicePtr,
+        not_numbers: DevicePtr,
+        pass: u32,
         n: i32,
         training: i32,
     }
@@ -62,17 +63,23 @@ kernels! {
         blocks: i32,
     }
 
-    /// From the slopes by the pre-activation to those by the inputs.
+    /// From the slopes by the output to those by the inputs, once the norms' sums are known.
     EpilogueBackwardInputArgs = "epilogue_backward_input" in epilogue_source::FILE {
-        dz: DevicePtr,
+        dout: DevicePtr,
         y: DevicePtr,
+        scale: DevicePtr,
+        shift: DevicePtr,
         y2: DevicePtr,
-        mean1: DevicePtr,
+        scale2: DevicePtr,
+        shift2: DevicePtr,
+        argmax: DevicePtr,
         coefficients1: DevicePtr,
-        mean2: DevicePtr,
         coefficients2: DevicePtr,
         dy: DevicePtr,
         dy2: DevicePtr,
+        step: DevicePtr,
+        scalars: DevicePtr,
+        labels: DevicePtr,
         n: i32,
     }
 
@@ -86,6 +93,8 @@ kernels! {
         out: DevicePtr,
         argmax: DevicePtr,
         step: DevicePtr,
+        not_numbers: DevicePtr,
+        pass: u32,
         n: i32,
     }
 
@@ -110,10 +119,13 @@ kernels! {
 /// An epilogue with its kernels and regions.
 pub(crate) struct CompiledEpilogue {
     pub(super) epilogue: Epilogue,
+    /// Which pass it is, from 1.
+    number: u32,
     /// Of its input.
     pub(super) shape: Shape,
-    out_len: usize,
-    vector_width: usize,
+    /// Pixels of its output.
+    out_pixels: usize,
+    map: MapLaunch,
     columns: ColumnReduction,
     forward: Kernel<EpilogueForwardArgs>,
     training: Training,
@@ -131,8 +143,7 @@ enum Training {
         input: Kernel<EpilogueBackwardInputArgs>,
         bias_gradient: Kernel<BiasGradientArgs>,
         counter: Region,
-        /// Slopes by the pre-activation, where they cannot lie where those by y do.
-        dz: Option<Region>,
+        keeps_dz: bool,
     },
     /// Together with what follows them, by blocks that wait for each other.
     Cooperative {
@@ -145,21 +156,38 @@ enum Training {
 
 /// How an epilogue's work is shared by threads.
 struct Threads {
-    vector_width: usize,
     columns: ColumnReduction,
-    /// Where the launch is cooperative, how, and how many rows a thread keeps.
-    cooperative: Option<(LaunchConfig, usize)>,
+    map: MapLaunch,
+    /// Where the launch is cooperative, how.
+    cooperative: Option<LaunchConfig>,
+    sharing: Sharing,
 }
 
 impl Threads {
-    fn new(f: &Epilogue, shape: Shape, options: &CompileOptions) -> Self {
+    fn new(f: &Epilogue, tensors: &[PlannedTensor], options: &CompileOptions) -> Self {
+        let shape = tensors[f.y].shape;
         let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
-        let vector_width = vector_width(&[shape.channels, start]);
-        let rows = options.batch * shape.height * shape.width;
-        let columns = ColumnReduction::new(shape.channels, vector_width, rows);
+        let rows = options.rows_for * shape.height * shape.width;
+        let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
         let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
-        let cooperative = suits.then(|| columns.cooperative(rows, options.cooperative_blocks)).flatten();
-        Threads { vector_width, columns, cooperative }
+        let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
+        let vector_width = match cooperative {
+            // Many threads with little each end soonest.
+            Some(_) => vector_width(&[shape.channels, start]),
+            None => wide_vectors(shape.channels, start, rows, options.precision),
+        };
+        let columns = ColumnReduction::new(shape.channels, vector_width, rows);
+        let many = 2 + usize::from(matches!(f.residual, Some((_, Some(_)))));
+        let map = MapLaunch::new(shape.channels / vector_width, rows, 8 / many.next_power_of_two());
+        let sharing = Sharing {
+            vector_width,
+            threads_x: columns.threads_x(),
+            map_x: map.threads_x(),
+            rows_at_once: map.rows_at_once(),
+            rows_per_thread: cooperative.map(|(_, rows)| rows),
+            keeps_dz: keeps_dz(f, tensors),
+        };
+        Threads { columns, map, cooperative: cooperative.map(|(config, _)| config), sharing }
     }
 }
 
@@ -172,26 +200,24 @@ struct AffinePointers {
 }
 
 impl CompiledEpilogue {
-    pub(super) fn source(f: &Epilogue, shape: Shape, options: &CompileOptions) -> Source {
-        let Threads { vector_width, columns, cooperative } = Threads::new(f, shape, options);
-        let rows = cooperative.map(|(_, rows)| rows);
-        epilogue_source::source(f, shape, options.precision, vector_width, columns.threads_x(), rows, &options.scalars)
+    pub(super) fn source(f: &Epilogue, tensors: &[PlannedTensor], options: &CompileOptions) -> Source {
+        let sharing = Threads::new(f, tensors, options).sharing;
+        epilogue_source::source(f, tensors[f.y].shape, options.precision, &sharing, &options.scalars)
     }
 
     pub(super) fn new(
         device: &Device,
-        epilogue: Epilogue,
+        (number, epilogue): (usize, Epilogue),
         tensors: &[PlannedTensor],
         options: &CompileOptions,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
         let shape = tensors[epilogue.y].shape;
-        let out_len = tensors[epilogue.out].shape.len();
-        let module = device.module(CompiledEpilogue::source(&epilogue, shape, options))?;
-        let Threads { vector_width, columns, cooperative } = Threads::new(&epilogue, shape, options);
-        let mut norm = |norm: &Norm, tensor: usize| {
-            CompiledNorm::new(device, norm.clone(), tensor, shape, options.batch, options.precision, layout)
-        };
+        let out = tensors[epilogue.out].shape;
+        let module = device.module(CompiledEpilogue::source(&epilogue, tensors, options))?;
+        let Threads { columns, map, cooperative, sharing } = Threads::new(&epilogue, tensors, options);
+        let mut norm =
+            |norm: &Norm, tensor: usize| CompiledNorm::new(device, norm.clone(), tensor, shape, options, layout);
         let norm1 = match &epilogue.affine {
             Affine::Norm(own) => Some(norm(own, epilogue.y)?),
             Affine::Identity | Affine::Bias(_) => None,
@@ -201,28 +227,31 @@ impl CompiledEpilogue {
             Some((_, None)) | None => None,
         };
         let training = match cooperative {
-            Some((config, _)) => Training::Cooperative {
+            Some(config) => Training::Cooperative {
                 forward: Kernel::find(&module)?,
                 backward: Kernel::find(&module)?,
                 config,
                 barrier: layout.take(4 * columns.chunks()),
             },
-            None => {
-                let normed = norm1.is_some() || norm2.is_some();
-                let dz = normed && needs_dz(&epilogue, tensors);
-                let bytes = options.batch * shape.len() * options.precision.activation_bytes();
-                Training::separate(&module, &columns, dz.then_some(bytes), layout)?
-            }
+            None => Training::Separate {
+                backward: Kernel::find(&module)?,
+                input: Kernel::find(&module)?,
+                bias_gradient: Kernel::find(&module)?,
+                counter: layout.take(4 * columns.chunks()),
+                keeps_dz: sharing.keeps_dz,
+            },
         };
+        let positions = epilogue.pool.map_or(0, |pool| options.batch * out.len() * position_bytes(pool.kernel));
         Ok(CompiledEpilogue {
             forward: Kernel::find(&module)?,
             training,
-            argmax: layout.take(if epilogue.pool.is_some() { options.batch * out_len } else { 0 }),
+            argmax: layout.take(positions),
             partial: layout.take(8 * ColumnReduction::partial_len(shape.channels, 3)),
             epilogue,
+            number: number as u32,
             shape,
-            out_len,
-            vector_width,
+            out_pixels: out.height * out.width,
+            map,
             columns,
             norm1,
             norm2,
@@ -248,7 +277,8 @@ impl CompiledEpilogue {
 
     pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
-        let (argmax, step) = (batch.at(self.argmax), batch.step);
+        let (argmax, step, not_numbers) = (batch.at(self.argmax), batch.step, batch.not_numbers);
+        let pass = self.number;
         let training = batch.statistics == Statistics::Batch;
         if batch.statistics != Statistics::Running {
             if let (true, Training::Cooperative { forward, config, barrier, .. }, Some(norm)) =
@@ -256,7 +286,19 @@ impl CompiledEpilogue {
             {
                 let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
                 let (norm, saved) = (norm.parameters(batch), norm.saved(batch));
-                let args = EpilogueForwardCooperativeArgs { y, norm, saved, partial, barrier, out, argmax, step, n };
+                let args = EpilogueForwardCooperativeArgs {
+                    y,
+                    norm,
+                    saved,
+                    partial,
+                    barrier,
+                    out,
+                    argmax,
+                    step,
+                    not_numbers,
+                    pass,
+                    n,
+                };
                 // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
                 return unsafe { forward.launch_cooperative(stream, *config, &args) };
             }
@@ -265,10 +307,24 @@ impl CompiledEpilogue {
         let AffinePointers { scale, shift, scale2, shift2 } = self.affine(batch);
         let y2 = self.residual(|tensor| batch.values(tensor));
         let training = i32::from(training);
-        let args = EpilogueForwardArgs { y, scale, shift, y2, scale2, shift2, out, argmax, step, n, training };
-        let items = batch.n * self.out_len / self.vector_width;
+        let args = EpilogueForwardArgs {
+            y,
+            scale,
+            shift,
+            y2,
+            scale2,
+            shift2,
+            out,
+            argmax,
+            step,
+            not_numbers,
+            pass,
+            n,
+            training,
+        };
+        let config = self.map.launch_config(batch.n * self.out_pixels);
         // SAFETY: the tensors have room for a full batch.
-        unsafe { self.forward.launch(stream, LaunchConfig::for_items(items), &args) }
+        unsafe { self.forward.launch(stream, config, &args) }
     }
 
     pub(super) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
@@ -303,8 +359,7 @@ impl CompiledEpilogue {
                 // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
                 unsafe { backward.launch_cooperative(stream, *config, &args) }
             }
-            Training::Separate { backward, counter, dz, .. } => {
-                let dz = dz.map_or(dy, |region| batch.at(region));
+            Training::Separate { backward, counter, .. } => {
                 let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
                 let args = EpilogueBackwardArgs {
                     dout,
@@ -315,7 +370,7 @@ impl CompiledEpilogue {
                     scale2,
                     shift2,
                     argmax,
-                    dz,
+                    dz: dy,
                     dz2,
                     norm1,
                     norm2,
@@ -330,28 +385,41 @@ impl CompiledEpilogue {
                 let config = self.columns.launch_config(self.rows(batch.n));
                 // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
                 unsafe { backward.launch(stream, config, &args)? };
-                self.backward_input(batch, stream, dz)
+                self.backward_input(batch, stream)
             }
         }
     }
 
-    /// The second pass back, where there is a norm: from the slopes by the pre-activation to those by the inputs.
-    fn backward_input(&self, batch: &BatchContext<'_>, stream: &CudaStream, dz: DevicePtr) -> Result<(), CudaError> {
-        let Training::Separate { input, .. } = &self.training else { return Ok(()) };
+    /// The second pass back, where there is a norm: once its sums are known, the slopes by the inputs.
+    fn backward_input(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let Training::Separate { input, keeps_dz, .. } = &self.training else { return Ok(()) };
         let (dy, dy2) = (batch.slopes(self.epilogue.y), self.residual(|tensor| batch.slopes(tensor)));
         if self.norms().next().is_none() || (dy.is_null() && dy2.is_null()) {
             return Ok(());
         }
-        let of = |norm: &Option<CompiledNorm>| {
-            norm.as_ref().map_or([DevicePtr::NULL; 2], |n| [batch.at(n.mean), batch.at(n.coefficients)])
+        let of = |norm: &Option<CompiledNorm>| norm.as_ref().map_or(DevicePtr::NULL, |n| batch.at(n.coefficients));
+        let AffinePointers { scale, shift, scale2, shift2 } = self.affine(batch);
+        let args = EpilogueBackwardInputArgs {
+            dout: if *keeps_dz { dy2 } else { batch.slopes(self.epilogue.out) },
+            y: batch.values(self.epilogue.y),
+            scale,
+            shift,
+            y2: self.residual(|tensor| batch.values(tensor)),
+            scale2,
+            shift2,
+            argmax: batch.at(self.argmax),
+            coefficients1: of(&self.norm1),
+            coefficients2: of(&self.norm2),
+            dy,
+            dy2,
+            step: batch.step,
+            scalars: batch.scalars,
+            labels: batch.labels,
+            n: batch.n as i32,
         };
-        let ([mean1, coefficients1], [mean2, coefficients2]) = (of(&self.norm1), of(&self.norm2));
-        let (y, y2) = (batch.values(self.epilogue.y), self.residual(|tensor| batch.values(tensor)));
-        let n = batch.n as i32;
-        let args = EpilogueBackwardInputArgs { dz, y, y2, mean1, coefficients1, mean2, coefficients2, dy, dy2, n };
-        let items = batch.n * self.shape.len() / self.vector_width;
+        let config = self.map.launch_config(self.rows(batch.n));
         // SAFETY: the tensors have room for a full batch.
-        unsafe { input.launch(stream, LaunchConfig::for_items(items), &args) }
+        unsafe { input.launch(stream, config, &args) }
     }
 
     /// The bias's gradient from the sums that the way back left; nothing further down waits for it.
@@ -384,27 +452,12 @@ impl CompiledEpilogue {
     }
 }
 
-impl Training {
-    fn separate(
-        module: &Module,
-        columns: &ColumnReduction,
-        dz_bytes: Option<usize>,
-        layout: &mut ArenaLayout,
-    ) -> Result<Self, CudaError> {
-        Ok(Training::Separate {
-            backward: Kernel::find(module)?,
-            input: Kernel::find(module)?,
-            bias_gradient: Kernel::find(module)?,
-            counter: layout.take(4 * columns.chunks()),
-            dz: dz_bytes.map(|bytes| layout.take(bytes)),
-        })
-    }
-}
-
-/// Whether a normed epilogue's slopes by the pre-activation need a region of their own: those by y are not there, or hold
-/// what others wrote.
-fn needs_dz(f: &Epilogue, tensors: &[PlannedTensor]) -> bool {
+/// Whether the slopes by a normed epilogue's pre-activation are those by its second summand, so that the first pass back can
+/// write them there for the second.
+fn keeps_dz(f: &Epilogue, tensors: &[PlannedTensor]) -> bool {
     let needs = |tensor: usize| tensors[tensor].needs_slopes;
-    let inputs_need = needs(f.y) || f.residual.as_ref().is_some_and(|(tensor, _)| needs(*tensor));
-    inputs_need && (f.adds || !needs(f.y))
+    match (&f.affine, &f.residual) {
+        (Affine::Norm(_), Some((other, None))) => needs(f.y) && needs(*other) && !f.adds_residual,
+        _ => false,
+    }
 }

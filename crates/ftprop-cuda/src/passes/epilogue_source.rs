@@ -10,27 +10,53 @@ use ftprop_nn::trace::function;
 
 pub(super) const FILE: KernelFile = KernelFile {
     name: "epilogue.cu",
-    text: concat!(include_str!("../../kernels/column_reduction.cuh"), include_str!("../../kernels/epilogue.cu")),
+    text: concat!(
+        include_str!("../../kernels/column_reduction.cuh"),
+        include_str!("../../kernels/epilogue.cuh"),
+        include_str!("../../kernels/epilogue.cu")
+    ),
 };
 
 pub(super) const COOPERATIVE_FILE: KernelFile = KernelFile {
     name: "epilogue_cooperative.cu",
     text: concat!(
         include_str!("../../kernels/column_reduction.cuh"),
+        include_str!("../../kernels/epilogue.cuh"),
         include_str!("../../kernels/epilogue.cu"),
         include_str!("../../kernels/epilogue_cooperative.cu")
     ),
 };
 
-/// The kernels of an epilogue whose input has that shape, with so many channels a thread, column sums of that kind, and
-/// the rows that a thread keeps where the launch is cooperative.
+/// How the kernels of an epilogue share its work.
+pub(super) struct Sharing {
+    /// Channels that a thread takes.
+    pub(super) vector_width: usize,
+    /// Threads of a block across channels, where sums are taken and where none are.
+    pub(super) threads_x: usize,
+    pub(super) map_x: usize,
+    /// Rows that a thread reads before it uses the first.
+    pub(super) rows_at_once: usize,
+    /// Rows that a thread keeps where the launch is cooperative.
+    pub(super) rows_per_thread: Option<usize>,
+    /// Whether the first pass back writes what the second one reads, see [`keeps_dz`](super::epilogue).
+    pub(super) keeps_dz: bool,
+}
+
+/// Bytes in which a pool keeps where in its window the largest value was.
+pub(super) fn position_bytes(kernel: usize) -> usize {
+    match kernel {
+        0..=16 => 1,
+        17..=256 => 2,
+        _ => 4,
+    }
+}
+
+/// The kernels of an epilogue whose input has that shape.
 pub(super) fn source(
     f: &Epilogue,
     shape: Shape,
     precision: Precision,
-    vector_width: usize,
-    threads_x: usize,
-    rows_per_thread: Option<usize>,
+    sharing: &Sharing,
     scalars: &ScalarLayout,
 ) -> Source {
     let pooled = f.pool.map_or((shape.height, shape.width), |p| (p.out_height(), p.out_width()));
@@ -46,20 +72,29 @@ pub(super) fn source(
         Some((_, None)) => "RESIDUAL_PLAIN",
         Some((_, Some(_))) => "RESIDUAL_NORM",
     };
+    let pool = match (f.pool, f.pool_last) {
+        (None, _) => "POOL_NONE",
+        (Some(_), false) => "POOL_BEFORE",
+        (Some(_), true) => "POOL_AFTER",
+    };
     let dropout = match f.dropout {
         None => "DROPOUT_NONE",
         Some(Dropout { by_channel: false, .. }) => "DROPOUT_VALUES",
         Some(Dropout { by_channel: true, .. }) => "DROPOUT_CHANNELS",
     };
-    let file = if rows_per_thread.is_some() { COOPERATIVE_FILE } else { FILE };
+    let file = if sharing.rows_per_thread.is_some() { COOPERATIVE_FILE } else { FILE };
     let source = Source::new(file, precision)
-        .int("ROWS_PER_THREAD", rows_per_thread.unwrap_or(0))
-        .int("THREADS_X", threads_x)
+        .int("ROWS_PER_THREAD", sharing.rows_per_thread.unwrap_or(0))
+        .int("ROWS_AT_ONCE", sharing.rows_at_once)
+        .int("THREADS_X", sharing.threads_x)
+        .int("MAP_X", sharing.map_x)
+        .int("KEEPS_DZ", usize::from(sharing.keeps_dz))
         .int("C", shape.channels)
-        .int("VEC", vector_width)
+        .int("VEC", sharing.vector_width)
         .int("HEIGHT", shape.height)
         .int("WIDTH", shape.width)
-        .int("POOL", usize::from(f.pool.is_some()))
+        .name("POOL", pool)
+        .int("POSITION_BYTES", position_bytes(kernel))
         .int("POOL_KERNEL", kernel)
         .int("POOL_STRIDE", stride)
         .int("POOL_PAD", pad)

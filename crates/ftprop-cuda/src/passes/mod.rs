@@ -5,12 +5,13 @@
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
 //! | `average_pool` | average pooling |
-//! | `column_reduction` | how sums over columns are launched |
+//! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
 mod average_pool;
 mod column_reduction;
 mod epilogue;
 mod epilogue_source;
+mod map;
 mod norm;
 mod product;
 
@@ -55,6 +56,8 @@ pub(crate) struct BatchContext<'a> {
     pub(crate) scalars: DevicePtr,
     /// The batch's labels.
     pub(crate) labels: DevicePtr,
+    /// Where passes say that they met something that is no number.
+    pub(crate) not_numbers: DevicePtr,
     /// What norms go by.
     pub(crate) statistics: Statistics,
     /// Examples in the batch.
@@ -92,6 +95,8 @@ pub(crate) struct CompileOptions {
     pub(crate) precision: Precision,
     /// A full batch.
     pub(crate) batch: usize,
+    /// The batch that the passes' kernels are chosen for: the full one, except in tests of kernels for larger ones.
+    pub(crate) rows_for: usize,
     /// Whether the network has the GPU to itself: then there is a side stream for gradients.
     pub(crate) alone: bool,
     /// How many blocks may wait for each other.
@@ -103,6 +108,13 @@ pub(crate) struct CompileOptions {
 /// How many channels one thread takes: four where they and every start allow it.
 fn vector_width(lengths: &[usize]) -> usize {
     if lengths.iter().all(|l| l % 4 == 0) { 4 } else { 1 }
+}
+
+/// The same where a map is read as a whole: as many as 16 bytes hold, where that leaves enough threads.
+fn wide_vectors(channels: usize, start: usize, rows: usize, precision: Precision) -> usize {
+    const THREADS: usize = 1 << 17;
+    let wide = precision == Precision::Bf16 && channels.is_multiple_of(8) && start.is_multiple_of(4);
+    if wide && rows * (channels / 8) >= THREADS { 8 } else { vector_width(&[channels, start]) }
 }
 
 /// A pass ready to run.
@@ -149,6 +161,14 @@ impl CompiledPass {
             }
             CompiledPass::Epilogue(f) => format!("epilogue {}", f.shape),
             CompiledPass::AveragePool(a) => format!("average {}", a.average.geometry.channels),
+        }
+    }
+
+    /// What has to be compiled before batches of n run, beside what was.
+    pub(crate) fn sources_for(&self, n: usize) -> Vec<Source> {
+        match self {
+            CompiledPass::Product(p) => p.sources_for(n),
+            _ => Vec::new(),
         }
     }
 
@@ -256,9 +276,9 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
             FusedPass::Product(product) => sources.extend(BiasGradient::source(product, options)),
             FusedPass::Epilogue(f) => {
                 let shape = plan.tensors[f.y].shape;
-                sources.push(CompiledEpilogue::source(f, shape, options));
+                sources.push(CompiledEpilogue::source(f, &plan.tensors, options));
                 if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
-                    let rows = options.batch * shape.height * shape.width;
+                    let rows = options.rows_for * shape.height * shape.width;
                     sources.push(norm::source(shape.channels, rows, options.precision));
                 }
             }
@@ -303,7 +323,8 @@ pub(crate) fn compile(
             }
             FusedPass::Epilogue(epilogue) => {
                 let Compiler { device, options, layout, .. } = &mut compiler;
-                let epilogue = CompiledEpilogue::new(device, epilogue, &tensors, options, layout)?;
+                let numbered = (compiled.len() + 1, epilogue);
+                let epilogue = CompiledEpilogue::new(device, numbered, &tensors, options, layout)?;
                 CompiledPass::Epilogue(Box::new(epilogue))
             }
             FusedPass::AveragePool(average) => {
@@ -396,13 +417,14 @@ mod tests {
         let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
         let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
         let (plan, scalars) = (FusionPlan::new(&graph), ScalarLayout::new(&graph, &learning));
-        for (precision, arch) in [(Precision::F32, "sm_80"), (Precision::Tf32, "sm_90"), (Precision::Bf16, "sm_89")] {
+        for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (8, 9))] {
             let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
             let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
             let choices: Vec<_> =
                 gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
             let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
-            let options = CompileOptions { precision, batch: 64, alone: true, cooperative_blocks, scalars };
+            let (batch, rows_for) = (64, 64);
+            let options = CompileOptions { precision, batch, rows_for, alone: true, cooperative_blocks, scalars };
             let mut all = sources(&plan, &choices, &options);
             all.sort();
             all.dedup();

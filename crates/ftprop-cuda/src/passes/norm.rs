@@ -1,6 +1,6 @@
 //! Batch norm's statistics and coefficients.
 
-use super::{BatchContext, ColumnReduction, Statistics, vector_width};
+use super::{BatchContext, ColumnReduction, CompileOptions, Statistics, wide_vectors};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
@@ -64,7 +64,7 @@ pub(crate) struct CompiledNorm {
 
 /// The kernels of norm.cu, for sums over so many rows of a full batch.
 pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
-    let width = vector_width(&[channels]);
+    let width = wide_vectors(channels, 0, rows, precision);
     let threads_x = ColumnReduction::new(channels, width, rows).threads_x();
     Source::new(FILE, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
 }
@@ -76,14 +76,13 @@ impl CompiledNorm {
         norm: Norm,
         tensor: usize,
         shape: Shape,
-        batch: usize,
-        precision: Precision,
+        options: &CompileOptions,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
         let (channels, rows_per_image) = (shape.channels, shape.height * shape.width);
-        let rows = batch * rows_per_image;
+        let (rows, precision) = (options.rows_for * rows_per_image, options.precision);
         let module = device.module(source(channels, rows, precision))?;
-        let columns = ColumnReduction::new(channels, vector_width(&[channels]), rows);
+        let columns = ColumnReduction::new(channels, wide_vectors(channels, 0, rows, precision), rows);
         // Eight bytes are enough for what the kernels call sum_t.
         let mut sums = |times: usize| layout.take(8 * times * channels);
         let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);

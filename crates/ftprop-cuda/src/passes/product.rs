@@ -1,6 +1,6 @@
 //! Products: a convolution or a fully connected layer.
 
-use super::{BatchContext, ColumnReduction, CompileOptions, norm, vector_width};
+use super::{BatchContext, ColumnReduction, CompileOptions, norm, wide_vectors};
 use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arena::{ArenaLayout, Region};
@@ -52,7 +52,7 @@ impl BiasGradient {
 
     /// `None` where the product has no bias of its own.
     pub(super) fn source(product: &Product, options: &CompileOptions) -> Option<Source> {
-        let rows = BiasGradient::rows(product, options.batch);
+        let rows = BiasGradient::rows(product, options.rows_for);
         product.bias.as_ref().map(|_| norm::source(product.geometry.out_channels, rows, options.precision))
     }
 
@@ -63,8 +63,8 @@ impl BiasGradient {
         layout: &mut ArenaLayout,
     ) -> Result<Option<Self>, CudaError> {
         let Some(source) = BiasGradient::source(product, options) else { return Ok(None) };
-        let (channels, rows) = (product.geometry.out_channels, BiasGradient::rows(product, options.batch));
-        let columns = ColumnReduction::new(channels, vector_width(&[channels]), rows);
+        let (channels, rows) = (product.geometry.out_channels, BiasGradient::rows(product, options.rows_for));
+        let columns = ColumnReduction::new(channels, wide_vectors(channels, 0, rows, options.precision), rows);
         Ok(Some(BiasGradient {
             kernel: Kernel::find(&device.module(source)?)?,
             columns,
@@ -75,11 +75,16 @@ impl BiasGradient {
 }
 
 impl CompiledProduct {
+    fn gemms(&self) -> impl Iterator<Item = &CompiledGemm> {
+        [Some(&self.forward), self.input.as_ref(), Some(&self.weights)].into_iter().flatten()
+    }
+
     pub(super) fn prepare(&self, n: usize) -> Result<(), CudaError> {
-        [Some(&self.forward), self.input.as_ref(), Some(&self.weights)]
-            .iter()
-            .flatten()
-            .try_for_each(|gemm| gemm.prepare(n))
+        self.gemms().try_for_each(|gemm| gemm.prepare(n))
+    }
+
+    pub(super) fn sources_for(&self, n: usize) -> Vec<Source> {
+        self.gemms().filter_map(|gemm| gemm.source_for(n)).collect()
     }
 
     pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {

@@ -98,7 +98,7 @@ fn the_kernel_compiles_without_a_gpu() {
         println!("skipped: {why}");
         return;
     }
-    for (precision, arch) in [(Precision::F32, "sm_80"), (Precision::Tf32, "sm_90"), (Precision::Bf16, "sm_90")] {
+    for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (9, 0))] {
         let image = super::source(precision).compile(arch).unwrap_or_else(|error| panic!("{error}"));
         assert!(image.starts_with(b"\x7fELF"));
     }

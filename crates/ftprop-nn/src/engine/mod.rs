@@ -168,6 +168,15 @@ pub trait Engine: Send {
     fn begin(&mut self, span: StepSpan) -> Result<(), EngineError>;
     /// The next announced step, optimizer and all.
     fn step(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError>;
+    /// Whether [`step_pixels`](Self::step_pixels) takes batches in the place of [`step`](Self::step).
+    fn takes_pixels(&self) -> bool {
+        false
+    }
+    /// The next announced step on pictures as bytes, cut to the input's size: the device mirrors, blanks, colours and
+    /// normalises them, as the examples' numbers say.
+    fn step_pixels(&mut self, _pixels: &[u8], _labels: &[u32], _numbers: &[u32]) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { device: "this device", what: "learn from pictures as bytes".into() })
+    }
     /// Waits for the steps so far and gives what they tallied since the last call.
     fn finish(&mut self) -> Result<Tally, EngineError>;
     /// Whether asking for results after each step would slow it down.

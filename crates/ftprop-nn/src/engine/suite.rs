@@ -184,6 +184,7 @@ pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
         LayerSpec::global_average(),
         fc(None),
     ];
+    let wide_windows = vec![plain(8, 1), norm(), max_pool(18, 1, 0), act(), fc(None)];
     let bend = residual(vec![affine(None), soft_relu(), affine(Some(0.75))], vec![affine(Some(0.25))]);
     let shifted = vec![
         plain(10, 1),
@@ -211,6 +212,7 @@ pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
         ("norm, overlapping pool, dropout", image(12, 15, 4), dropping),
         ("groups, odd channels", image(9, 9, 6), grouped),
         ("residual", image(8, 8, 8), blocks),
+        ("windows of more than 16 by 16", image(20, 21, 3), wide_windows),
         ("affine", image(9, 7, 5), shifted),
     ]
 }

@@ -4,7 +4,7 @@ use super::{EngineConfig, Parts};
 use crate::device::Gpu;
 use crate::error::Error;
 use crate::recipe::Recipe;
-use ftprop_cuda::{CudaNetwork, NetworkConfig, ResidentData, StreamedPictures};
+use ftprop_cuda::{CudaNetwork, NetworkConfig, ResidentData, StreamedPictures, StreamedPixels};
 use ftprop_data::{Augment, Dataset, Split};
 use ftprop_nn::engine::Part;
 
@@ -50,6 +50,10 @@ pub(super) fn open(
                 _ => Ok(None),
             }
         })?;
+        if part == Part::Train && split.is_encoded() {
+            network.attach_pixels(StreamedPixels::new(&gpu.device, split.shape(), &dataset.normalize, augment, batch)?);
+            continue;
+        }
         match data {
             Some(data) => network.attach(part, data),
             None => {

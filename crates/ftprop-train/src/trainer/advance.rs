@@ -42,7 +42,10 @@ impl Trainer {
             *announced = batch.index + span.steps.len();
             self.engine.begin(span)?;
         }
-        self.engine.step(batch.images, batch.labels)?;
+        match batch.pixels {
+            [] => self.engine.step(batch.images, batch.labels)?,
+            pixels => self.engine.step_pixels(pixels, batch.labels, batch.numbers)?,
+        }
         self.state.batch = batch.index + 1;
         self.state.step += 1;
         Ok(Advance::Asked)

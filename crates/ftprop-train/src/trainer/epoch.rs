@@ -94,6 +94,10 @@ impl Trainer {
         // Pictures at the end that were skipped leave steps that are done but not settled.
         tally.add(&self.engine.finish()?);
         drop(turn);
+        // Thresholds hide what is no number from the loss. A GPU looks for it as it goes.
+        if !self.engine.runs_ahead() {
+            self.ensure_finite(&self.engine.network()?)?;
+        }
         if resident && tally.examples != self.train_examples() as u64 {
             let (counted, examples) = (tally.examples, self.train_examples());
             return Err(Error::Miscounted { counted, examples, epoch: self.state.epoch });
@@ -191,7 +195,7 @@ impl Trainer {
         self.engine.set_network(&NetworkState { values: average.into(), statistics })?;
         // The epoch's own batches, so that a resumed run takes the same.
         let enough = AVERAGED_OVER.div_ceil(self.recipe.train.batch);
-        let mut batches = self.train.epoch(u64::from(self.state.epoch), 0);
+        let mut batches = self.train.delivering(false)?.epoch(u64::from(self.state.epoch), 0);
         let cpu = self.cpu.clone();
         cpu.enter(|| {
             for before in 0..enough {

@@ -98,6 +98,20 @@ fn a_moving_average_begins_where_the_network_does() {
     assert_eq!(trainer.engine.state().unwrap().average.unwrap()[..], values[..]);
 }
 
+#[test]
+fn what_thresholds_hide_from_the_loss_is_found_within_an_epoch() {
+    let (recipe, dataset, place) = digits(1);
+    let mut trainer = Trainer::new(recipe, &dataset, &place).unwrap();
+    let network = trainer.engine.network().unwrap();
+    let (mut values, statistics) = (network.values.to_vec(), network.statistics.to_vec());
+    values[0] = f32::NAN;
+    trainer.engine.set_network(&NetworkState { values: values.into(), statistics: statistics.into() }).unwrap();
+    match trainer.run(&mut ()) {
+        Err(Error::Diverged { epoch: 1, culprit, .. }) => assert!(culprit.contains('0'), "{culprit}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Has enough after so many steps, and fails after so many epochs.
 struct Impatient {
     steps: usize,
