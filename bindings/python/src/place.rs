@@ -28,7 +28,7 @@ pub(crate) fn shared_cpu(threads: usize) -> Result<Arc<Cpu>, Error> {
 pub(crate) fn shared_place(device: DeviceChoice, threads: usize) -> Result<Place, Error> {
     let cpu = shared_cpu(threads)?;
     Ok(match device {
-        DeviceChoice::Cpu => Place { cpu, gpu: None, note: None },
+        DeviceChoice::Cpu => Place { cpu, gpu: None, note: None, team: None },
         other => Place { cpu, ..Place::open(other, 1)? },
     })
 }

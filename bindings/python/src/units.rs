@@ -43,7 +43,7 @@ pub(crate) fn slopes(
             ));
         }
         let labels = vec![0; batch];
-        let moment = Moment { seed, step, progress, labels: &labels, units: g.len() / batch, layer };
+        let moment = Moment { seed, step, progress, labels: &labels, units: g.len() / batch, layer, portion: None };
         let mut spare = vec![0.0; g.len()];
         free(py, || unit.slopes(&cpu, &moment, g, &z, &mut spare))
     })

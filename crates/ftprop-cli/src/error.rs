@@ -5,6 +5,7 @@ use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
 use ftprop_lab::plot::PlotError;
 use ftprop_nn::{EngineError, NnError};
+use ftprop_ranks::RankError;
 use ftprop_search::SearchError;
 use ftprop_tensor::TensorError;
 use ftprop_train::config::{ConfigError, Origin};
@@ -82,11 +83,21 @@ macro_rules! through {
     )+};
 }
 
-through!(ftprop_train::Error: ConfigError, FileError, DataError, NnError, TensorError, CudaError, EngineError);
+through!(ftprop_train::Error: ConfigError, FileError, DataError, NnError, TensorError, CudaError, EngineError, RankError);
 through!(ftprop_export::Error: ftprop_runtime::Error);
 through!(ftprop_lab::Error: PlotError);
 
 impl Error {
+    /// Whether it says that rank 0 is lost, which cannot say so itself.
+    pub(crate) fn is_loss_of_the_first(&self) -> bool {
+        let lost = match self {
+            Error::Train(ftprop_train::Error::Ranks(error)) => Some(error),
+            Error::Train(ftprop_train::Error::Engine(EngineError::Ranks(error))) => error.downcast_ref(),
+            _ => None,
+        };
+        matches!(lost, Some(RankError::Lost { who, .. }) if who.starts_with("rank 0 "))
+    }
+
     /// Standard output takes no more.
     pub(crate) fn output(why: std::io::Error) -> Self {
         Error::Output(FileError::new("write to", Path::new("standard output"), why))
@@ -160,6 +171,15 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
         ),
         Train::Cuda(error) => gpu_words(error),
         Train::Engine(EngineError::Device(error)) => error.downcast_ref().map_or_else(|| error.to_string(), gpu_words),
+        Train::Ranks(error) => rank_words(error),
+        Train::Engine(EngineError::Ranks(error)) => error.downcast_ref().map_or_else(|| error.to_string(), rank_words),
+        other => other.to_string(),
+    }
+}
+
+fn rank_words(error: &RankError) -> String {
+    match error {
+        RankError::Lost { .. } => format!("{error} (ftprop train --resume)"),
         other => other.to_string(),
     }
 }

@@ -10,7 +10,7 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
     __shared__ u32 shared_number;
     __shared__ int shared_x, shared_y, shared_flip, blank_x, blank_y;
     if (threadIdx.x == 0) {
-        u64 x = (u64)step->batch * batch + blockIdx.x;
+        u64 x = (u64)step->batch * batch + step->first + blockIdx.x;
         if (shuffle) {
             u32 half = 1;
             while ((1ull << (2 * half)) < (u64)examples) half++;

@@ -30,7 +30,8 @@ typedef float sum_t;
 #endif
 
 // What a step depends on; the host sets it, the last kernel of a step moves it on. `index` is the row of the
-// table of scalars, which the host works out for a whole epoch, `batch` the batch's number in its epoch.
+// table of scalars, which the host works out for a whole epoch, `batch` the batch's number in its epoch. Where several
+// GPUs share a batch, `of` is how many examples it has in all and `first` which of them is this one's first; else both are 0.
 struct DeviceStep {
     u64 number;
     u64 dropout_base;
@@ -41,6 +42,8 @@ struct DeviceStep {
     u64 epoch;
     u32 index;
     u32 batch;
+    u32 first;
+    u32 of;
 };
 
 struct DeviceTally {
@@ -53,6 +56,9 @@ struct DeviceTally {
 // The host has the same structs, and says how large they are there.
 static_assert(sizeof(DeviceStep) == DEVICE_STEP_BYTES && sizeof(DeviceTally) == DEVICE_TALLY_BYTES,
               "the host's structs have another size");
+
+// One over the examples of a batch, n of which are here.
+__device__ __forceinline__ float share_of(const DeviceStep* step, int n) { return 1.0f / (float)(step->of ? (int)step->of : n); }
 
 __device__ __forceinline__ u64 mix(u64 x) {
     u64 z = x + 0x9E3779B97F4A7C15ull;

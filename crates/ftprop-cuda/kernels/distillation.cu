@@ -30,7 +30,8 @@ template <typename T> __device__ __forceinline__ void softened(const T* z, int l
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-distil(const logit_t* __restrict__ logits, const teacher_t* __restrict__ teacher, act_t* __restrict__ slopes, int n) {
+distil(const logit_t* __restrict__ logits, const teacher_t* __restrict__ teacher, act_t* __restrict__ slopes,
+       const DeviceStep* __restrict__ step, int n) {
     const int lane = threadIdx.x % 32, i = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     if (i >= n) return;
     const logit_t* z = logits + (size_t)i * CLASSES;
@@ -39,7 +40,7 @@ distil(const logit_t* __restrict__ logits, const teacher_t* __restrict__ teacher
     float most, scale, teacher_most, teacher_scale;
     softened(z, lane, most, scale);
     softened(t, lane, teacher_most, teacher_scale);
-    const float share = WEIGHT * TEMPERATURE / (float)n;
+    const float share = WEIGHT * TEMPERATURE * share_of(step, n);
     for (int j = lane; j < CLASSES; j += 32) {
         float own = expf((widen(z[j]) - most) * (1.0f / TEMPERATURE)) * scale;
         float wanted = expf((widen(t[j]) - teacher_most) * (1.0f / TEMPERATURE)) * teacher_scale;

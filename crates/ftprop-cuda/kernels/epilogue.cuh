@@ -85,7 +85,11 @@ struct Affine {
     }
 };
 
-__device__ __forceinline__ u64 mask_key(const DeviceStep* step) { return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER); }
+// Random numbers are of a place in the whole batch: those of earlier examples come before.
+__device__ __forceinline__ u64 mask_key(const DeviceStep* step) {
+    const u64 places = DROPOUT == DROPOUT_CHANNELS ? C : (u64)POOL_H * POOL_W * C;
+    return fork(mix(step->dropout_base + step->number), DROPOUT_NUMBER) + step->first * places;
+}
 #if DROPOUT != DROPOUT_NONE
 // What dropout multiplies an output value by.
 __device__ __forceinline__ float kept(u64 key, int pixel, int c) {
@@ -191,6 +195,8 @@ static_assert(sizeof(NormBackward) == NORM_BACKWARD_BYTES, "the host's struct ha
 // What slopes are taken with: what dropout's mask and a target rule's random numbers come from, the number that training's
 // progress decides for the layer loss, an unweighted unit's share. What a unit's rule does not look at is not computed.
 struct SlopeInputs {
+    // Of the units of an example.
+    static constexpr int PLACES = POOL == POOL_AFTER ? ROWS_PER_IMAGE : POOL_H * POOL_W;
     u64 key, target_key;
     float s, share, number;
     const u32* labels;
@@ -198,15 +204,14 @@ struct SlopeInputs {
 #if DROPOUT != DROPOUT_NONE
         key = mask_key(step);
 #endif
-        target_key = fork(mix(step->target_base + step->number), HARD_LAYER);
+        target_key = fork(mix(step->target_base + step->number), HARD_LAYER) + step->first * ((u64)PLACES * C);
         s = scalars[(size_t)step->index * SCALARS + LOSS_SCALAR];
         number = (float)step->number;
-        share = 1.0f / (float)n;
+        share = share_of(step, n);
     }
     // For the unit at a place and a channel. Units have the pixels of the output, or those of the input where the pool comes
     // after them.
     __device__ __forceinline__ float slope_of(float g, float z, int place, int c) const {
-        constexpr int PLACES = POOL == POOL_AFTER ? ROWS_PER_IMAGE : POOL_H * POOL_W;
         return slope(g, z, (float)labels[place / PLACES], number, uniform(target_key, (u64)place * C + c), s, share);
     }
 };

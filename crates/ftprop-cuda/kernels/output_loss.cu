@@ -34,7 +34,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
     __shared__ double warp_loss[8];
     __shared__ u32 warp_top1[8], warp_top5[8];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    const float share = 1.0f / (float)n;
+    const float share = share_of(step, n);
     double loss = 0.0;
     u32 top1 = 0, top5 = 0;
     for (int i = blockIdx.x * warps + warp; i < n; i += gridDim.x * warps) {

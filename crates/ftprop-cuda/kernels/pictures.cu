@@ -27,7 +27,7 @@ gather_pictures(const u8* __restrict__ pixels, const PictureEntry* __restrict__ 
     __shared__ Shown shown;
     const u32 slot = slots ? step->batch % slots : 0;
     if (threadIdx.x == 0) {
-        u64 x = slots ? (u64)slot * batch + blockIdx.x : (u64)step->batch * batch + blockIdx.x;
+        u64 x = slots ? (u64)slot * batch + blockIdx.x : (u64)step->batch * batch + step->first + blockIdx.x;
         if (shuffle) {
             u32 half = 1;
             while ((1ull << (2 * half)) < (u64)examples) half++;

@@ -68,6 +68,10 @@ pub(crate) struct DeviceStep {
     pub(crate) index: u32,
     /// The batch's number in its epoch.
     pub(crate) batch: u32,
+    /// Of a batch that several GPUs share, which example is the first here.
+    pub(crate) first: u32,
+    /// And how many it has in all; 0 where all are here.
+    pub(crate) of: u32,
 }
 
 // SAFETY: whole numbers without padding.
@@ -167,6 +171,6 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_kernels_structs() {
-        assert_eq!(SIZES.map(|(_, size)| size), [64, 32, 24, 40, 32, 48]);
+        assert_eq!(SIZES.map(|(_, size)| size), [72, 32, 24, 40, 32, 48]);
     }
 }

@@ -130,21 +130,22 @@ impl BatchLoader {
         arena.at(self.labels)
     }
 
-    /// Makes the batch of n examples that the step names from resident data.
+    /// Makes the batch that the step names from resident data, or the n examples of it that it names. A full batch has
+    /// `full` examples.
     pub(crate) fn gather(
         &self,
         stream: &CudaStream,
         arena: &Arena,
         step: DevicePtr,
         data: &ResidentData,
-        n: usize,
+        (n, full): (usize, usize),
     ) -> Result<(), CudaError> {
         let d = data.buffers();
         let picture = match &d.layout {
             Layout::Alike(picture) => *picture,
             Layout::Pictures(pictures) => {
                 let to = (arena.at(self.images), arena.at(self.labels), self.stored);
-                return self.pictures.gather_resident(stream, step, d, pictures, to, (n, self.batch));
+                return self.pictures.gather_resident(stream, step, d, pictures, to, (n, full));
             }
         };
         let args = GatherBatchArgs {
@@ -156,7 +157,7 @@ impl BatchLoader {
             labels: arena.at(self.labels),
             step,
             examples: d.examples as u32,
-            batch: self.batch as u32,
+            batch: full as u32,
             height: picture.height as i32,
             width: picture.width as i32,
             channels: picture.channels as i32,

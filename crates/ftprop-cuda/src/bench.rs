@@ -1,6 +1,6 @@
 //! How long a training step takes.
 
-use crate::{CudaError, CudaNetwork, Device, NetworkConfig, ResidentData};
+use crate::{Communicator, CudaError, CudaNetwork, Device, NetworkConfig, ResidentData, nccl_id};
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::engine::{EngineError, StepSpan};
 use ftprop_tensor::random::Stream;
@@ -51,8 +51,9 @@ fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, Cu
     Ok(times)
 }
 
-/// Times training steps of so many networks at once, on made-up pictures that live on the device.
-pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<Bench, EngineError> {
+/// Times training steps of so many networks at once, on made-up pictures that live on the device. With `exchange` the
+/// first has its gradients go through NCCL, as one rank of one: what that costs before anything is sent.
+pub fn bench(device: &Device, config: NetworkConfig, at_once: usize, exchange: bool) -> Result<Bench, EngineError> {
     const ROUNDS: usize = 7;
     let (shape, classes) = (config.graph.input(), config.graph.classes());
     let batch = config.batch;
@@ -71,12 +72,16 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize) -> Result<B
     let start = Instant::now();
     let mut network = CudaNetwork::new(device, config)?;
     network.initialise(1)?;
+    if exchange {
+        network.set_communicator(Communicator::new(device, &nccl_id()?, 0, 1)?)?;
+    }
     let span = |epoch: u64, steps: usize| StepSpan {
         seed: 1,
         epoch,
         first_batch: 0,
         first_step: epoch * steps as u64,
         steps: vec![(1.0, 0.5); steps],
+        portion: None,
     };
     network.train(&data, &span(0, 1))?;
     network.wait()?;

@@ -179,6 +179,18 @@ impl Device {
         self.inner.ordinal
     }
 
+    /// Tells it from every other GPU: its machine's name and its place there.
+    pub fn unique_name(&self) -> Result<String, CudaError> {
+        let place = [
+            Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+            Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+            Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+        ];
+        let [domain, bus, device] = place.map(|attribute| self.attribute(attribute));
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Ok(format!("{:04x}:{:02x}:{:02x} {}", domain?, bus?, device?, host.trim()))
+    }
+
     /// Its name, size and what of its memory is free now.
     pub fn info(&self) -> Result<DeviceInfo, CudaError> {
         let mut name = [0u8; 128];

@@ -18,6 +18,7 @@ kernels! {
         logits: DevicePtr,
         teacher: DevicePtr,
         slopes: DevicePtr,
+        step: DevicePtr,
         n: i32,
     }
 
@@ -66,10 +67,10 @@ impl DistillationPass {
     pub(crate) fn mix(
         &self,
         stream: &CudaStream,
-        [logits, teacher, slopes]: [DevicePtr; 3],
+        [logits, teacher, slopes, step]: [DevicePtr; 4],
         n: usize,
     ) -> Result<(), CudaError> {
-        let args = DistilArgs { logits, teacher, slopes, n: n as i32 };
+        let args = DistilArgs { logits, teacher, slopes, step, n: n as i32 };
         let config = LaunchConfig { grid: ((n as u32).div_ceil(WARPS), 1, 1), threads: 32 * WARPS, shared: 0 };
         // SAFETY: logits and slopes have room for a full batch, in both networks.
         unsafe { self.distil.launch(stream, config, &args) }

@@ -101,6 +101,14 @@ pub enum CudaError {
         /// What the driver said.
         reason: String,
     },
+    /// NCCL refused something.
+    #[error("NCCL could not {doing}: {reason}")]
+    Nccl {
+        /// What was asked of it.
+        doing: &'static str,
+        /// What it said.
+        reason: String,
+    },
     /// NVRTC refused a kernel.
     #[error("kernel {kernel} could not be compiled for {arch}: {log}")]
     Compile {

@@ -10,9 +10,11 @@ use crate::compile::Source;
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
+use crate::exchange::Exchange;
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
 use crate::matrices;
+use crate::nccl::Communicator;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
@@ -24,6 +26,7 @@ use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
 use crate::streamed::PictureSlots;
 use ftprop_nn::{Graph, Learning, Shape};
+use std::ops::Range;
 
 /// What an executor is compiled for beside its plan.
 pub(crate) struct ExecutorConfig<'a> {
@@ -49,6 +52,8 @@ pub(crate) struct Executor {
     output: OutputTensor,
     /// Where a row of scalars has those of mixed examples, and how wide a row is; none where nothing is mixed.
     mixing: Option<(usize, usize)>,
+    /// Other GPUs that share the batches.
+    exchange: Option<Exchange>,
     /// The network that is learned from, and how.
     teacher: Option<(Box<Executor>, DistillationPass)>,
 }
@@ -147,6 +152,7 @@ impl Executor {
             optimizer,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
             mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
+            exchange: None,
             teacher,
         })
     }
@@ -207,9 +213,10 @@ impl Executor {
         self.step.set(&self.stream, &self.arena, step, scalars)
     }
 
-    /// Makes the batch that the step names from resident data.
-    pub(crate) fn gather(&self, data: &ResidentData, n: usize) -> Result<(), CudaError> {
-        self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, n)
+    /// Makes the batch that the step names from resident data, or the n examples of it that it names. A full batch has
+    /// `full` examples.
+    pub(crate) fn gather(&self, data: &ResidentData, n: usize, full: usize) -> Result<(), CudaError> {
+        self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, (n, full))
     }
 
     /// Makes the batch that the host brought into the step's slot.
@@ -238,8 +245,13 @@ impl Executor {
         self.optimize(true)
     }
 
-    /// A step up to the optimizer.
+    /// A step up to the optimizer. Without examples, as a batch that several GPUs share may have none here, all gradients
+    /// are zero.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        if n == 0 {
+            self.parameters.clear_grads(&self.stream)?;
+            return self.exchange.iter().try_for_each(|exchange| exchange.all(&self.stream, &self.parameters));
+        }
         self.mix(n)?;
         self.ask_teacher(n)?;
         self.forward(n, Statistics::Batch)?;
@@ -268,7 +280,7 @@ impl Executor {
         let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
         let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
         let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
-        pass.mix(&self.stream, [context.values(output), said, context.slopes(output)], n)
+        pass.mix(&self.stream, [context.values(output), said, context.slopes(output), context.step], n)
     }
 
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
@@ -303,7 +315,7 @@ impl Executor {
     /// those, so they are computed beside.
     pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
         let context = self.context(n, Statistics::Batch);
-        for pass in self.passes.iter().rev() {
+        for (number, pass) in self.passes.iter().enumerate().rev() {
             if pass.uses_side_stream() {
                 pass.gradients(&context, self.side_stream()?)?;
             } else {
@@ -313,8 +325,19 @@ impl Executor {
             if pass.has_partial_bias() {
                 pass.reduce_bias_gradient(&context, self.side_stream()?)?;
             }
+            if let Some(exchange) = &self.exchange {
+                exchange.begin_after(number, &self.stream, self.side.as_ref(), &self.parameters)?;
+            }
         }
-        self.side.iter().try_for_each(|side| side.join_into(&self.stream))
+        self.side.iter().try_for_each(|side| side.join_into(&self.stream))?;
+        self.exchange.iter().try_for_each(|exchange| exchange.finish(&self.stream, &self.parameters))
+    }
+
+    /// Has gradients go through other GPUs from now on.
+    pub(crate) fn set_exchange(&mut self, communicator: Communicator) -> Result<(), CudaError> {
+        let passes: Vec<Vec<Range<usize>>> = self.passes.iter().map(CompiledPass::parameters).collect();
+        self.exchange = Some(Exchange::new(&self.device, communicator, &passes, self.parameters.count())?);
+        Ok(())
     }
 
     /// The stream for what nothing further down waits for, after what has been put into the main one by now.

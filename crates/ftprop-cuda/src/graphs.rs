@@ -10,10 +10,10 @@ use std::collections::hash_map::Entry;
 /// What a captured graph does, and for how many examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GraphKey {
-    /// So many steps on batches of resident data, whole or up to the optimizer.
-    Train { data: u64, n: usize, steps: usize, whole: bool },
+    /// So many steps on n examples each of batches of resident data, whole or up to the optimizer.
+    Train { data: u64, n: usize, full: usize, steps: usize, whole: bool },
     /// An evaluation of a batch of resident data.
-    Evaluate { data: u64, n: usize },
+    Evaluate { data: u64, n: usize, full: usize },
     /// A step on a streamed batch, whole or up to the optimizer.
     Streamed { n: usize, whole: bool },
     /// The same on a batch of pictures as bytes.

@@ -27,7 +27,7 @@
 //! for epoch in 1..=10 {
 //!     let first_step = (epoch - 1) * steps as u64;
 //!     let rates = vec![(1.0, 0.0); steps];
-//!     network.train(&train, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps: rates })?;
+//!     network.train(&train, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps: rates, portion: None })?;
 //!     println!("epoch {epoch}: loss {}", network.take_tally()?.loss());
 //! }
 //! # Ok(())
@@ -50,6 +50,7 @@
 //! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
 //! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `distillation`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
+//! | `nccl`, `exchange` | several GPUs that share batches: [`Communicator`], and gradients summed beside the backward pass |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
 //! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
 //!
@@ -86,6 +87,7 @@ mod device;
 mod distillation;
 mod environment;
 mod error;
+mod exchange;
 mod executor;
 mod gemm;
 mod graphs;
@@ -96,6 +98,7 @@ mod loss;
 mod matrices;
 mod memory;
 mod module;
+mod nccl;
 mod network;
 mod nvrtc;
 mod optimizer;
@@ -123,6 +126,7 @@ pub use data::ResidentData;
 pub use device::{Device, DeviceInfo, Versions, devices, versions};
 pub use error::CudaError;
 pub use library::Library;
+pub use nccl::{Breaker, Communicator, nccl_id, nccl_version};
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
 pub use selftest::selftest;

@@ -13,6 +13,7 @@ use crate::CudaError;
 use crate::environment;
 use crate::nvrtc::{self, Missing, Nvrtc};
 use functions::{CUBLAS, CUDNN, DRIVER};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// What a look for a library came to.
@@ -151,14 +152,30 @@ impl Library {
             Found::Without(function) => return Err(self.strange(function)),
             Found::Nothing => {}
         }
-        let places: Vec<String> = environment::library_folders().iter().map(|f| f.display().to_string()).collect();
         Err(CudaError::Library {
             library: self.name(),
             purpose: self.purpose(),
             names: self.file_names().join(", "),
-            places: format!("the system's library path, {}", places.join(", ")),
+            places: places(),
         })
     }
+}
+
+/// Opens the first library that has one of these names, for good.
+pub(crate) fn open(names: &[&str]) -> Option<libloading::Library> {
+    let folders = environment::library_folders();
+    let paths = names.iter().flat_map(|name| {
+        std::iter::once(PathBuf::from(name)).chain(folders.iter().map(move |folder| folder.join(name)))
+    });
+    // SAFETY: NVIDIA's libraries' initialisers have no requirements of their own.
+    paths.into_iter().find_map(|path| unsafe { libloading::Library::new(path) }.ok())
+}
+
+/// Where libraries are looked for, in words.
+pub(crate) fn places() -> String {
+    let places: Vec<String> =
+        environment::library_folders().iter().map(|folder| folder.display().to_string()).collect();
+    format!("the system's library path, {}", places.join(", "))
 }
 
 /// A function of the driver that is not in every version of it under one name. The driver is loaded.

@@ -146,6 +146,15 @@ impl ParameterBuffers {
         self.grads.write(stream, 0, grads)
     }
 
+    pub(crate) fn clear_grads(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.grads.clear(stream, 0, 4 * self.count)
+    }
+
+    /// How many running statistics there are.
+    pub(crate) fn stat_count(&self) -> usize {
+        self.stat_count
+    }
+
     pub(crate) fn read_average(&self, stream: &CudaStream) -> Result<Option<Vec<f32>>, CudaError> {
         self.average.as_ref().map(|average| average.read(stream, 0, self.count)).transpose()
     }

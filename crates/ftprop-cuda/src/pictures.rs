@@ -107,7 +107,7 @@ impl PictureTable {
         let Some(pictures) = split.pictures() else { return Ok(None) };
         let mut entries = Vec::with_capacity(pictures.len());
         for number in 0..pictures.len() {
-            entries.push(entry_of(pictures, number, 0, split.shape())?);
+            entries.push(entry_of(&pictures, number, 0, split.shape())?);
         }
         // Only the split's own pictures take room.
         let mut end = 0;

@@ -16,6 +16,7 @@ use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
 use ftprop_nn::engine::{Engine, EngineError, Learning, StepSpan};
 use ftprop_nn::spec::{Defaults, Init, Kernel, LayerSpec};
 use ftprop_nn::{Graph, LayerLoss, OptimizerSpec, Shape, Step};
+use ftprop_tensor::Share;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
 
@@ -151,7 +152,7 @@ fn side_by_side(device: &Device) -> Result<Check, EngineError> {
         for epoch in 0..20 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps })?;
+            network.train(&data, &StepSpan { seed: 1, epoch, first_batch: 0, first_step, steps, portion: None })?;
             for tally in [network.take_tally()?, network.evaluate_data(&data)?] {
                 counted.extend([tally.examples as f32, tally.top1 as f32, tally.loss_sum as f32]);
             }
@@ -210,7 +211,10 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
         network.initialise(1)?;
         network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
         let before = network.values()?;
-        network.train(&data, &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone() })?;
+        network.train(
+            &data,
+            &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone(), portion: None },
+        )?;
         let after = network.values()?;
         Ok::<_, EngineError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
     };
@@ -228,12 +232,18 @@ fn hidden(device: &Device, precision: Precision) -> Result<Check, EngineError> {
     let mut values = network.values()?;
     values[0] = f32::NAN;
     network.set_values(&values)?;
-    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    network.train(
+        &data,
+        &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2], portion: None },
+    )?;
     let shown = !network.take_tally()?.loss_sum.is_finite();
     let named = network.first_non_finite(1)?.is_some_and(|layer| layer.contains("layer 3"));
     // Other numbers, another verdict.
     network.initialise(1)?;
-    network.train(&data, &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2] })?;
+    network.train(
+        &data,
+        &StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.5); 2], portion: None },
+    )?;
     let forgotten = network.take_tally()?.loss_sum.is_finite() && network.first_non_finite(1)?.is_none();
     let name = format!("{precision}: what thresholds hide is found");
     Ok(Check { name, error: f64::from(u8::from(!(shown && named && forgotten))), allowed: 0.0 })
@@ -307,7 +317,7 @@ fn streamed_pictures(
         for epoch in 0..3 {
             let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
             let first_step = epoch * steps.len() as u64;
-            let span = StepSpan { seed: 3, epoch, first_batch: 0, first_step, steps };
+            let span = StepSpan { seed: 3, epoch, first_batch: 0, first_step, steps, portion: None };
             let tally = match way {
                 0 => {
                     network.train(&data, &span)?;
@@ -315,7 +325,7 @@ fn streamed_pictures(
                 }
                 _ => {
                     network.train_streamed(&mut streamed, &span)?;
-                    [network.take_tally()?, network.evaluate_streamed(&mut streamed)?]
+                    [network.take_tally()?, network.evaluate_streamed(&mut streamed, Share::WHOLE, config.batch)?]
                 }
             };
             counted.extend(tally.map(|t| t.loss_sum as f32));
@@ -342,7 +352,7 @@ fn streamed_pixels(
     let loader_config = LoaderConfig { augment, ..LoaderConfig::training(config.batch, seed, normalize.clone()) };
     let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
     let steps = vec![(1.0, 0.5); loader.batches_per_epoch()];
-    let span = StepSpan { seed, epoch, first_batch: 0, first_step: 0, steps };
+    let span = StepSpan { seed, epoch, first_batch: 0, first_step: 0, steps, portion: None };
     let mut results = Vec::new();
     for way in 0..2 {
         let mut network = CudaNetwork::new(device, config.clone())?;
@@ -376,8 +386,14 @@ fn same_batches(device: &Device, precision: Precision) -> Result<Check, EngineEr
     let loader = Loader::new(&split, loader_config).map_err(CudaError::from)?;
     let steps = loader.batches_per_epoch();
     let factors: Vec<f64> = (0..steps).map(|i| 1.0 - 0.05 * i as f64).collect();
-    let span =
-        StepSpan { seed, epoch, first_batch: 0, first_step: 40, steps: factors.iter().map(|&f| (f, 0.3)).collect() };
+    let span = StepSpan {
+        seed,
+        epoch,
+        first_batch: 0,
+        first_step: 40,
+        steps: factors.iter().map(|&f| (f, 0.3)).collect(),
+        portion: None,
+    };
 
     let mut results = Vec::new();
     for way in 0..3 {

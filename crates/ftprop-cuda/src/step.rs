@@ -4,6 +4,7 @@ use crate::CudaError;
 use crate::abi::{DevicePtr, DeviceStep};
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::stream::CudaStream;
+use ftprop_nn::Portion;
 use ftprop_tensor::random::{Purpose, Stream, mix};
 
 impl DeviceStep {
@@ -18,7 +19,14 @@ impl DeviceStep {
             epoch,
             index: 0,
             batch: batch as u32,
+            first: 0,
+            of: 0,
         }
+    }
+
+    /// The same on a portion of a batch that several GPUs share.
+    pub(crate) fn within(self, portion: Option<Portion>) -> Self {
+        portion.map_or(self, |portion| DeviceStep { first: portion.first as u32, of: portion.of as u32, ..self })
     }
 }
 

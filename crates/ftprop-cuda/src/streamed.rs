@@ -11,6 +11,7 @@ use crate::stream::{CudaEvent, CudaStream};
 use ftprop_data::{Augment, DataError, Normalize, Pictures, Split};
 use ftprop_nn::Shape;
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
+use std::ops::Range;
 
 /// Batches that may be on their way.
 const SLOTS: usize = 4;
@@ -153,7 +154,7 @@ impl StreamedPictures {
         let Some(pictures) = split.pictures().filter(|_| augment.pad == 0) else { return Ok(None) };
         let mut sizes = Vec::with_capacity(split.len());
         for position in 0..split.len() {
-            sizes.push(entry_of(pictures, split.number(position), 0, split.shape())?);
+            sizes.push(entry_of(&pictures, split.number(position), 0, split.shape())?);
         }
         // No batch has more than the largest pictures together.
         let mut bytes: Vec<usize> = (0..split.len()).map(|i| pictures.bytes(split.number(i))).collect();
@@ -178,34 +179,38 @@ impl StreamedPictures {
         self.id
     }
 
-    /// Brings batch number `batch` of an epoch and has `stream` wait for it. Returns when it lies in pinned memory; gives its
-    /// slot and how many examples it has.
+    /// Brings the examples at these places of an epoch's order, which are of batch number `batch`, and has `stream` wait for
+    /// them. Returns when they lie in pinned memory; gives their slot.
     pub(crate) fn bring(
         &mut self,
         stream: &CudaStream,
         (seed, epoch): (u64, u64),
         batch: usize,
-    ) -> Result<(usize, usize), CudaError> {
+        own: Range<usize>,
+    ) -> Result<usize, CudaError> {
         let (split, checked, shuffle) = (&self.split, &mut self.checked, self.shuffle);
-        let (from, examples) = (batch * self.slots.batch, split.len());
-        let n = examples.saturating_sub(from).min(self.slots.batch);
+        let (from, n, examples) = (own.start, own.len(), split.len());
+        if n > self.slots.batch || own.end > examples {
+            return Err(CudaError::BatchSize { n, most: self.slots.batch });
+        }
         let pictures = split.pictures().ok_or(CudaError::NotBytes)?;
         let order = Permutation::new(Stream::new(seed, Purpose::Shuffle, epoch), examples);
-        self.slots.bring(stream, batch, |slot| {
+        let (slot, _) = self.slots.bring(stream, batch, |slot| {
             let mut end = 0;
             for i in 0..n {
                 let position = if shuffle { order.at(from + i) } else { from + i };
                 let number = split.number(position);
-                slot.entries.as_mut_slice()[i] = entry_of(pictures, number, end as u64, split.shape())?;
+                slot.entries.as_mut_slice()[i] = entry_of(&pictures, number, end as u64, split.shape())?;
                 slot.labels.as_mut_slice()[i] = split.label(position);
                 slot.numbers.as_mut_slice()[i] = number as u32;
                 end += pictures.bytes(number);
             }
             let numbers = &slot.numbers.as_slice()[..n];
-            copy(pictures, numbers, checked, &mut slot.pixels.as_mut_slice()[..end])?;
+            copy(&pictures, numbers, checked, &mut slot.pixels.as_mut_slice()[..end])?;
             numbers.iter().for_each(|&number| checked[number as usize] = true);
             Ok((n, end))
-        })
+        })?;
+        Ok(slot)
     }
 }
 

@@ -45,7 +45,7 @@ impl Batch<'_> {
         self.labels.len()
     }
 
-    /// Never true of a batch that an epoch delivers.
+    /// Only true of a batch that several processes share, of which this one has no example.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -168,8 +168,9 @@ impl Epoch {
             if let Some(first) = self.current.first_skipped.take() {
                 self.first_skipped.get_or_insert(first);
             }
-            if !self.current.labels.is_empty() {
-                self.delivered = true;
+            let some = !self.current.labels.is_empty();
+            if some || !self.plan.config().share.is_whole() {
+                self.delivered |= some;
                 let Slot { images, pixels, labels, numbers, .. } = &self.current;
                 return Ok(Some(Batch { index, images, pixels, labels, numbers }));
             }

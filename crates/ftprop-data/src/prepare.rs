@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ftprop_tensor::Share;
 use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::augment::{Augment, Draws, Room};
@@ -43,6 +44,9 @@ pub struct LoaderConfig {
     pub workers: usize,
     /// What to do with an image that cannot be read.
     pub bad_image: BadImage,
+    /// Which part of each batch is prepared, where several processes share the batches. Such a part may be empty, and is
+    /// delivered all the same.
+    pub share: Share,
     /// For pictures in files: deliver the windows' bytes, cut and resized but not mirrored, blanked, coloured or normalised,
     /// for a device that does the rest itself.
     pub pixels: bool,
@@ -64,6 +68,7 @@ impl LoaderConfig {
             normalize,
             workers: 1,
             bad_image: BadImage::default(),
+            share: Share::WHOLE,
             pixels: false,
         }
     }
@@ -172,8 +177,9 @@ impl Plan {
         stop: &AtomicBool,
     ) -> Result<(), DataError> {
         let (config, split) = (&self.config, &self.split);
-        let from = batch * config.batch;
-        let to = (from + config.batch).min(split.len());
+        let start = batch * config.batch;
+        let own = config.share.of(config.batch.min(split.len() - start));
+        let (from, to) = (start + own.start, start + own.end);
         let size = split.shape().size();
         let order = Permutation::new(Stream::new(config.seed, Purpose::Shuffle, epoch), split.len());
         let draws = Draws::new(config.seed, epoch);
@@ -242,10 +248,11 @@ impl Plan {
     fn example(&self, number: usize, draws: &Draws, out: Out<'_>, scratch: &mut Scratch) -> Result<(), DataError> {
         let chosen = Chosen::Drawn { draws, number, augment: &self.config.augment };
         let out = match (self.split.content(), out) {
-            (Content::Files { paths, resize }, out) => {
+            (Content::Files { paths, .. }, out) => {
+                let resize = self.split.resized_to().unwrap_or_default();
                 let whole = &self.whole[number];
                 let known = whole.load(Ordering::Relaxed);
-                scratch.load(&paths[number], *resize, known, &self.cutter, &chosen, out)?;
+                scratch.load(&paths[number], resize, known, &self.cutter, &chosen, out)?;
                 whole.store(true, Ordering::Relaxed);
                 return Ok(());
             }
@@ -265,7 +272,7 @@ impl Plan {
                 let pixels = pictures.pixels(number, !whole.load(Ordering::Relaxed), &mut scratch.file)?;
                 let (height, width) = pictures.size(number);
                 let picture = Picture { height, width, pixels };
-                let shown = scratch.viewer.show(&picture, pictures.resize(), &self.cutter, &chosen, out);
+                let shown = scratch.viewer.show(&picture, self.split.resized_to(), &self.cutter, &chosen, out);
                 shown.map_err(DataError::Option)?;
                 whole.store(true, Ordering::Relaxed);
             }

@@ -8,6 +8,7 @@ use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::DataError;
 use crate::memory::Memory;
+use crate::photo::check_sizes;
 use crate::prepared::{PictureFile, Pictures};
 use crate::preprocess::Shape;
 
@@ -40,6 +41,8 @@ pub struct Split {
     /// The numbers of this split's examples, where it does not hold all of them.
     chosen: Option<Arc<[u32]>>,
     window: Shape,
+    /// For photographs: what the shorter edge is resized to, where that is not what they were opened with.
+    resize: Option<usize>,
 }
 
 /// How many examples to hold out.
@@ -125,7 +128,7 @@ impl Split {
 
     /// The readers have checked that there are as many labels as examples, and that there is one at least.
     pub(crate) fn new(content: Content, labels: Vec<u32>, window: Shape) -> Self {
-        Split { store: Arc::new(Store { content, labels }), chosen: None, window }
+        Split { store: Arc::new(Store { content, labels }), chosen: None, window, resize: None }
     }
 
     /// How many examples there are.
@@ -176,11 +179,37 @@ impl Split {
     }
 
     /// The pictures of *all* examples, by number, where they have different sizes.
-    pub fn pictures(&self) -> Option<&Pictures> {
+    pub fn pictures(&self) -> Option<Pictures> {
         match &self.store.content {
-            Content::Pictures(pictures) => Some(pictures),
+            Content::Pictures(pictures) => Some(Pictures { resize: self.resized_to(), ..pictures.clone() }),
             _ => None,
         }
+    }
+
+    /// The same photographs for a square window of another side, resized in proportion: what was seen of each is seen.
+    ///
+    /// ```
+    /// use ftprop_data::{Shape, Split};
+    /// let one = Split::from_pictures(&[(8, 12)], vec![9; 288], vec![0], Shape::new(6, 6, 3))?;
+    /// let half = one.at_side(3)?;
+    /// assert_eq!((half.shape().height, half.pictures().unwrap().resize()), (3, Some(4)));
+    /// # Ok::<(), ftprop_data::DataError>(())
+    /// ```
+    pub fn at_side(&self, side: usize) -> Result<Split, DataError> {
+        let photographs = matches!(self.store.content, Content::Files { .. } | Content::Pictures(_));
+        let (Some(edge), true) = (self.shorter_edge(), photographs) else {
+            return Err(DataError::Option(
+                "only photographs are shown at several sizes; these pictures have one".into(),
+            ));
+        };
+        let before = self.window.height.max(1);
+        let resize = (edge * side + before / 2) / before;
+        let window = Shape::new(side, side, self.window.channels);
+        check_sizes(resize, window)?;
+        if side == 0 {
+            return Err(DataError::Option("a window has at least one pixel".into()));
+        }
+        Ok(Split { window, resize: Some(resize.max(side)), ..self.clone() })
     }
 
     /// Whether the examples are pictures in files, to be decoded whenever they are needed.
@@ -279,12 +308,21 @@ impl Split {
         &self.store.content
     }
 
+    /// What the shorter edge of photographs is resized to, if it is.
+    pub(crate) fn resized_to(&self) -> Option<usize> {
+        self.resize.or(match &self.store.content {
+            Content::Files { resize, .. } => Some(*resize),
+            Content::Pictures(pictures) => pictures.resize,
+            _ => None,
+        })
+    }
+
     /// The shorter edge that pictures from elsewhere are resized to; `None` for a table.
     pub(crate) fn shorter_edge(&self) -> Option<usize> {
         match &self.store.content {
             Content::Pixels { shape, .. } => Some(shape.height.min(shape.width)),
-            Content::Files { resize, .. } => Some(*resize),
-            Content::Pictures(pictures) => Some(pictures.resize.unwrap_or(pictures.file.edge)),
+            Content::Files { .. } => self.resized_to(),
+            Content::Pictures(pictures) => Some(self.resized_to().unwrap_or(pictures.file.edge)),
             Content::Floats { shape, .. } => (shape.height * shape.width > 1).then(|| shape.height.min(shape.width)),
         }
     }

@@ -299,6 +299,7 @@ mod tests {
                 learning_rate: 0.1,
                 images_per_s: 1.0,
                 waited: 0.0,
+                exchanged: None,
                 seconds: 1.0,
             })
             .collect();

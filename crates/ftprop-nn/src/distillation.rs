@@ -35,9 +35,10 @@ impl Distillation {
     }
 
     /// Mixes the teacher's slopes into those of the mean loss by the logits. What is tallied stays the loss of the labels,
-    /// so that runs with and without a teacher can be compared.
-    pub fn mix(&self, logits: &[f32], teacher: &[f32], classes: usize, slopes: &mut [f32]) {
-        let share = classes as f32 / logits.len() as f32;
+    /// so that runs with and without a teacher can be compared. The mean is over a batch of `of` examples, of which there may
+    /// be more than these.
+    pub fn mix(&self, logits: &[f32], teacher: &[f32], classes: usize, of: usize, slopes: &mut [f32]) {
+        let share = 1.0 / of as f32;
         let scale = self.weight * self.temperature * share;
         let rows = logits.chunks_exact(classes).zip(teacher.chunks_exact(classes));
         for ((z, t), slopes) in rows.zip(slopes.chunks_exact_mut(classes)) {
@@ -86,7 +87,7 @@ mod tests {
             let distillation = Distillation::new(temperature, weight).unwrap();
             let mut slopes = vec![f32::NAN; z.len()];
             criterion.apply(&z, &labels, classes, Some(&mut slopes));
-            distillation.mix(&z, &teacher, classes, &mut slopes);
+            distillation.mix(&z, &teacher, classes, z.len() / classes, &mut slopes);
             let loss = |z: &[f32]| {
                 let rows = z.chunks(classes).zip(teacher.chunks(classes));
                 let apart: f64 = rows.map(|(z, t)| divergence(z, t, f64::from(temperature))).sum::<f64>() / n as f64;
@@ -109,7 +110,7 @@ mod tests {
     fn a_teacher_that_says_the_same_leaves_the_labels() {
         let z = [1.0f32, -2.0, 0.5];
         let mut slopes = [0.25f32, -0.5, 0.25];
-        Distillation::new(3.0, 0.5).unwrap().mix(&z, &z, 3, &mut slopes);
+        Distillation::new(3.0, 0.5).unwrap().mix(&z, &z, 3, z.len() / 3, &mut slopes);
         assert_eq!(slopes, [0.125, -0.25, 0.125]);
         for (temperature, weight) in [(0.0, 0.5), (f32::NAN, 0.5), (f32::INFINITY, 0.5), (1.0, 0.0), (1.0, 1.5)] {
             assert!(Distillation::new(temperature, weight).is_err(), "{temperature} {weight}");

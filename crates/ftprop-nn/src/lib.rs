@@ -18,6 +18,7 @@
 //! | [`graph`] | a spec becomes checked, typed nodes, from which everything else is lowered |
 //! | [`network`] | a graph becomes a network on the CPU that runs and learns |
 //! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
+//! | [`portion`] | a batch that several engines share |
 //! | [`parameter`] | what the numbers in the flat buffers are |
 //! | [`output_loss`], [`mixing`], [`distillation`] | the loss of the whole network; mixed examples; learning from another one |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
@@ -43,6 +44,7 @@ pub mod number;
 pub mod optimizer;
 pub mod output_loss;
 pub mod parameter;
+pub mod portion;
 pub mod precision;
 pub mod presets;
 pub mod probe;
@@ -64,6 +66,7 @@ pub use mixing::Mixing;
 pub use network::{Network, Step};
 pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};
+pub use portion::Portion;
 pub use precision::Precision;
 pub use probe::{Diagnosis, LayerDiagnosis, Probe};
 pub use schedule::{Schedule, ScheduleKind};

@@ -34,6 +34,7 @@ use crate::graph::Graph;
 use crate::layers::{Chain, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
 use crate::output_loss::{Criterion, Tally};
+use crate::portion::Portion;
 use crate::timing::Breakdown;
 use ftprop_tensor::{Buffer, Cpu};
 use std::sync::Arc;
@@ -132,29 +133,36 @@ impl Network {
     /// One step of Algorithm 2 up to the optimizer: forward, loss, then targets and slopes layer by layer.
     /// Afterwards [`grads`](Self::grads) holds every parameter's gradient.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
-        self.learn_guided(images, labels, criterion, step, None)
+        self.learn_guided(images, labels, criterion, step, (None, None))
     }
 
-    /// The same with a teacher, who sees what the network sees.
+    /// The same on a portion of a batch: what the gradients of all portions add up to is that of the batch. Batch norm
+    /// goes by the portion's own statistics. Without examples all gradients are zero. And with a teacher, who sees
+    /// what the network sees.
     pub(crate) fn learn_guided(
         &mut self,
         images: &[f32],
         labels: &[u32],
         criterion: &Criterion,
         step: &Step,
-        guide: Option<(&Distillation, &mut Network)>,
+        (portion, guide): (Option<Portion>, Option<(&Distillation, &mut Network)>),
     ) -> Tally {
+        if portion.is_some() && images.is_empty() {
+            self.grads.fill(0.0);
+            return Tally::default();
+        }
         let n = self.examples(images);
         assert_eq!(n, labels.len(), "as many labels as images");
         self.mixing(images, criterion, step, |network, images, keep| {
-            let classes = network.graph.classes();
+            let (classes, of) = (network.graph.classes(), portion.map_or(n, |portion| portion.of));
             let guide = guide.map(|(distillation, teacher)| (distillation, teacher.infer(images)));
             let (chain, mut pass, slopes) = network.pass(n, true, Some(step), labels);
+            pass.portion = portion;
             let logits = chain.forward(&mut pass, images);
             let by_logits = &mut slopes.current()[..n * classes];
-            let tally = criterion.learn(logits, labels, classes, keep, Some(by_logits));
+            let tally = criterion.learn(logits, labels, classes, (keep, of), Some(by_logits));
             if let Some((distillation, teacher)) = guide {
-                distillation.mix(logits, teacher, classes, by_logits);
+                distillation.mix(logits, teacher, classes, of, by_logits);
             }
             chain.backward(&mut pass, images, slopes, false);
             tally
@@ -196,7 +204,7 @@ impl Network {
         self.mixing(images, criterion, step, |network, images, keep| {
             let classes = network.graph.classes();
             let (chain, mut pass, _) = network.pass(n, true, Some(step), labels);
-            criterion.learn(chain.forward(&mut pass, images), labels, classes, keep, None)
+            criterion.learn(chain.forward(&mut pass, images), labels, classes, (keep, n), None)
         })
     }
 
@@ -239,6 +247,7 @@ impl Network {
             grads: &mut self.grads,
             scratch: &mut self.scratch,
             labels,
+            portion: None,
             seed: step.map_or(0, |s| s.seed),
             step: step.map_or(0, |s| s.number),
             progress: step.map_or(0.0, |s| s.progress),
@@ -300,6 +309,11 @@ impl Network {
     /// All running statistics, to be changed.
     pub fn stats_mut(&mut self) -> &mut [f32] {
         &mut self.stats
+    }
+
+    /// Gradients and running statistics, to be exchanged with others.
+    pub(crate) fn grads_and_stats(&mut self) -> (&mut [f32], &mut [f32]) {
+        (&mut self.grads, &mut self.stats)
     }
 
     /// What an optimizer works on: parameters and their gradients, with the threads to do it.

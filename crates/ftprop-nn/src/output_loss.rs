@@ -183,22 +183,26 @@ impl Criterion {
     /// Tallies a batch and, if asked, writes the slopes of the mean loss by the logits. Classes have no weights here, and
     /// nothing is mixed: this is what examples are measured by.
     pub fn apply(&self, logits: &[f32], labels: &[u32], classes: usize, slopes: Option<&mut [f32]>) -> Tally {
-        self.tally(logits, labels, classes, slopes, |i| Target { labels: [labels[i] as usize; 2], weights: [1.0, 0.0] })
+        self.tally(logits, labels, classes, labels.len(), slopes, |i| Target {
+            labels: [labels[i] as usize; 2],
+            weights: [1.0, 0.0],
+        })
     }
 
     /// The same for learning, of examples that keep this share of their own label: the rest goes to the label of the
     /// example as far from the other end of the batch. Classes have their weights. An example counts as right where the
-    /// label with the larger share has the largest logit.
+    /// label with the larger share has the largest logit. The slopes are those of the mean over `of` examples, of which
+    /// these may be some.
     pub fn learn(
         &self,
         logits: &[f32],
         labels: &[u32],
         classes: usize,
-        keep: f32,
+        (keep, of): (f32, usize),
         slopes: Option<&mut [f32]>,
     ) -> Tally {
         let weight = |label: usize| self.weights.as_deref().map_or(1.0, |weights| weights[label]);
-        self.tally(logits, labels, classes, slopes, |i| {
+        self.tally(logits, labels, classes, of, slopes, |i| {
             let own = labels[i] as usize;
             if keep == 1.0 {
                 return Target { labels: [own; 2], weights: [weight(own), 0.0] };
@@ -216,11 +220,12 @@ impl Criterion {
         logits: &[f32],
         labels: &[u32],
         classes: usize,
+        of: usize,
         mut slopes: Option<&mut [f32]>,
         target: impl Fn(usize) -> Target,
     ) -> Tally {
         let mut tally = Tally::default();
-        let share = 1.0 / labels.len() as f32;
+        let share = 1.0 / of as f32;
         for (i, z) in logits.chunks_exact(classes).take(labels.len()).enumerate() {
             let target = target(i);
             let y = target.labels[0];
@@ -360,7 +365,7 @@ mod tests {
                 let criterion = Criterion::new(loss, smoothing).unwrap();
                 let weighted = criterion.clone().with_class_weights(weights.clone()).unwrap();
                 let mut slopes = vec![f32::NAN; z.len()];
-                let tally = weighted.learn(&z, &labels, classes, keep, Some(&mut slopes));
+                let tally = weighted.learn(&z, &labels, classes, (keep, n), Some(&mut slopes));
                 // One example at a time, by the loss that everything is measured by.
                 let of = |i: usize, label: u32| criterion.apply(&z[i * classes..][..classes], &[label], classes, None);
                 let mut expected = 0.0;
@@ -374,7 +379,7 @@ mod tests {
                     let at = |delta: f32| {
                         let mut moved = z.clone();
                         moved[i] += delta;
-                        weighted.learn(&moved, &labels, classes, keep, None).loss()
+                        weighted.learn(&moved, &labels, classes, (keep, n), None).loss()
                     };
                     let numerical = (at(1e-2) - at(-1e-2)) / 2e-2;
                     assert!((f64::from(slopes[i]) - numerical).abs() < 2e-3, "{loss} {keep} at {i}");
@@ -400,7 +405,7 @@ mod tests {
             let criterion = Criterion::new(loss, 0.0).unwrap();
             let (mut one, mut two) = (vec![0.0; z.len()], vec![0.0; z.len()]);
             let first = criterion.apply(&z, &labels, 11, Some(&mut one));
-            assert_eq!((first, &one), (criterion.learn(&z, &labels, 11, 1.0, Some(&mut two)), &two));
+            assert_eq!((first, &one), (criterion.learn(&z, &labels, 11, (1.0, 9), Some(&mut two)), &two));
         }
     }
 

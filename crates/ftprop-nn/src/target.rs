@@ -23,6 +23,7 @@ use crate::activation::Activation;
 use crate::layer_loss::{LayerLoss, Reach, SlopesAt, Targets};
 use crate::names::{Family, Named, Registry, chosen_by_name, serde_by_name};
 use crate::number::Number;
+use crate::portion::Portion;
 use crate::trace::{Traced, function};
 use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::elementwise;
@@ -132,6 +133,8 @@ struct SeenBy<'a> {
     activation: Activation,
     moment: &'a Moment<'a>,
     random: Stream,
+    /// The place of the first unit among those of all engines that share the batch.
+    first: usize,
 }
 
 impl SeenBy<'_> {
@@ -145,7 +148,7 @@ impl SeenBy<'_> {
             h: self.activation.value(z),
             label: label as f32,
             step: self.moment.step as f32,
-            random: self.random.uniform(at as u64),
+            random: self.random.uniform((self.first + at) as u64),
         }
     }
 }
@@ -215,12 +218,14 @@ pub struct Moment<'a> {
     pub units: usize,
     /// Tells this layer's random numbers from those of others.
     pub layer: u64,
+    /// Where the examples are in a batch that several engines share.
+    pub portion: Option<Portion>,
 }
 
 impl Default for Moment<'_> {
     /// One unit, at the start of training.
     fn default() -> Self {
-        Moment { seed: 0, step: 0, progress: 0.0, labels: &[0], units: 1, layer: 0 }
+        Moment { seed: 0, step: 0, progress: 0.0, labels: &[0], units: 1, layer: 0, portion: None }
     }
 }
 
@@ -278,12 +283,13 @@ impl HardUnit {
 
     /// Where targets are not weighted by |g|: one over the batch size for every unit that has one.
     fn share(&self, moment: &Moment<'_>) -> Option<f32> {
-        (!self.weighted).then(|| 1.0 / moment.labels.len() as f32)
+        (!self.weighted).then(|| 1.0 / moment.portion.map_or(moment.labels.len(), |portion| portion.of) as f32)
     }
 
     fn seen_by<'a>(&self, moment: &'a Moment<'a>) -> SeenBy<'a> {
         let random = Stream::new(moment.seed, Purpose::Target, moment.step).fork(moment.layer);
-        SeenBy { activation: self.activation, moment, random }
+        let first = moment.portion.map_or(0, |portion| portion.first * moment.units);
+        SeenBy { activation: self.activation, moment, random, first }
     }
 
     fn reach(&self) -> Reach {

@@ -79,7 +79,8 @@ fn every_activation_layer_loss_form_and_rule() {
         }
     }
     let labels: Vec<u32> = (0..10).collect();
-    let moment = Moment { seed: 3, step: 17, progress: 0.7, labels: &labels, units: count / 10, layer: 2 };
+    let moment =
+        Moment { seed: 3, step: 17, progress: 0.7, labels: &labels, units: count / 10, layer: 2, portion: None };
     let random = Stream::new(moment.seed, Purpose::Target, moment.step).fork(moment.layer);
     let (mut text, mut main, mut expected) = (PRELUDE.to_string(), String::new(), Vec::new());
     let cpu = Cpu::new(1).unwrap();

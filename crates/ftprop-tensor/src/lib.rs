@@ -5,6 +5,7 @@
 //! | [`random`] | counter-based random numbers, the same on every device |
 //! | [`buffer`] | aligned memory for activations, parameters and scratch |
 //! | [`shape`] | the shape of one example |
+//! | [`share`] | how several processes divide examples among them |
 //! | [`geometry`] | the shapes of convolutions and poolings |
 //! | [`cpu`] | the CPU: its threads, its vector units and every kernel, a slow reference beside each fast one |
 //!
@@ -20,8 +21,10 @@ pub mod error;
 pub mod geometry;
 pub mod random;
 pub mod shape;
+pub mod share;
 
 pub use buffer::Buffer;
 pub use cpu::Cpu;
 pub use error::TensorError;
 pub use shape::Shape;
+pub use share::Share;

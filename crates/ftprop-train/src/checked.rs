@@ -50,6 +50,9 @@ impl Recipe {
         if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return wrong("train.clip", "must be a positive number");
         }
+        if train.batch < 2 && (train.mixup > 0.0 || train.cutmix > 0.0) {
+            return wrong("train.batch", "must be at least 2 where examples are mixed with each other");
+        }
         if train.accumulate == 0 {
             return wrong("train.accumulate", "must be at least 1");
         }
@@ -61,6 +64,16 @@ impl Recipe {
         }
         if !(data.validation >= 0.0 && data.validation.is_finite()) {
             return wrong("data.validation", "must be 0, a share below 1, or a number of examples");
+        }
+        let begin = data.sizes.iter().map(|&(first, _)| first);
+        if begin.clone().any(|first| first == 0) || !begin.is_sorted_by(|a, b| a < b) {
+            return wrong(
+                "data.sizes",
+                "names epochs from 1 on, each later than the one before: [[1, 128], [60, 192]]",
+            );
+        }
+        if data.sizes.iter().any(|&(_, side)| side == 0) {
+            return wrong("data.sizes", "has sides of at least one pixel");
         }
         if network.preset.is_some() && !network.layers.is_empty() {
             return wrong("network.preset", "and network.layers are both given; keep one of them");

@@ -11,6 +11,7 @@ pub use none::{Gpu, versions};
 
 use crate::choice::DeviceChoice;
 use crate::error::Error;
+use crate::team::Team;
 use crate::words::counted;
 use ftprop_tensor::Cpu;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Place {
     pub gpu: Option<Gpu>,
     /// Why `auto` took the CPU.
     pub note: Option<String>,
+    /// The ranks that train one network together, where there are any.
+    pub team: Option<Team>,
 }
 
 /// Why a GPU cannot be used.
@@ -48,7 +51,7 @@ impl Place {
                 (Some(Gpu::open(ordinal).map_err(refused)?), None)
             }
         };
-        Ok(Place { cpu, gpu, note })
+        Ok(Place { cpu, gpu, note, team: None })
     }
 
     /// A few words on it: `cuda:0 (NVIDIA H200)`, or `2 threads (Avx512)`.

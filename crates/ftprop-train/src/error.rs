@@ -32,6 +32,17 @@ pub enum Error {
     /// Of a network's engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Of the other ranks.
+    #[error(transparent)]
+    Ranks(#[from] ftprop_ranks::RankError),
+    /// More ranks than a batch has examples.
+    #[error("train.batch = {batch} is for all {ranks} ranks together, so some would have nothing to do; raise it")]
+    ManyRanks {
+        /// Examples of a batch.
+        batch: usize,
+        /// How many ranks there are.
+        ranks: usize,
+    },
     /// Of what the caller brought: an observer, or a network of another kind.
     #[error(transparent)]
     Outside(Box<dyn std::error::Error + Send + Sync>),

@@ -30,6 +30,7 @@ use crate::recipe::Recipe;
 use ftprop_data::{CsvTable, Dataset, Loader, LoaderConfig, Preprocess, Shape, Split, TableTransform};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Criterion, Engine, Network, Tally};
+use ftprop_tensor::Share;
 use std::path::Path;
 use std::time::Instant;
 
@@ -82,9 +83,21 @@ pub fn predictor(model: Model, place: &Place, batch: usize) -> Result<Box<dyn Pr
 
 /// A loader of a part of the data as it is, in batches that the network can take.
 pub fn evaluation_loader(split: &Split, recipe: &Recipe, dataset: &Dataset, batch: usize) -> Result<Loader, Error> {
+    shared_loader(split, recipe, dataset, batch, Share::WHOLE)
+}
+
+/// The same for one of several processes that share the batches.
+pub(crate) fn shared_loader(
+    split: &Split,
+    recipe: &Recipe,
+    dataset: &Dataset,
+    batch: usize,
+    share: Share,
+) -> Result<Loader, Error> {
     let config = LoaderConfig {
         workers: recipe.data.workers,
         bad_image: recipe.data.bad_image(),
+        share,
         ..LoaderConfig::evaluation(batch.min(split.len()), dataset.normalize.clone())
     };
     Ok(Loader::new(split, config)?)

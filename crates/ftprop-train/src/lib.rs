@@ -9,6 +9,7 @@
 //! | [`learned_loss`] | the loss as it is learned by: weights of classes, mixed examples |
 //! | [`trainer`], [`observe`] | the training loop, and what it tells whoever watches |
 //! | [`fleet`], [`gate`] | several runs at once, and how they share a device |
+//! | [`team`] | several processes that train one network together |
 //! | [`choice`], [`device`], [`engine`] | a device by name, where networks are computed, and what the loop asks of one there |
 //! | [`run`], [`jsonl`], [`tensorboard`] | run folders: metrics, summary, event files |
 //! | [`diagnostics`] | how a run's hard layers fare |
@@ -47,6 +48,7 @@ pub mod recipe;
 pub mod run;
 pub mod searched;
 mod storage;
+pub mod team;
 pub mod tensorboard;
 pub mod trainer;
 pub mod views;

@@ -116,6 +116,9 @@ pub struct DataRecipe {
     /// Folders: what the shorter edge of a picture is resized to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<usize>,
+    /// Photographs in training: the side of the window from an epoch on, `[[1, 128], [60, 192]]`; `crop` is measured at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<(u32, usize)>,
     /// Pictures that do not decode: `stop`, or `skip` and count them.
     pub bad_images: BadImages,
     /// Threads that prepare batches ahead of the trainer.
@@ -272,6 +275,7 @@ impl Default for Recipe {
                 trivial_augment: false,
                 crop: None,
                 resize: None,
+                sizes: Vec::new(),
                 bad_images: BadImages::Stop,
                 workers: 1,
                 on_device: true,
@@ -358,7 +362,18 @@ impl Recipe {
     /// The same recipe for another number of epochs, with its schedule scaled to them.
     pub fn scaled(&self, epochs: u32) -> Recipe {
         let mut recipe = self.clone();
-        recipe.schedule = self.schedule.scaled(self.train.epochs.max(1), epochs);
+        let before = self.train.epochs.max(1);
+        recipe.schedule = self.schedule.scaled(before, epochs);
+        for (first, _) in &mut recipe.data.sizes {
+            *first = 1 + ((u64::from(*first) - 1) * u64::from(epochs) / u64::from(before)) as u32;
+        }
+        // Of several that begin together the last counts.
+        let begins: Vec<u32> = recipe.data.sizes.iter().map(|&(first, _)| first).collect();
+        let mut place = 0;
+        recipe.data.sizes.retain(|_| {
+            place += 1;
+            begins.get(place) != Some(&begins[place - 1])
+        });
         recipe.train.epochs = epochs;
         recipe
     }
@@ -492,6 +507,11 @@ impl DataRecipe {
         let csv = CsvOptions { label, header, test, missing, categories: categories.clone() };
         let options = Options { crop: self.crop, resize: self.resize, csv, known, whole };
         Ok(ftprop_data::open(self.source, self.path.as_deref(), &options)?)
+    }
+
+    /// The side of the window that is trained with in an epoch, where the recipe says so.
+    pub fn side_at(&self, epoch: u32) -> Option<usize> {
+        self.sizes.iter().rev().find(|&&(first, _)| first <= epoch).map(|&(_, side)| side)
     }
 
     /// The training part and what is held out of it for validation.

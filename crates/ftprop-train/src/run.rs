@@ -61,6 +61,10 @@ pub struct EpochMetrics {
     pub images_per_s: f64,
     /// The share of training time that went by waiting for data.
     pub waited: f64,
+    /// Where several ranks trained together: the share of training time that went by exchanging gradients and waiting for
+    /// each other, the mean over the ranks. Between GPUs, which exchange beside other work, only what the host waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanged: Option<f64>,
     /// How long the epoch took, evaluation included.
     pub seconds: f64,
 }

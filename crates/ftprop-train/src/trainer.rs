@@ -7,6 +7,8 @@
 
 mod advance;
 mod epoch;
+mod sizes;
+mod spread;
 mod start;
 mod whitening;
 
@@ -19,17 +21,19 @@ use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
 use crate::engine::{self, Parts};
 use crate::error::Error;
-use crate::evaluate::evaluation_loader;
+use crate::evaluate::shared_loader;
 use crate::gate::Gate;
 use crate::model::{Model, Which};
 use crate::observe::{Answer, Ending, Notice, Observer, RunView};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Summary};
 use crate::storage::Storage;
+use crate::team::Team;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Engine, Tally};
-use ftprop_tensor::Cpu;
+use ftprop_tensor::{Cpu, Share};
+use sizes::Sizes;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,8 +74,13 @@ pub struct Trainer {
     began: Instant,
     before: f64,
     saving_took: Duration,
-    /// Steps that are asked for at once of data that lives on the device.
+    /// Steps that are asked for at once of data that lives on the device, and after which ranks bring together what they
+    /// have come to.
     span: usize,
+    /// For epochs of another size than is measured at.
+    sizes: Option<Sizes>,
+    /// The ranks that train this network together, where there are any.
+    team: Option<Team>,
 }
 
 /// A network that was the best at its time.
@@ -141,19 +150,41 @@ impl Trainer {
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         let asked = recipe.clone();
         let recipe = recipe.with_batch_of_at_most(train.len());
+        let (team, batch) = (place.team.clone(), recipe.train.batch);
+        let share = team.as_ref().map_or(Share::WHOLE, Team::share);
+        // Partners of a batch, and batches of a step, would lie on several ranks.
+        if !share.is_whole() {
+            let must = "goes with a single rank";
+            if recipe.mixing()?.is_some() {
+                return Err(Error::Setting { key: "train.mixup and train.cutmix", must });
+            }
+            if recipe.train.accumulate > 1 {
+                return Err(Error::Setting { key: "train.accumulate", must });
+            }
+        }
+        if share.ranks > batch {
+            return Err(Error::ManyRanks { batch, ranks: share.ranks });
+        }
+        let first = share.rank == 0;
         let config = LoaderConfig {
             workers: recipe.data.workers,
             augment: recipe.data.augment(),
             bad_image: recipe.data.bad_image(),
+            share,
             ..LoaderConfig::training(recipe.train.batch, recipe.train.seed, dataset.normalize.clone())
         };
         // Before the network, whose buffers grow with the batch.
         let train_loader = Loader::new(&train, config)?;
-        let parts = Parts { train: &train, validation: validation.as_ref(), test: &dataset.test };
+        // Where every epoch has another size than is measured at, this engine does not learn.
+        let elsewhere = recipe.data.sizes.first().is_some_and(|&(first, _)| first == 1)
+            && recipe.data.sizes.iter().all(|&(_, side)| side != dataset.shape.height);
+        let learned_from = (!elsewhere).then_some(&train);
+        let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
+        let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
         let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
         let train_loader = if pixels { train_loader.delivering(true)? } else { train_loader };
-        let evaluation = |split: &Split| evaluation_loader(split, &recipe, dataset, recipe.train.batch);
+        let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
         let mut trainer = Trainer {
             train: train_loader,
             validation: validation.as_ref().map(evaluation).transpose()?,
@@ -174,11 +205,13 @@ impl Trainer {
             began: Instant::now(),
             before: 0.0,
             saving_took: Duration::ZERO,
-            span: 64,
+            span: if team.is_some() && place.gpu.is_none() { 1 } else { 64 },
+            team,
             recipe,
             asked,
             storage,
             engine,
+            sizes,
         };
         if let Some(before) = before {
             trainer.changes = changes::between(&before, &trainer.asked)?;
@@ -190,13 +223,16 @@ impl Trainer {
             None => {
                 let seed = trainer.recipe.train.seed;
                 trainer.engine.initialise(seed)?;
-                whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+                // The others are given it.
+                if first {
+                    whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+                }
             }
         }
         if let Some(storage) = trainer.storage.as_ref().filter(|storage| !storage.folder().is_new()) {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
-        if trainer.recipe.train.diagnostics {
+        if trainer.recipe.train.diagnostics && first {
             // Between epochs the next look is due now; within one it was when the epoch began.
             let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
             let records = match &trainer.storage {
@@ -368,6 +404,14 @@ impl Trainer {
 
     /// Trains until the last epoch is done or the observer has had enough.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
+        let ending = self.spread().and_then(|()| self.run_alone(observer));
+        if let (Err(why), Some(team)) = (&ending, &self.team) {
+            team.abandon(&why.to_string());
+        }
+        ending
+    }
+
+    fn run_alone(&mut self, observer: &mut dyn Observer) -> Result<Ending, Error> {
         if self.storage.as_ref().is_some_and(|storage| !storage.is_held()) {
             self.claim()?;
         }
@@ -394,12 +438,15 @@ impl Trainer {
         }
         let mut enough = stops(observer.begin(&self.view()))?;
         while !self.is_over() {
+            if let Some(team) = &self.team {
+                enough = team.any(enough)?;
+            }
             self.began = Instant::now();
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {
                 _ if enough => None,
-                true => self.learn_epoch(observer)?,
-                false => cpu.enter(|| self.learn_epoch(observer))?,
+                true => self.learn_at_size(observer)?,
+                false => cpu.enter(|| self.learn_at_size(observer))?,
             };
             let Some(epoch) = learned else {
                 self.save()?;

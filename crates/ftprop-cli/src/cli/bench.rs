@@ -64,6 +64,9 @@ struct GpuArgs {
     /// to cuDNN and cuBLASLt (libraries); alone, unless several networks train at once
     #[arg(long)]
     tuning: Option<Tuning>,
+    /// On a GPU: with gradients that go through NCCL, as a single rank: what that costs before anything is sent
+    #[arg(long)]
+    nccl: bool,
 }
 
 #[derive(Args)]
@@ -149,7 +152,7 @@ impl Config {
         }
         let place = match training {
             true => Place::open(self.device.parse()?, self.threads)?,
-            false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None },
+            false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None, team: None },
         };
         let (side, classes) = match self.network.as_str() {
             "convnet4" | "convnet8" => (32, 10),
@@ -171,7 +174,10 @@ impl Config {
             let tuning = args.tuning.unwrap_or(if at_once > 1 { Tuning::Shared } else { Tuning::Alone });
             let (batch, precision) = (self.batch, args.precision);
             let network = NetworkConfig { graph, learning, batch, precision, tuning };
-            return self.show(&gpu::report(gpu, self, at_once, network, started)?);
+            return self.show(&gpu::report(gpu, self, (at_once, args.nccl), network, started)?);
+        }
+        if gpu_args.is_some_and(|args| args.nccl) {
+            return Err(Error::Usage("--nccl is for a GPU".into()));
         }
         if at_once > 1 {
             return Err(Error::Usage("--at-once is for a GPU; on the CPU one network uses all cores".into()));

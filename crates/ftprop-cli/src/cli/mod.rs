@@ -10,6 +10,7 @@ mod manual;
 mod plot;
 mod predict;
 mod prepare;
+mod ranks;
 mod recipes;
 mod reproduce;
 mod robust;

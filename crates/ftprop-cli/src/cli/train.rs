@@ -1,6 +1,7 @@
 //! `ftprop train`
 
 use super::data::{locate, recipe_layers};
+use super::ranks::{RankArgs, Seat};
 use super::{load, quoted, say, say_json};
 use crate::board::Board;
 use crate::error::Error;
@@ -16,6 +17,7 @@ use ftprop_train::model::Which;
 use ftprop_train::observe::{Ending, StopFlag, Together};
 use ftprop_train::recipe::{Recipe, absolute, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
+use ftprop_train::team::claims;
 use ftprop_train::trainer::{Taken, Trainer};
 use ftprop_train::words::{plain, seconds};
 use serde::Serialize;
@@ -67,6 +69,8 @@ pub(super) struct Train {
     /// auto (a GPU if there is one), cpu, or cuda:0 and so on (train.device)
     #[arg(long)]
     device: Option<String>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Of several recipes, how many to train at the same time; 0 for as many as pays
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "resume")]
     at_once: usize,
@@ -109,6 +113,19 @@ impl Train {
             }
             return self.run_several();
         }
+        let mut seat = if self.dry_run { None } else { self.ranks.take_seat()? };
+        let outcome = self.run_one(seat.as_mut());
+        match (seat, outcome) {
+            // The first has been told, and says it.
+            (Some(seat), Err(error)) if seat.has_met() && !seat.is_first() && !error.is_loss_of_the_first() => {
+                Ok(ExitCode::FAILURE)
+            }
+            (_, outcome) => outcome,
+        }
+    }
+
+    /// One recipe, alone or as one of several ranks.
+    fn run_one(&self, mut seat: Option<&mut Seat>) -> Result<ExitCode, Error> {
         let resumed = self.resume.is_some();
         let (recipe, folder) = match &self.resume {
             Some(run) => {
@@ -125,17 +142,42 @@ impl Train {
         let folder = match folder {
             Some(folder) => folder,
             None => match &self.out {
-                Some(out) => RunFolder::planned(out)?,
-                None => RunFolder::numbered(&Path::new("runs").join(folder_name(&recipe.name))),
+                Some(out) if seat.as_ref().is_none_or(|seat| seat.is_first()) => RunFolder::planned(out)?,
+                _ => RunFolder::numbered(&Path::new("runs").join(folder_name(&recipe.name))),
             },
         };
-        let place = Place::open(recipe.train.device, recipe.train.threads)?;
+        let (device, threads) = match &seat {
+            Some(seat) => seat.place(&recipe),
+            None => (recipe.train.device, recipe.train.threads),
+        };
+        let mut place = Place::open(device, threads)?;
         let dataset = recipe.data.open()?;
         if self.dry_run {
             return dry_run(&recipe, &dataset, self.json);
         }
+        if let Some(seat) = &mut seat {
+            let graph = recipe.graph(input_shape(dataset.shape), dataset.classes.len())?;
+            let kind = if place.gpu.is_some() { "cuda" } else { "cpu" };
+            place.team = Some(seat.join(claims(&recipe, &dataset, &graph, kind)?)?);
+            if !seat.is_first() {
+                return follow(recipe, &dataset, &place);
+            }
+        }
+        let abandoning = |error: &Error| place.team.iter().for_each(|team| team.abandon(&error.to_string()));
+        self.lead(recipe, folder, &dataset, &place, resumed).inspect_err(abandoning)
+    }
+
+    /// Trains in a run folder, and says how it goes.
+    fn lead(
+        &self,
+        recipe: CheckedRecipe,
+        folder: RunFolder,
+        dataset: &Dataset,
+        place: &Place,
+        resumed: bool,
+    ) -> Result<ExitCode, Error> {
         let open = if resumed && !self.set.is_empty() { Trainer::with_changes } else { Trainer::in_folder };
-        let mut trainer = open(recipe.clone(), folder.clone(), &dataset, &place)?;
+        let mut trainer = open(recipe.clone(), folder.clone(), dataset, place)?;
         let done = trainer.state().epoch - 1;
         if self.epochs.is_some() && done > recipe.train.epochs {
             return Err(Error::Usage(format!(
@@ -150,13 +192,13 @@ impl Train {
         let existed = self.out.as_ref().is_some_and(|out| out.exists());
         let folder = trainer.claim()?.cloned().unwrap_or(folder);
         let begun = match &self.init_from {
-            Some(run) => Some(self.begin_with(run, &mut trainer, &place).inspect_err(|_| folder.take_back(existed))?),
+            Some(run) => Some(self.begin_with(run, &mut trainer, place).inspect_err(|_| folder.take_back(existed))?),
             None => None,
         };
         let out = folder.path().display().to_string();
         if !self.quiet {
             begun.iter().for_each(|words| tell(words));
-            tell_begin(&trainer, &recipe, &dataset, &place);
+            tell_begin(&trainer, &recipe, dataset, place);
             if resumed {
                 let state = trainer.state();
                 tell(&if state.epoch > recipe.train.epochs {
@@ -277,6 +319,19 @@ impl Train {
     }
 }
 
+/// Trains as a rank that is not the first: nothing is written or said here.
+fn follow(recipe: CheckedRecipe, dataset: &Dataset, place: &Place) -> Result<ExitCode, Error> {
+    let stop = stop_on_signal(|| ());
+    let trained = Trainer::new(recipe, dataset, place).and_then(|mut trainer| trainer.run(&mut StopFlag(&stop)));
+    if let (Err(error), Some(team)) = (&trained, &place.team) {
+        team.abandon(&error.to_string());
+    }
+    Ok(match trained? {
+        Ending::Finished(_) => ExitCode::SUCCESS,
+        Ending::Interrupted { .. } => ExitCode::from(130),
+    })
+}
+
 /// Says what would be trained: the recipe as TOML, with data and network in comments above it.
 fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<ExitCode, Error> {
     let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
@@ -329,7 +384,10 @@ fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Pla
         trainer.parameters(),
         recipe.activation,
         if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
-        place.describe(),
+        match &place.team {
+            Some(team) => format!("{} on {}", counted(team.share().ranks as u32, "rank"), place.describe()),
+            None => place.describe(),
+        },
         if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
     ));
     if dataset.passed_over.count() > 0 {
@@ -346,6 +404,10 @@ fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Pla
 
 /// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
 pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+    stop_on_signal(|| tell("\nstopping after this step; press Ctrl-C again to end at once"))
+}
+
+fn stop_on_signal(say: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     // Without a handler Ctrl-C simply kills, and --resume still works: no reason to refuse to train.
@@ -353,7 +415,7 @@ pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        tell("\nstopping after this step; press Ctrl-C again to end at once");
+        say();
     });
     stop
 }

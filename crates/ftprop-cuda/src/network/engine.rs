@@ -8,6 +8,7 @@ use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
 use ftprop_nn::{Graph, Step, Tally};
+use ftprop_tensor::Share;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ impl From<CudaError> for EngineError {
             CudaError::Label { label, classes } => EngineError::Label { label, classes },
             CudaError::Length { what, got, expected } => EngineError::Length { what, got, expected },
             CudaError::NotAnnounced => EngineError::NotAnnounced,
+            ranks @ CudaError::Nccl { .. } => EngineError::Ranks(Box::new(ranks)),
             memory if memory.is_memory() => EngineError::Memory(Box::new(memory)),
             other => EngineError::Device(Box::new(other)),
         }
@@ -163,12 +165,12 @@ impl Resident for CudaNetwork {
         trained
     }
 
-    fn evaluate(&mut self, part: Part) -> Result<Tally, EngineError> {
+    fn evaluate(&mut self, part: Part, share: Share, batch: usize) -> Result<Tally, EngineError> {
         let Some(mut streamed) = self.streamed.remove(&part) else {
             let data = self.part(part)?;
-            return Ok(self.evaluate_data(&data)?);
+            return Ok(self.evaluate_share(&data, share, batch)?);
         };
-        let tally = self.evaluate_streamed(&mut streamed);
+        let tally = self.evaluate_streamed(&mut streamed, share, batch);
         self.streamed.insert(part, streamed);
         Ok(tally?)
     }

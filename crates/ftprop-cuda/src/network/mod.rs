@@ -17,6 +17,7 @@ use crate::device::Device;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::gemm::Gemm;
 use crate::graphs::GraphCache;
+use crate::nccl::Communicator;
 use crate::passes::{self, CompileOptions, Statistics};
 use crate::plan::{FusionPlan, PlannedTensor};
 use crate::precision::Precision;
@@ -25,7 +26,7 @@ use crate::staging::StagingBuffers;
 use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, Teacher, check_batch};
-use ftprop_nn::{Graph, OptimizerSpec, Step, Tally};
+use ftprop_nn::{Graph, OptimizerSpec, Portion, Step, Tally};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -77,6 +78,8 @@ pub struct CudaNetwork {
     steps: u64,
     /// Examples of the last batch from the host.
     last: usize,
+    /// Where the announced examples are in batches that several GPUs share.
+    portion: Option<Portion>,
 }
 
 impl NetworkConfig {
@@ -160,6 +163,7 @@ impl CudaNetwork {
             reducer: None,
             steps: 0,
             last: 0,
+            portion: None,
         };
         network.set_stats(&network.config.graph.initial_statistics())?;
         Ok(network)
@@ -228,9 +232,18 @@ impl CudaNetwork {
     fn reduce(&mut self) -> Result<(), EngineError> {
         let Some(reducer) = &mut self.reducer else { return Ok(()) };
         let (parameters, stream) = (self.executor.parameters(), self.executor.stream());
-        let mut gradients = parameters.read_grads(stream)?;
-        reducer.reduce(&mut gradients)?;
+        let (mut gradients, mut statistics) = (parameters.read_grads(stream)?, parameters.read_stats(stream)?);
+        reducer.reduce(&mut gradients, &mut statistics)?;
+        parameters.write_stats(stream, &statistics)?;
         Ok(parameters.write_grads(stream, &gradients)?)
+    }
+
+    /// Has gradients and statistics go through other GPUs, beside the backward pass and inside captured steps. Ends what
+    /// was captured before.
+    pub fn set_communicator(&mut self, communicator: Communicator) -> Result<(), CudaError> {
+        self.wait()?;
+        self.graphs = GraphCache::default();
+        self.executor.set_exchange(communicator)
     }
 
     /// Sets the next step, and the scalars of as many as are given: what the learning rate is multiplied by, and the

@@ -8,8 +8,9 @@ use crate::network::CudaNetwork;
 use crate::staging::StagingBuffers;
 use crate::step::SCALAR_ROWS;
 use crate::streamed::StreamedPictures;
-use ftprop_nn::Tally;
 use ftprop_nn::engine::{EngineError, StepSpan, check_batch};
+use ftprop_nn::{Portion, Tally};
+use ftprop_tensor::Share;
 
 /// Full batches that are trained on by one graph: between graphs the device idles for a moment.
 const UNROLLED: usize = 4;
@@ -19,25 +20,32 @@ impl CudaNetwork {
     /// epoch may be smaller. What they tally is added to what [`take_tally`](Self::take_tally) gives.
     pub fn train(&mut self, data: &ResidentData, span: &StepSpan) -> Result<(), EngineError> {
         self.check_data(data)?;
-        let (batch, examples) = (self.config.batch, data.examples());
-        let (batches, end) = (examples.div_ceil(batch), span.first_batch + span.steps.len());
+        let examples = data.examples();
+        // Examples of a full batch, of which all or a portion are learned from here.
+        let full = span.portion.map_or(self.config.batch, |portion| portion.full);
+        let (batches, end) = (examples.div_ceil(full), span.first_batch + span.steps.len());
         if end > batches {
             return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
         }
+        self.check_portion(span)?;
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.set_step(span.seed, DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            let at = DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion);
+            self.set_step(span.seed, at, steps)?;
             let mut i = 0;
             while i < steps.len() {
-                let left = examples - (first + i) * batch;
+                let left = examples - (first + i) * full;
                 let whole = self.reducer.is_none();
-                let unrolled = whole && steps.len() - i >= UNROLLED && left >= UNROLLED * batch;
-                let (n, unrolled) = (left.min(batch), if unrolled { UNROLLED } else { 1 });
-                let key = GraphKey::Train { data: data.id(), n, steps: unrolled, whole };
+                let unrolled = whole && steps.len() - i >= UNROLLED && left >= UNROLLED * full;
+                let n = span.portion.map_or(left.min(full), |portion| portion.count);
+                let unrolled = if unrolled { UNROLLED } else { 1 };
+                let key = GraphKey::Train { data: data.id(), n, full, steps: unrolled, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
                     (0..unrolled).try_for_each(|_| {
-                        executor.gather(data, n)?;
+                        if n > 0 {
+                            executor.gather(data, n, full)?;
+                        }
                         if whole { executor.learn(n) } else { executor.take_gradients(n) }
                     })
                 })?;
@@ -65,22 +73,40 @@ impl CudaNetwork {
         let left = data.examples().saturating_sub(batch * self.config.batch);
         let n = left.min(self.config.batch);
         self.executor.set_step(DeviceStep::new(seed, epoch, 0, batch), &self.scalars.idle_row())?;
-        self.executor.gather(data, n)?;
+        self.executor.gather(data, n, self.config.batch)?;
         self.executor.read_batch(n)
     }
 
     /// Tallies a whole resident data set without learning from it; what training tallied is kept.
     pub fn evaluate_data(&mut self, data: &ResidentData) -> Result<Tally, CudaError> {
+        self.evaluate_share(data, Share::WHOLE, self.config.batch)
+    }
+
+    /// The same of a share of each batch of so many examples.
+    pub fn evaluate_share(&mut self, data: &ResidentData, share: Share, batch: usize) -> Result<Tally, CudaError> {
         self.check_data(data)?;
+        if share.most(batch) > self.config.batch {
+            return Err(CudaError::BatchSize { n: share.most(batch), most: self.config.batch });
+        }
         let training = self.executor.read_tally()?;
         self.executor.clear_tally()?;
-        self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
+        self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
         self.executor.load_running_statistics()?;
-        let (batch, examples) = (self.config.batch, data.examples());
-        for first in (0..examples).step_by(batch) {
-            let n = batch.min(examples - first);
-            self.graphs.replay(&self.executor, GraphKey::Evaluate { data: data.id(), n }, |executor| {
-                executor.gather(data, n)?;
+        let (examples, mut before) = (data.examples(), None);
+        for (number, start) in (0..examples).step_by(batch).enumerate() {
+            let portion = Portion::new(share, batch.min(examples - start), batch);
+            // The last batch may be smaller, and then begins elsewhere.
+            if before.replace(portion) != Some(portion) {
+                let at = DeviceStep::new(0, 0, 0, number).within(Some(portion));
+                self.executor.set_step(at, &self.scalars.idle_row())?;
+            }
+            let n = portion.count;
+            if n == 0 {
+                continue;
+            }
+            let key = GraphKey::Evaluate { data: data.id(), n, full: batch };
+            self.graphs.replay(&self.executor, key, |executor| {
+                executor.gather(data, n, batch)?;
                 executor.evaluate(n)?;
                 executor.next_batch()
             })?;
@@ -95,20 +121,29 @@ impl CudaNetwork {
     /// way.
     pub fn train_streamed(&mut self, data: &mut StreamedPictures, span: &StepSpan) -> Result<(), EngineError> {
         self.check_shape(data.slots.window, data.largest_label())?;
-        let (batches, end) = (data.examples().div_ceil(self.config.batch), span.first_batch + span.steps.len());
+        let full = span.portion.map_or(self.config.batch, |portion| portion.full);
+        let (batches, end) = (data.examples().div_ceil(full), span.first_batch + span.steps.len());
         if end > batches {
             return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
         }
+        self.check_portion(span)?;
         let whole = self.reducer.is_none();
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.set_step(span.seed, DeviceStep::new(span.seed, span.epoch, number, first), steps)?;
+            let at = DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion);
+            self.set_step(span.seed, at, steps)?;
             for i in 0..steps.len() {
-                let (slot, n) = data.bring(self.executor.stream(), (span.seed, span.epoch), first + i)?;
-                let key = GraphKey::Train { data: data.id(), n, steps: 1, whole };
+                let start = (first + i) * full;
+                let left = data.examples() - start;
+                let own = span.portion.map_or(0..left.min(full), |p| p.first..p.first + p.count);
+                let (n, own) = (own.len(), start + own.start..start + own.end);
+                let slot = data.bring(self.executor.stream(), (span.seed, span.epoch), first + i, own)?;
+                let key = GraphKey::Train { data: data.id(), n, full, steps: 1, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
-                    executor.gather_streamed(&data.slots, n)?;
+                    if n > 0 {
+                        executor.gather_streamed(&data.slots, n)?;
+                    }
                     if whole { executor.learn(n) } else { executor.take_gradients(n) }
                 })?;
                 data.slots.release(self.executor.stream(), slot)?;
@@ -122,18 +157,32 @@ impl CudaNetwork {
         Ok(())
     }
 
-    /// The same as [`evaluate_data`](Self::evaluate_data) on pictures that stay on the host.
-    pub fn evaluate_streamed(&mut self, data: &mut StreamedPictures) -> Result<Tally, CudaError> {
+    /// The same as [`evaluate_share`](Self::evaluate_share) on pictures that stay on the host.
+    pub fn evaluate_streamed(
+        &mut self,
+        data: &mut StreamedPictures,
+        share: Share,
+        full: usize,
+    ) -> Result<Tally, CudaError> {
         self.check_shape(data.slots.window, data.largest_label())?;
+        if share.most(full) > self.config.batch {
+            return Err(CudaError::BatchSize { n: share.most(full), most: self.config.batch });
+        }
         let training = self.executor.read_tally()?;
         self.executor.clear_tally()?;
         self.executor.set_step(DeviceStep::new(0, 0, 0, 0), &self.scalars.idle_row())?;
         self.executor.load_running_statistics()?;
-        for batch in 0..data.examples().div_ceil(self.config.batch) {
-            let (slot, n) = data.bring(self.executor.stream(), (0, 0), batch)?;
-            self.graphs.replay(&self.executor, GraphKey::Evaluate { data: data.id(), n }, |executor| {
-                executor.gather_streamed(&data.slots, n)?;
-                executor.evaluate(n)?;
+        for batch in 0..data.examples().div_ceil(full) {
+            let start = batch * full;
+            let own = share.of(full.min(data.examples() - start));
+            let (n, own) = (own.len(), start + own.start..start + own.end);
+            let slot = data.bring(self.executor.stream(), (0, 0), batch, own)?;
+            let key = GraphKey::Evaluate { data: data.id(), n, full };
+            self.graphs.replay(&self.executor, key, |executor| {
+                if n > 0 {
+                    executor.gather_streamed(&data.slots, n)?;
+                    executor.evaluate(n)?;
+                }
                 executor.next_batch()
             })?;
             data.slots.release(self.executor.stream(), slot)?;
@@ -182,8 +231,10 @@ impl CudaNetwork {
         }
         self.reserve_streaming()?;
         self.wait()?;
-        let first = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch);
-        self.set_step(span.seed, first, &span.steps)?;
+        self.check_portion(span)?;
+        self.portion = span.portion;
+        let at = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch).within(span.portion);
+        self.set_step(span.seed, at, &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
         if let Some(pixels) = &mut self.pixels {
             pixels.begin(span.first_batch, steps);
@@ -194,14 +245,17 @@ impl CudaNetwork {
     /// Trains on a batch from the host. Returns when the batch has been copied aside, not when the step is done:
     /// the copy to the GPU runs beside the step before.
     pub fn stream_batch(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError> {
-        let n = check_batch(&self.config.graph, self.config.batch, images, Some(labels))?;
+        let none = self.portion.is_some() && images.is_empty() && labels.is_empty();
+        let n = if none { 0 } else { check_batch(&self.config.graph, self.config.batch, images, Some(labels))? };
         self.last = n;
         self.reserve_streaming()?;
         let staging = self.staging.as_mut().expect("made above");
         let slot = staging.push(self.executor.stream(), images, labels)?;
         let (staging, whole) = (&*staging, self.reducer.is_none());
         self.graphs.replay(&self.executor, GraphKey::Streamed { n, whole }, |executor| {
-            executor.load_staged(staging, n)?;
+            if n > 0 {
+                executor.load_staged(staging, n)?;
+            }
             if whole { executor.learn(n) } else { executor.take_gradients(n) }
         })?;
         staging.release(self.executor.stream(), slot)?;
@@ -229,7 +283,9 @@ impl CudaNetwork {
         let slot = data.push(self.executor.stream(), pixels, labels, numbers)?;
         let slots = &data.slots;
         self.graphs.replay(&self.executor, GraphKey::Pixels { n, whole }, |executor| {
-            executor.gather_streamed(slots, n)?;
+            if n > 0 {
+                executor.gather_streamed(slots, n)?;
+            }
             if whole { executor.learn(n) } else { executor.take_gradients(n) }
         })?;
         slots.release(self.executor.stream(), slot)?;
@@ -239,6 +295,15 @@ impl CudaNetwork {
         }
         self.steps += 1;
         Ok(())
+    }
+
+    fn check_portion(&self, span: &StepSpan) -> Result<(), CudaError> {
+        match span.portion {
+            Some(Portion { count, .. }) if count > self.config.batch => {
+                Err(CudaError::BatchSize { n: count, most: self.config.batch })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_data(&self, data: &ResidentData) -> Result<(), CudaError> {

@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
 use crate::parameters::ParameterBuffers;
-use crate::plan::{Affine, FusedPass, FusionPlan, PlannedTensor, Product};
+use crate::plan::{Affine, FusedPass, FusionPlan, Norm, PlannedTensor, Product};
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
 use crate::stream::CudaStream;
@@ -32,6 +32,7 @@ use average_pool::CompiledAveragePool;
 use column_reduction::ColumnReduction;
 use epilogue::CompiledEpilogue;
 use product::{BiasGradient, CompiledProduct};
+use std::ops::Range;
 
 /// Every kernel that passes launch.
 #[cfg(test)]
@@ -140,6 +141,27 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.product.y,
             CompiledPass::Epilogue(f) => f.epilogue.out,
             CompiledPass::AveragePool(a) => a.average.out,
+        }
+    }
+
+    /// The parameters whose gradients it takes.
+    pub(crate) fn parameters(&self) -> Vec<Range<usize>> {
+        let norm = |norm: &Norm| [norm.gamma.clone(), norm.beta.clone()];
+        match self {
+            CompiledPass::Product(p) => {
+                [Some(p.product.weight.clone()), p.product.bias.clone()].into_iter().flatten().collect()
+            }
+            CompiledPass::Epilogue(f) => {
+                let (affine, residual) = (&f.epilogue.affine, &f.epilogue.residual);
+                let own: Vec<Range<usize>> = match affine {
+                    Affine::Identity => Vec::new(),
+                    Affine::Bias(bias) => vec![bias.clone()],
+                    Affine::Norm(own) => norm(own).to_vec(),
+                };
+                let other = residual.as_ref().and_then(|(_, other)| other.as_ref()).map(norm);
+                own.into_iter().chain(other.into_iter().flatten()).collect()
+            }
+            CompiledPass::AveragePool(_) => Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::graph::Graph;
 use crate::network::{Network, Step};
 use crate::optimizer::{Optimizer, average_rest, moving_average};
 use crate::output_loss::Tally;
+use crate::portion::Portion;
 use ftprop_tensor::cpu::elementwise;
 use ftprop_tensor::{Buffer, Cpu};
 use std::borrow::Cow;
@@ -67,9 +68,31 @@ impl CpuEngine {
         norm
     }
 
+    fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError> {
+        if portion.is_none() || !images.is_empty() || !labels.is_empty() {
+            self.check(images, Some(labels))?;
+        }
+        let guide = match (&mut self.teacher, &self.learning.teacher) {
+            (Some(network), Some(teacher)) if !images.is_empty() => Some((&teacher.distillation, network)),
+            _ => None,
+        };
+        let tally = self.network.learn_guided(images, labels, &self.learning.criterion, step, (portion, guide));
+        self.reduce()?;
+        Ok(tally)
+    }
+
     fn reduce(&mut self) -> Result<(), EngineError> {
         match &mut self.reducer {
-            Some(reducer) => reducer.reduce(self.network.grads_mut()),
+            Some(reducer) => {
+                let (gradients, statistics) = self.network.grads_and_stats();
+                reducer.reduce(gradients, statistics)
+            }
             None => Ok(()),
         }
     }
@@ -137,14 +160,7 @@ impl Engine for CpuEngine {
     }
 
     fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
-        self.check(images, Some(labels))?;
-        let guide = match (&mut self.teacher, &self.learning.teacher) {
-            (Some(network), Some(teacher)) => Some((&teacher.distillation, network)),
-            _ => None,
-        };
-        let tally = self.network.learn_guided(images, labels, &self.learning.criterion, step, guide);
-        self.reduce()?;
-        Ok(tally)
+        self.learn_portion(images, labels, step, None)
     }
 
     fn gradients(&self) -> Result<Cow<'_, [f32]>, EngineError> {
@@ -190,7 +206,8 @@ impl Engine for CpuEngine {
         let announced = self.span.as_ref().and_then(|s| Some((s, *s.steps.get(self.done)?)));
         let Some((span, (factor, progress))) = announced else { return Err(EngineError::NotAnnounced) };
         let step = Step { seed: span.seed, number: span.first_step + self.done as u64, progress };
-        let seen = self.learn(images, labels, &step)?;
+        let portion = span.portion;
+        let seen = self.learn_portion(images, labels, &step, portion)?;
         self.tally.add(&seen);
         self.done += 1;
         // A loss that is no number would spoil every parameter: the step is not taken, and the tally shows why.

@@ -42,6 +42,8 @@ use crate::graph::Graph;
 use crate::network::Step;
 use crate::optimizer::{OptimizerSpec, ParameterGroups};
 use crate::output_loss::{Criterion, OutputLoss, Tally};
+use crate::portion::Portion;
+use ftprop_tensor::Share;
 use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
@@ -87,6 +89,9 @@ pub struct StepSpan {
     pub first_step: u64,
     /// For each step what the learning rate is multiplied by, and the share of training done.
     pub steps: Vec<(f64, f32)>,
+    /// Where the engine's examples are in each of the batches, which are then all of one size; none where it learns from
+    /// whole batches.
+    pub portion: Option<Portion>,
 }
 
 /// What a network is made of, wherever it lives: enough to use it.
@@ -166,7 +171,7 @@ pub trait Engine: Send {
 
     /// Announces steps whose batches the host brings.
     fn begin(&mut self, span: StepSpan) -> Result<(), EngineError>;
-    /// The next announced step, optimizer and all.
+    /// The next announced step, optimizer and all. Of a batch that several engines share there may be no example.
     fn step(&mut self, images: &[f32], labels: &[u32]) -> Result<(), EngineError>;
     /// Whether [`step_pixels`](Self::step_pixels) takes batches in the place of [`step`](Self::step).
     fn takes_pixels(&self) -> bool {
@@ -187,7 +192,8 @@ pub trait Engine: Send {
     fn resident(&mut self) -> Option<&mut dyn Resident> {
         None
     }
-    /// What gradients go through between the backward pass and the optimizer, in [`step`](Self::step) as in phases.
+    /// What gradients and running statistics go through between the backward pass and the optimizer, in
+    /// [`step`](Self::step) as in phases.
     fn set_reducer(&mut self, reducer: Box<dyn Reducer>) -> Result<(), EngineError>;
 
     /// The first layer or parameter that is not finite, for telling what blew up.
@@ -200,14 +206,14 @@ pub trait Resident {
     fn has(&self, part: Part) -> bool;
     /// Steps on the training part, which lives there; their batches are made on the device.
     fn train(&mut self, span: &StepSpan) -> Result<(), EngineError>;
-    /// Tallies a part that lives there.
-    fn evaluate(&mut self, part: Part) -> Result<Tally, EngineError>;
+    /// Tallies a share of each batch of a part that lives there, in batches of `batch`.
+    fn evaluate(&mut self, part: Part, share: Share, batch: usize) -> Result<Tally, EngineError>;
 }
 
-/// Something that gradients go through, such as their mean over processes.
+/// Something that gradients go through, such as their sum over processes that share batches.
 pub trait Reducer: Send {
-    /// Changes all gradients in place, the same for the same gradients of all.
-    fn reduce(&mut self, gradients: &mut [f32]) -> Result<(), EngineError>;
+    /// Changes all gradients and running statistics in place, the same for the same ones of all.
+    fn reduce(&mut self, gradients: &mut [f32], statistics: &mut [f32]) -> Result<(), EngineError>;
 }
 
 /// What an engine cannot do, or could not.
@@ -260,6 +266,9 @@ pub enum EngineError {
     /// There was not enough memory on the device.
     #[error(transparent)]
     Memory(Box<dyn Error + Send + Sync>),
+    /// Others that it learns together with.
+    #[error(transparent)]
+    Ranks(Box<dyn Error + Send + Sync>),
     /// Anything else of the device.
     #[error(transparent)]
     Device(Box<dyn Error + Send + Sync>),

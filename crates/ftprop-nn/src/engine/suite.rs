@@ -5,6 +5,7 @@
 //! CPU's tests run it, and so does a self test on a GPU.
 
 mod matrices;
+mod portions;
 mod teachers;
 
 use super::{CpuEngine, Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
@@ -95,6 +96,7 @@ pub fn run(
         add(whole_steps(make, &case)?);
     }
     matrices::check(make, exactness)?.into_iter().for_each(&mut add);
+    portions::check(make, exactness)?.into_iter().for_each(&mut add);
     teachers::check(make, exactness)?.into_iter().for_each(&mut add);
     let case = plain_case()?;
     add(whole_steps(make, &mixed(&case)?)?);
@@ -407,7 +409,7 @@ fn whole_steps(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     whole.initialise(4)?;
     phases.initialise(4)?;
     let steps = vec![(1.0, 0.5); 5];
-    whole.begin(StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps })?;
+    whole.begin(StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps, portion: None })?;
     for number in 0..5 {
         whole.step(&images, &labels)?;
         phases.learn(&images, &labels, &Step { seed: 1, number, progress: 0.5 })?;
@@ -456,7 +458,7 @@ fn resumed(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
 fn reduced(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     struct Halve;
     impl Reducer for Halve {
-        fn reduce(&mut self, gradients: &mut [f32]) -> Result<(), EngineError> {
+        fn reduce(&mut self, gradients: &mut [f32], _: &mut [f32]) -> Result<(), EngineError> {
             gradients.iter_mut().for_each(|g| *g *= 0.5);
             Ok(())
         }
@@ -471,7 +473,8 @@ fn reduced(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
             engine.set_reducer(Box::new(Halve))?;
         }
         if way == 2 {
-            engine.begin(StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps: vec![(1.0, 0.0)] })?;
+            let steps = vec![(1.0, 0.0)];
+            engine.begin(StepSpan { seed: 1, epoch: 0, first_batch: 0, first_step: 0, steps, portion: None })?;
             engine.step(&images, &labels)?;
             engine.finish()?;
         } else {

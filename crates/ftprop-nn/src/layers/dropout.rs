@@ -19,7 +19,9 @@ impl Dropout {
         let graph::Dropout { p, by_channel, .. } = self.dropout;
         let keep = 1.0 / (1.0 - p);
         let (len, channels) = (self.shape.len(), self.shape.channels);
+        let first = pass.portion.map_or(0, |portion| portion.first) * len;
         elementwise::update_places(pass.cpu, values, |at, v| {
+            let at = first + at;
             let place = if by_channel { at / len * channels + at % channels } else { at };
             if stream.uniform(place as u64) < p { 0.0 } else { v * keep }
         });

@@ -29,6 +29,7 @@ pub(crate) use residual::Residual;
 pub use watch::{FAINT, LayerDiagnosis};
 pub(crate) use watch::{Watch, Watched, norm};
 
+use crate::portion::Portion;
 use crate::target::Moment;
 use crate::timing::Breakdown;
 use ftprop_tensor::geometry::PoolGeometry;
@@ -48,6 +49,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) scratch: &'a mut [f32],
     /// The batch's labels, which target rules may look at; none where nothing is learned.
     pub(crate) labels: &'a [u32],
+    /// Where the examples are in a batch that several engines share.
+    pub(crate) portion: Option<Portion>,
     /// What dropout masks and target rules depend on.
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -76,8 +79,8 @@ impl Pass<'_> {
 
     /// When and for whom a hard layer of so many units sets its targets.
     pub(crate) fn moment(&self, units: usize, layer: u64) -> Moment<'_> {
-        let Pass { seed, step, progress, labels, .. } = *self;
-        Moment { seed, step, progress, labels, units, layer }
+        let Pass { seed, step, progress, labels, portion, .. } = *self;
+        Moment { seed, step, progress, labels, units, layer, portion }
     }
 }
 

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 /// The parts of a data set that a run uses.
 pub struct Parts<'a> {
-    /// What is learned from.
-    pub train: &'a Split,
+    /// What is learned from, if this engine learns.
+    pub train: Option<&'a Split>,
     /// What is held out of it.
     pub validation: Option<&'a Split>,
-    /// What the figures are of.
-    pub test: &'a Split,
+    /// What the figures are of, if it is measured.
+    pub test: Option<&'a Split>,
 }
 
 /// What a network is compiled for.
@@ -69,13 +69,30 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
 /// A recipe's network for its data, on a device; parts of the data live there where they can.
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
     let mut config = EngineConfig::new(recipe, dataset)?;
-    config.learning.criterion = recipe.training_criterion(&config.graph, parts.train)?;
-    config.learning.teacher = teacher::load(recipe, dataset, place)?;
-    match &place.gpu {
-        #[cfg(feature = "cuda")]
-        Some(gpu) => Ok(Box::new(cuda::open(config, recipe, dataset, parts, gpu)?)),
-        _ => compile(config, place),
+    if let Some(train) = parts.train {
+        config.learning.criterion = recipe.training_criterion(&config.graph, train)?;
     }
+    config.learning.teacher = teacher::load(recipe, dataset, place)?;
+    if let Some(team) = &place.team {
+        config.batch = team.share().most(config.batch);
+    }
+    let mut engine: Box<dyn Engine> = match &place.gpu {
+        #[cfg(feature = "cuda")]
+        Some(gpu) => {
+            let mut network = cuda::open(config, recipe, dataset, parts, gpu, place.team.as_ref())?;
+            if let Some(team) = &place.team
+                && cuda::join(&mut network, gpu, team)?
+            {
+                return Ok(Box::new(network));
+            }
+            Box::new(network)
+        }
+        _ => compile(config, place)?,
+    };
+    if let Some(team) = &place.team {
+        engine.set_reducer(team.reducer())?;
+    }
+    Ok(engine)
 }
 
 /// A recipe's network for a data set on the CPU, without an optimizer.
@@ -84,15 +101,17 @@ pub fn build_network(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>, batch: u
     Ok(Network::new(cpu, graph, batch)?)
 }
 
-/// Tallies a part; the loader delivers it where it does not live on the device.
+/// Tallies a part, or a loader's share of it; the loader delivers it where it does not live on the device.
 pub fn evaluate(engine: &mut dyn Engine, part: Part, loader: &Loader) -> Result<Tally, Error> {
     if let Some(resident) = engine.resident().filter(|resident| resident.has(part)) {
-        return Ok(resident.evaluate(part)?);
+        return Ok(resident.evaluate(part, loader.config().share, loader.config().batch)?);
     }
     let mut tally = Tally::default();
     let mut batches = loader.epoch(0, 0);
     while let Some(batch) = batches.next_batch()? {
-        tally.add(&engine.evaluate(batch.images, batch.labels)?);
+        if !batch.is_empty() {
+            tally.add(&engine.evaluate(batch.images, batch.labels)?);
+        }
     }
     Ok(tally)
 }

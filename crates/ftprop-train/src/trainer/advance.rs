@@ -5,7 +5,7 @@ use super::Trainer;
 use crate::error::Error;
 use ftprop_data::Epoch;
 use ftprop_nn::engine::StepSpan;
-use ftprop_nn::{Step, Tally};
+use ftprop_nn::{Portion, Step, Tally};
 
 /// Steps that are announced at once, at most.
 pub(super) const ANNOUNCED: usize = 4096;
@@ -109,7 +109,13 @@ impl Trainer {
     fn announce(&self, first_batch: usize, most: usize) -> StepSpan {
         let per_epoch = self.train.batches_per_epoch();
         let total = f64::from(self.recipe.train.epochs) * per_epoch as f64;
-        let count = most.min(per_epoch - first_batch);
+        let (batch, examples) = (self.recipe.train.batch, self.train.examples());
+        let mut count = most.min(per_epoch - first_batch);
+        let portion = self.team.as_ref().map(|team| {
+            // The last batch, if it is smaller, is divided in another way and announced by itself.
+            count = count.min((examples / batch).saturating_sub(first_batch).max(1));
+            Portion::new(team.share(), batch.min(examples - first_batch * batch), batch)
+        });
         let step = |i: usize| {
             let progress = ((self.state.step + i as u64) as f64 / total) as f32;
             (self.factor(first_batch + i), progress)
@@ -120,6 +126,7 @@ impl Trainer {
             first_batch,
             first_step: self.state.step,
             steps: (0..count).map(step).collect(),
+            portion,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::gate::Gate;
 use crate::observe::{Notice, Observer, StepReport};
 use crate::run::{EpochMetrics, Scores};
+use crate::team::Team;
 use ftprop_nn::Tally;
 use ftprop_nn::engine::{NetworkState, Part};
 use std::borrow::Cow;
@@ -25,6 +26,7 @@ pub(super) struct EpochTimes {
     rate: f64,
     images_per_s: f64,
     waited: f64,
+    exchanged: Option<f64>,
     /// Whether it is to be the last for now.
     pub(super) enough: bool,
 }
@@ -42,7 +44,9 @@ impl Trainer {
         // The end of what is announced, and the first batch whose outcome is not known yet.
         let (mut announced, mut open) = (self.state.batch, self.state.batch);
         let (mut images, mut enough) = (0, false);
-        let gate = self.gate.clone();
+        let (gate, team) = (self.gate.clone(), self.team.clone());
+        let exchanging = || team.as_ref().map_or(Duration::ZERO, Team::waited);
+        let exchanged_before = exchanging();
         let mut turn = None;
         while self.state.batch < steps {
             if let (None, Some(gate)) = (&turn, &gate) {
@@ -56,18 +60,27 @@ impl Trainer {
             let last = self.state.batch >= steps;
             let due =
                 self.storage.is_some() && self.saved.elapsed().as_secs_f64() >= self.recipe.train.checkpoint_seconds;
-            let ahead = self.engine.runs_ahead() && !resident && settled.elapsed() < SETTLE_EVERY;
-            let seen = match advance {
+            let ahead = match &team {
+                // All ranks after the same step.
+                Some(_) => self.state.batch - open < self.span,
+                None => self.engine.runs_ahead() && !resident && !due && settled.elapsed() < SETTLE_EVERY,
+            };
+            let mut seen = match advance {
                 Advance::Made(seen) => seen,
-                _ if ahead && !last && !due => continue,
+                _ if ahead && !last => continue,
                 _ => self.engine.finish()?,
             };
+            let (mut took, mut stop) = (settled.elapsed(), false);
+            if let Some(team) = &team {
+                let all = team.settle(&seen, enough, took)?;
+                (seen, took, stop) = (all.tally, all.took, all.stop);
+            }
             turn = None;
             if !seen.loss_sum.is_finite() {
                 return Err(self.diverged(self.state.batch));
             }
-            if resident {
-                self.fit_span(self.state.batch - open, settled.elapsed());
+            if resident || team.is_some() {
+                self.fit_span(self.state.batch - open, took, if resident { 16 } else { 1 });
             }
             (settled, open) = (Instant::now(), self.state.batch);
             tally.add(&seen);
@@ -80,9 +93,10 @@ impl Trainer {
                 top1: tally.top1_share(),
                 images_per_s: images as f64 / started.elapsed().as_secs_f64(),
             };
-            enough = stops(observer.step(&self.view(), &report))?;
+            enough |= stops(observer.step(&self.view(), &report))?;
             if !last {
-                if enough {
+                // Ranks stop when all know that one of them wants to.
+                if stop || (enough && team.is_none()) {
                     return Ok(None);
                 }
                 if due {
@@ -92,7 +106,9 @@ impl Trainer {
             }
         }
         // Pictures at the end that were skipped leave steps that are done but not settled.
-        tally.add(&self.engine.finish()?);
+        if team.is_none() {
+            tally.add(&self.engine.finish()?);
+        }
         drop(turn);
         // Thresholds hide what is no number from the loss. A GPU looks for it as it goes.
         if !self.engine.runs_ahead() {
@@ -112,18 +128,25 @@ impl Trainer {
             }
         }
         let seconds = started.elapsed().as_secs_f64();
+        let (mut waited, mut exchanged) = (waited.as_secs_f64() / seconds, None);
+        if let Some(team) = &team {
+            let own = (exchanging() - exchanged_before).as_secs_f64() / seconds;
+            let means = team.sums([waited, own])?.map(|sum| sum / team.share().ranks as f64);
+            (waited, exchanged) = (means[0], Some(means[1]));
+        }
         Ok(Some(EpochTimes {
             rate: self.factor(steps - 1) * self.recipe.optimizer.lr(),
             images_per_s: images as f64 / seconds,
-            waited: waited.as_secs_f64() / seconds,
+            waited,
+            exchanged,
             enough,
         }))
     }
 
     /// Asks for as many steps next time as take about as long as results may be waited for.
-    fn fit_span(&mut self, steps: usize, took: Duration) {
+    fn fit_span(&mut self, steps: usize, took: Duration, least: usize) {
         let wanted = SETTLE_EVERY.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
-        self.span = (wanted as usize).clamp(self.span / 2, 4 * self.span).clamp(16, ANNOUNCED);
+        self.span = (wanted as usize).clamp(self.span / 2, 4 * self.span).clamp(least, ANNOUNCED);
     }
 
     /// Evaluates, records the epoch, and saves.
@@ -137,10 +160,14 @@ impl Trainer {
             let _turn = turn();
             validation = Some(self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Validation, loader))?);
         }
-        let test = {
+        let mut test = {
             let _turn = turn();
             self.cpu.enter(|| engine::evaluate(&mut *self.engine, Part::Test, &self.test))?
         };
+        if let Some(team) = &self.team {
+            test = team.total(&test)?;
+            validation = validation.map(|own| team.total(&own)).transpose()?;
+        }
         let measured = learned.is_some().then(|| self.engine.network().map(owned)).transpose()?;
         if let Some(learned) = learned {
             self.engine.set_network(&learned)?;
@@ -153,6 +180,7 @@ impl Trainer {
             learning_rate: times.rate,
             images_per_s: times.images_per_s,
             waited: times.waited,
+            exchanged: times.exchanged,
             seconds: self.epoch_seconds(),
         };
         if !(test.loss() + validation.map_or(0.0, |v| v.loss())).is_finite() {
@@ -198,12 +226,21 @@ impl Trainer {
         let mut batches = self.train.delivering(false)?.epoch(u64::from(self.state.epoch), 0);
         let cpu = self.cpu.clone();
         cpu.enter(|| {
-            for before in 0..enough {
+            let mut before = 0;
+            for _ in 0..enough {
                 let Some(batch) = batches.next_batch()? else { break };
-                self.engine.take_statistics(batch.images, before)?;
+                if !batch.is_empty() {
+                    self.engine.take_statistics(batch.images, before)?;
+                    before += 1;
+                }
             }
             Ok::<_, Error>(())
         })?;
+        if let Some(team) = &self.team {
+            let mut network = owned(self.engine.network()?);
+            team.mean(network.statistics.to_mut())?;
+            self.engine.set_network(&network)?;
+        }
         self.averaged = Some(self.engine.network()?.statistics.into_owned());
         Ok(Some(learned))
     }

@@ -148,3 +148,71 @@ fn an_observer_can_stop_a_run_and_let_it_go_on() {
     let values = |trainer: &Trainer| trainer.model(Which::Last, 1).unwrap().network.values().to_vec();
     assert!(values(&stopped) == values(&whole), "stopping changed what was learned");
 }
+
+/// Photographs in memory, and a network that does not mind their size.
+fn photographs(sizes: &str) -> (CheckedRecipe, Dataset, Place) {
+    let text = format!(
+        "name = \"sizes\"\n[data]\nflip = true\nrandom_crop = true\nsizes = {sizes}\n[train]\nepochs = 4\nbatch = 8\nema = 0.9\n\
+         [[network.layers]]\nkind = \"conv\"\nout = 6\nkernel = 3\n[[network.layers]]\nkind = \"batch_norm\"\n\
+         [[network.layers]]\nkind = \"act\"\n[[network.layers]]\nkind = \"avg_pool\"\n[[network.layers]]\nkind = \"fc\"\n"
+    );
+    let recipe = Recipe::from_toml("sizes", &text).unwrap();
+    let random = ftprop_tensor::random::Stream::numbered(4);
+    let pictures: Vec<(usize, usize)> = (0..40).map(|i| (16 + i % 5, 16 + i % 3)).collect();
+    let bytes: usize = pictures.iter().map(|(height, width)| height * width * 3).sum();
+    let bytes: Vec<u8> = (0..bytes).map(|i| random.below(i as u64, 256) as u8).collect();
+    let labels = (0..40).map(|i| i % 3).collect();
+    let window = ftprop_data::Shape::new(12, 12, 3);
+    let train = Split::from_pictures(&pictures, bytes, labels, window).unwrap();
+    let dataset = Dataset {
+        name: "photographs".into(),
+        shape: window,
+        classes: ["a", "b", "c"].map(String::from).to_vec(),
+        normalize: ftprop_data::Normalize::imagenet(),
+        test: train.select(&[0, 5, 9, 14]).unwrap(),
+        train,
+        passed_over: Default::default(),
+        table: None,
+    };
+    (recipe.checked().unwrap(), dataset, Place::open(DeviceChoice::Cpu, 1).unwrap())
+}
+
+#[test]
+fn sizes_change_with_the_epochs_and_a_resumed_run_ends_with_the_same_bytes() {
+    let temp = std::env::temp_dir().join(format!("ftprop-sizes-{}", std::process::id()));
+    let (recipe, dataset, place) = photographs("[[1, 6], [3, 9], [4, 12]]");
+    let train = |name: &str, recipe: &CheckedRecipe, stops: &[usize]| {
+        let folder = temp.join(name);
+        RunFolder::create(&folder, recipe).unwrap();
+        for steps in stops.iter().copied().chain([usize::MAX]) {
+            let opened = RunFolder::open(&folder).unwrap();
+            let mut trainer = Trainer::in_folder(recipe.clone(), opened, &dataset, &place).unwrap();
+            trainer.run(&mut Impatient { steps, epochs: usize::MAX }).unwrap();
+        }
+        std::fs::read(RunFolder::open(&folder).unwrap().checkpoint()).unwrap()
+    };
+    let whole = train("whole", &recipe, &[]);
+    // Within an epoch of the first size, at its end, and within one of the second.
+    assert!(whole == train("stopped", &recipe, &[3, 10, 12]), "a resumed run is another one");
+    let (plain, ..) = photographs("[]");
+    assert!(whole != train("plain", &plain, &[]), "sizes made no difference");
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
+#[test]
+fn sizes_are_for_networks_that_do_not_mind() {
+    let (recipe, dataset, place) = photographs("[[1, 6]]");
+    let mut other = recipe.clone().into_recipe();
+    other.network.layers.retain(|layer| !matches!(layer, ftprop_nn::LayerSpec::AvgPool { .. }));
+    let refused = Trainer::new(other.checked().unwrap(), &dataset, &place).err().unwrap();
+    assert!(refused.to_string().starts_with("data.sizes needs a network"), "{refused}");
+    for wrong in [vec![(0, 6)], vec![(2, 6), (2, 8)], vec![(1, 0)]] {
+        let mut recipe = recipe.clone().into_recipe();
+        recipe.data.sizes = wrong;
+        assert!(recipe.checked().unwrap_err().to_string().starts_with("data.sizes"));
+    }
+    let mut long = recipe.into_recipe();
+    (long.train.epochs, long.data.sizes) = (90, vec![(1, 6), (31, 8), (61, 10), (62, 12)]);
+    assert_eq!(long.scaled(9).data.sizes, [(1, 6), (4, 8), (7, 12)]);
+    assert_eq!((long.data.side_at(30), long.data.side_at(31), long.data.side_at(90)), (Some(6), Some(8), Some(12)));
+}

@@ -10,13 +10,13 @@ use std::time::Instant;
 pub(super) fn report(
     gpu: &Gpu,
     bench: &Config,
-    at_once: usize,
+    (at_once, exchange): (usize, bool),
     network: NetworkConfig,
     started: Instant,
 ) -> Result<Report, Error> {
     let opened = started.elapsed().as_secs_f64();
     let batch = network.batch;
-    let b = ftprop_cuda::bench(&gpu.device, network.clone(), at_once)?;
+    let b = ftprop_cuda::bench(&gpu.device, network.clone(), at_once, exchange)?;
     let mut breakdown = Vec::new();
     if bench.breakdown {
         let pieces = ftprop_cuda::profile(&gpu.device, network.clone())?;
