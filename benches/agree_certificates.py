@@ -98,7 +98,7 @@ def main():
     counts = {0: 0, 1: 0, second.ON_TRUST: 0}
     with tempfile.TemporaryDirectory() as folder:
         table, file = f"{folder}/table.csv", f"{folder}/certificate.json"
-        cases = [(2, 14, "1"), (2, 12, "2"), (3, 12, "1"), (5, 14, "1"), (1, 10, "2"), (2, 8, "1,2"), (4, 10, None)]
+        cases = [(2, 14, "1"), (2, 12, "2"), (3, 12, "1"), (5, 14, "1"), (1, 10, "2"), (2, 9, "3"), (2, 8, "1,2"), (4, 10, None)]
         for inputs, instances, hidden in cases:
             rows = [[str(rng.randrange(60) / 10) for _ in range(inputs)] + [rng.choice("ab")] for _ in range(instances)]
             Path(table).write_text("".join(",".join(row) + "\n" for row in rows))

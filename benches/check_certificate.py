@@ -4,7 +4,7 @@
     benches/check_certificate.py certificate.json table.csv
 
 Exit code 0: all that is claimed is proved. 3: nothing is wrong, but part is on trust. 1: refused.
-docs/exact.md describes the format. Listing is as slow as Python is: some 60 instances in the plane take seconds.
+docs/exact.md describes the format. Listing takes seconds for two units and 60 instances in the plane, or three and ten.
 """
 
 import csv
@@ -51,8 +51,7 @@ def read_table(path):
         cells = cells[1:]
     rows = [[number(cell) for cell in row[:-1]] for row in cells]
     names = [row[-1] for row in cells]
-    plain = all(number(name) is not None for name in names)
-    key = number if plain else str
+    key = number if all(number(name) is not None for name in names) else str
     keys = sorted({key(name) for name in names})
     shortest = lambda one: min((name for name in names if key(name) == one), key=lambda name: (len(name), name))
     return rows, [keys.index(key(name)) for name in names], [shortest(one) for one in keys]
@@ -60,9 +59,8 @@ def read_table(path):
 
 def fingerprint(rows, labels):
     scales = [lcm(*(row[column].denominator for row in rows)) for column in range(len(rows[0]))]
-    numbers = [int(x * scale) for row in rows for x, scale in zip(row, scales)]
-    text = "".join(f"{n}," for n in scales + numbers) + "".join(f"{label};" for label in labels)
-    return fnv(text.encode())
+    numbers = scales + [int(x * scale) for row in rows for x, scale in zip(row, scales)]
+    return fnv(("".join(f"{n}," for n in numbers) + "".join(f"{label};" for label in labels)).encode())
 
 
 def fraction(text):
@@ -132,9 +130,9 @@ def hit(sets, weights, kept, room):
         return True
     smallest = min((one - kept for one in sets), key=len)
     for thing in sorted(smallest):
-        if weights[thing] <= room:
-            if hit([one for one in sets if thing not in one], weights, kept, room - weights[thing]):
-                return True
+        rest, left = [one for one in sets if thing not in one], room - weights[thing]
+        if left >= 0 and hit(rest, weights, kept, left):
+            return True
         kept = kept | {thing}
     return False
 
@@ -155,10 +153,8 @@ def eliminate(rows):
 def half_spaces(points):
     """All sets of points on one side of some hyperplane, as sets of places."""
     moved = lambda points: [[x - y for x, y in zip(point, points[0])] for point in points]
-    # In as few coordinates as tell the points apart.
     pivots = sorted(eliminate(moved(points)))
-    points = [[point[pivot] for pivot in pivots] for point in points]
-    width = len(pivots)
+    points, width = [[point[pivot] for pivot in pivots] for point in points], len(pivots)  # As few as tell them apart.
     if width == 0:
         return {frozenset(), frozenset([0])}
     found, seen = set(), set()
@@ -184,17 +180,21 @@ def half_spaces(points):
 
 
 def fewest(rows, labels, units):
-    """The fewest errors of one or two hidden units, by looking at everything."""
+    """The fewest errors of one to three hidden units, by looking at everything."""
     counts = count(rows, labels, 2)
-    sides = [sum(1 << at for at in side) for side in half_spaces(list(counts))]
-    best = len(rows)
+    inner_sets = {sum(1 << at for at in side) for side in half_spaces(list(counts))}
+    sides, best = sorted(inner_sets), len(rows)
+    if units > 1:  # Up to signs, one class is where one unit says +1, or both do;
+        inner_sets |= {a & b for a, b in combinations(sides, 2)}
+    if units > 2:  # or all three; one, and one of two; two of three.
+        inner_sets |= {a & b for a in sides for b in inner_sets | {c | d for c, d in combinations(sides, 2)}}
+        inner_sets |= {a & b | a & c | b & c for a, b, c in combinations(sides, 3)}
     for inner in (0, 1):
-        # What it costs more if a point is inside; what all cost outside.
-        planes = {}
+        planes = {}  # What it costs more if a point is inside; then what all cost outside.
         for at, one in enumerate(counts.values()):
             planes[one[1 - inner] - one[inner]] = planes.get(one[1 - inner] - one[inner], 0) | 1 << at
         outside = sum(one[inner] for one in counts.values())
-        for inside in sides if units == 1 else {a & b for a, b in combinations(sides, 2)} | set(sides):
+        for inside in inner_sets:
             best = min(best, outside + sum(cost * (inside & mask).bit_count() for cost, mask in planes.items()))
     return best
 
@@ -212,7 +212,7 @@ def check_bound(bound, rows, labels, classes, shape, errors):
     need(by != "labels", "the labels do not force so many errors")
     if by == "search":
         return False
-    need(classes == 2 and shape in ([1], [2]), "the bound is for other networks")
+    need(classes == 2 and shape in ([1], [2], [3]), "the bound is for other networks")
     if by == "enumeration":
         need(fewest(rows, labels, shape[0]) >= at_least, "there is a better network")
         return True

@@ -185,7 +185,7 @@ fn a_search_goes_on_from_its_certificate() {
 #[test]
 fn networks_that_no_memory_holds_are_refused_at_once() {
     let place = folder("solve-memory");
-    let output = ftprop(&place, &["solve", "--data", "xor", "--hidden", "1000000"]);
+    let output = ftprop(&place, &["solve", "--data", "xor", "--hidden", "1000000", "--memory", "1000"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("MiB of memory"), "{}", text(&output.stderr));
 }

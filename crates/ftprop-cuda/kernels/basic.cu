@@ -103,6 +103,10 @@ extern "C" __global__ void __launch_bounds__(256) round_values(const float* __re
         store<1>(operands + i, FloatVec<1>{{operand(values[i])}});
 }
 
+extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __restrict__ from, float* __restrict__ to, u32 count) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = widen(from[i]);
+}
+
 // What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.
 extern "C" __global__ void __launch_bounds__(256)
 clip(const float* __restrict__ grads, double* __restrict__ partial, u32* __restrict__ counter, float* __restrict__ scale, double* __restrict__ norm, u32 count, double most) {

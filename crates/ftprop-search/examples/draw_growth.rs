@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::Read;
 
-const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
+const COLOURS: [&str; 9] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f5539", "#000000", "#999999"];
 const LEFT: f64 = 80.0;
 const TOP: f64 = 50.0;
 const WIDTH: f64 = 520.0;

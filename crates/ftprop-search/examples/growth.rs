@@ -64,7 +64,7 @@ fn measure(instances: usize, inputs: usize, hidden: usize, seed: u64) -> Result<
 
 fn main() -> Result<(), SearchError> {
     println!("instances,inputs,hidden,dichotomies,nodes,errors,seconds");
-    for (inputs, hidden) in [(2, 1), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (4, 1), (4, 2)] {
+    for (inputs, hidden) in [(2, 1), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2)] {
         for instances in [8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 160, 200] {
             let mut runs = vec![];
             for seed in 1..=3 {

@@ -86,10 +86,8 @@ pub fn run(
         checks.push(check);
     };
     for case in cases()? {
-        match exactness {
-            Exactness::Float => add(beside_the_reference(make, &case, case.allowed, true)?),
-            Exactness::Rounded(allowed) if case.soft => add(beside_the_reference(make, &case, allowed, false)?),
-            Exactness::Rounded(_) => {}
+        if let Some(check) = compared(make, &case, exactness)? {
+            add(check);
         }
     }
     for case in networks_only()? {
@@ -110,6 +108,34 @@ pub fn run(
     add(refused(make, &case)?);
     add(blown_up(make, &case)?);
     Ok(checks)
+}
+
+/// Every network once with soft units and once with hard ones beside the reference, and nothing else: for an engine that has
+/// more than one way of computing the same.
+pub fn networks_beside(
+    make: &mut Make<'_>,
+    exactness: Exactness,
+    report: &mut dyn FnMut(&Check),
+) -> Result<(), EngineError> {
+    // The first cases are all networks, each with relu, saturated relu and sign.
+    for (i, case) in cases()?.iter().take(3 * networks().len()).enumerate() {
+        if i % 3 == 1 {
+            continue;
+        }
+        if let Some(check) = compared(make, case, exactness)? {
+            report(&check);
+        }
+    }
+    Ok(())
+}
+
+/// An engine beside the reference, where its exactness allows that.
+fn compared(make: &mut Make<'_>, case: &Case, exactness: Exactness) -> Result<Option<Check>, EngineError> {
+    Ok(match exactness {
+        Exactness::Float => Some(beside_the_reference(make, case, case.allowed, true)?),
+        Exactness::Rounded(allowed) if case.soft => Some(beside_the_reference(make, case, allowed, false)?),
+        Exactness::Rounded(_) => None,
+    })
 }
 
 fn act() -> LayerSpec {

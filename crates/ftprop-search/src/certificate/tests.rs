@@ -9,6 +9,8 @@ use crate::rng::Rng;
 use crate::search::SearchKind;
 use crate::solve::{SolveConfig, solve};
 
+mod mutants;
+
 fn resealed(value: Value) -> Result<Certificate, SearchError> {
     let mut changed = Certificate::from_json(&value.to_string())?;
     changed.checksum = changed.sum();
@@ -165,8 +167,8 @@ fn optima_with_errors_are_proved_from_the_file() {
     for case in 0..12 {
         let inputs = 1 + case % 5;
         let data = random(&mut rng, 9 + case % 4, inputs, 4);
-        for hidden in [1, 2] {
-            if hidden == 2 && inputs > 2 {
+        for hidden in [1, 2, 3] {
+            if hidden > 1 && inputs > 2 {
                 continue;
             }
             let (solution, certificate) = solved(&data, &[hidden], SearchKind::Anytime);
@@ -217,76 +219,4 @@ fn what_only_a_search_knows_is_on_trust() {
     let verification = certificate.verify(&problem.train).unwrap();
     assert!(!verification.complete && verification.trusted.len() == 1);
     assert!(verification.to_string().starts_with("the certificate is not proved"));
-}
-
-/// Every leaf of the JSON is changed in many ways and sealed again. Whatever is still accepted says something true.
-#[test]
-fn no_changed_certificate_makes_a_false_claim() {
-    let mut rng = Rng::new(64);
-    let plane = random(&mut rng, 11, 2, 7);
-    let space = random(&mut rng, 12, 5, 3);
-    let (mut changes, mut accepted) = (0, 0);
-    for (data, hidden) in [(&plane, 1), (&plane, 2), (&space, 1)] {
-        let (solution, certificate) = solved(data, &[hidden], SearchKind::Anytime);
-        let value = serde_json::to_value(&certificate).unwrap();
-        let mut leaves = vec![];
-        walk(&value, &mut String::new(), &mut leaves);
-        for path in leaves.iter().cycle().take(leaves.len() * 16) {
-            let mut changed = value.clone();
-            let leaf = changed.pointer_mut(path).unwrap();
-            *leaf = mutated(leaf, &mut rng);
-            if changed == value {
-                continue;
-            }
-            changes += 1;
-            let Ok(changed) = resealed(changed) else { continue };
-            if changed.verify(data).is_ok_and(|verification| verification.complete) {
-                let Claim::Network(claim) = &changed.claim else { panic!("it was a network") };
-                accepted += 1;
-                assert_eq!(claim.errors, claim_errors(claim, data), "{path}");
-                assert!(claim.bound.at_least <= solution.train.errors, "{path}: no bound is above the optimum");
-            }
-        }
-    }
-    assert!(changes > 800 && accepted < changes / 4, "{changes} {accepted}");
-}
-
-fn claim_errors(claim: &NetworkClaim, data: &Labelled) -> usize {
-    let hidden = claim.hidden.iter().map(|layer| layer.iter().map(|unit| unit.unit.weights.clone()).collect());
-    let outputs = claim.outputs.iter().map(|unit| unit.weights.clone()).collect();
-    crate::network::ExactNetwork { layers: hidden.chain([outputs]).collect() }.errors(data).unwrap()
-}
-
-/// The paths of all leaves but the checksum.
-fn walk(value: &Value, path: &mut String, leaves: &mut Vec<String>) {
-    let mut go = |key: String, value: &Value| {
-        let length = path.len();
-        path.push('/');
-        path.push_str(&key);
-        walk(value, path, leaves);
-        path.truncate(length);
-    };
-    match value {
-        Value::Object(map) => map.iter().for_each(|(key, value)| go(key.clone(), value)),
-        Value::Array(list) => list.iter().enumerate().for_each(|(at, value)| go(at.to_string(), value)),
-        _ if path == "/checksum" => {}
-        _ => leaves.push(path.clone()),
-    }
-}
-
-fn mutated(leaf: &Value, rng: &mut Rng) -> Value {
-    let words = ["labels", "enumeration", "search", "separable", "unknown", "zero-one", "hinge", "", "0", "-1", "1/3"];
-    match (leaf, rng.below(4)) {
-        (Value::Number(n), _) => (n.as_u64().unwrap_or(0) + rng.below(4) as u64).saturating_sub(1).into(),
-        (Value::String(_), 0) => words[rng.below(words.len())].into(),
-        (Value::String(text), 1) => format!("{text}0").into(),
-        (Value::String(text), _) if !text.is_empty() => {
-            let mut bytes = text.clone().into_bytes();
-            let at = rng.below(bytes.len());
-            bytes[at] = b"0123456789+-/ab"[rng.below(15)];
-            String::from_utf8_lossy(&bytes).into_owned().into()
-        }
-        (Value::Bool(flag), _) => (!flag).into(),
-        _ => Value::Null,
-    }
 }

@@ -133,7 +133,7 @@ impl Certificate {
 }
 
 impl NetworkClaim {
-    fn network(&self) -> ExactNetwork {
+    pub(super) fn network(&self) -> ExactNetwork {
         let hidden = self.hidden.iter().map(|layer| layer.iter().map(|unit| unit.unit.weights.clone()).collect());
         let outputs = self.outputs.iter().map(|unit| unit.weights.clone()).collect();
         ExactNetwork { layers: hidden.chain([outputs]).collect() }

@@ -5,6 +5,7 @@
 //! are its prices. Separable targets end with loss zero, and all others with the least hinge loss there is.
 
 use super::{Learned, Learner, LearnerStop, Task};
+use crate::points::Points;
 
 /// The simplex method, with a limit on its pivots.
 #[derive(Clone, Debug)]
@@ -25,6 +26,27 @@ const STALLED: usize = 50;
 
 impl Learner for LinearProgram {
     fn learn(&self, task: &Task<'_>) -> Learned {
+        // More inputs than instances are not all needed, and the inverse has the square of them.
+        match (task.points.inputs() > task.points.len()).then(|| independent(task.points)) {
+            Some(kept) if kept.len() < task.points.inputs() => self.learn_with(task, &kept),
+            _ => self.learn_all(task),
+        }
+    }
+}
+
+impl LinearProgram {
+    /// With some of the inputs; the others have no weight.
+    fn learn_with(&self, task: &Task<'_>, kept: &[usize]) -> Learned {
+        let numbers = task.points.rows().flat_map(|row| kept.iter().map(|&input| row[input])).collect();
+        let Ok(points) = Points::new(kept.len(), numbers) else { return self.learn_all(task) };
+        let learned = self.learn_all(&Task { points: &points, ..*task });
+        let mut weights = vec![0.0; task.points.inputs() + 1];
+        kept.iter().zip(&learned.weights).for_each(|(&input, &weight)| weights[input] = weight);
+        weights[task.points.inputs()] = learned.weights[kept.len()];
+        Learned { weights, ..learned }
+    }
+
+    fn learn_all(&self, task: &Task<'_>) -> Learned {
         let scale = Scale::of(task);
         let mut program = Program::new(task, &scale);
         let mut stalled = 0;
@@ -41,6 +63,33 @@ impl Learner for LinearProgram {
         }
         Learned::new(task, scale.undo(&program.prices()), LearnerStop::Limit, self.pivots)
     }
+}
+
+/// Inputs of which all others are combinations, with a constant one; in order. One at least.
+fn independent(points: &Points) -> Vec<usize> {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let count = points.len();
+    let mut basis = vec![vec![(count as f64).sqrt().recip(); count]];
+    let mut kept = vec![];
+    for input in 0..points.inputs() {
+        if basis.len() >= count && !kept.is_empty() {
+            break;
+        }
+        let mut rest: Vec<f64> = points.rows().map(|row| row[input]).collect();
+        let length = dot(&rest, &rest).sqrt();
+        // Twice, because once loses orthogonality to rounding.
+        for known in basis.iter().chain(&basis) {
+            let part = dot(&rest, known);
+            rest.iter_mut().zip(known).for_each(|(r, k)| *r -= part * k);
+        }
+        let left = dot(&rest, &rest).sqrt();
+        if left > TOLERANCE * length {
+            rest.iter_mut().for_each(|r| *r /= left);
+            basis.push(rest);
+            kept.push(input);
+        }
+    }
+    if kept.is_empty() { vec![0] } else { kept }
 }
 
 /// Inputs are divided by their largest size, so that one tolerance suits all.

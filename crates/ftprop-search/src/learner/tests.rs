@@ -29,6 +29,28 @@ fn the_linear_program_agrees_with_separability() {
     }
 }
 
+/// Inputs that say nothing new change nothing, however many there are.
+#[test]
+fn the_linear_program_needs_no_input_twice() {
+    let mut rng = Rng::new(14);
+    for case in 0..60 {
+        let (points, targets) = problem(&mut rng, 3 + case % 9, 1 + case % 3, case % 2 == 0);
+        let copies: Vec<(usize, f64)> =
+            (0..40).map(|_| (rng.below(points.inputs()), if rng.coin() { 2.0 } else { -1.0 })).collect();
+        let all = (0..points.inputs()).map(|input| (input, 1.0)).chain(copies).collect::<Vec<_>>();
+        let numbers = points.rows().flat_map(|row| all.iter().map(|&(input, factor)| factor * row[input])).collect();
+        let wide = Points::new(all.len(), numbers).unwrap();
+        let few = LinearProgram::default().learn(&Task::new(&points, &targets));
+        let many = LinearProgram::default().learn(&Task::new(&wide, &targets));
+        assert_eq!(many.weights.len(), all.len() + 1);
+        assert_eq!(few.stop, many.stop, "case {case}");
+        assert!((few.hinge - many.hinge).abs() < 1e-6, "case {case}: {} {}", few.hinge, many.hinge);
+        let weights = many.weights.clone();
+        let again = Learned::new(&Task::new(&wide, &targets), weights, many.stop, 0);
+        assert!((again.hinge - many.hinge).abs() < 1e-9 && again.errors == many.errors, "case {case}");
+    }
+}
+
 /// The hinge loss of the linear program is never above that of other weights, in particular of a nearly
 /// unregularised hinge learner, which comes close to it.
 #[test]

@@ -3,6 +3,8 @@
 //! What can be listed is listed, in the exact arithmetic of the checker; one unit over more inputs is bounded by
 //! witnesses; what is left is small enough for [`Exhaustive`] or stays without a proof.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::witnesses::{self, Hit};
 use super::{Bound, Control, Exhaustive, Found, Known, Loss, Proof, Relaxed, Search, Settled, Setup, Stop};
 use crate::error::SearchError;
@@ -31,8 +33,14 @@ impl Search for Anytime {
         if setup.loss == Loss::ZeroOne && setup.data.classes.len() == 2 && setup.hidden == [1] {
             return one_unit(setup, control, first, work);
         }
-        if work.is_some() {
-            return enumerate(setup, control, first);
+        let mut first = first;
+        // Triples may turn out to be too many to be listed; where there is another way, that begins with listing.
+        let triples = setup.hidden == [3];
+        if work.is_some() && !(triples && Exhaustive::suits(setup)) {
+            first = enumerate(setup, control, first)?;
+            if !triples || first.proved() || control.stop().is_some() {
+                return Ok(first);
+            }
         }
         let more: Box<dyn Search> = if Exhaustive::suits(setup) {
             Box::new(Exhaustive)
@@ -40,7 +48,11 @@ impl Search for Anytime {
             Box::new(Settled { skip: STARTS, ..Settled::default() })
         };
         let second = more.run(setup, control)?;
-        Ok(if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } })
+        let bound =
+            if second.bound.at_least < first.bound.at_least { first.bound.clone() } else { second.bound.clone() };
+        let best =
+            if second.loss < first.loss || second.proved() { second } else { Found { stop: second.stop, ..first } };
+        Ok(Found { bound, ..best })
     }
 }
 
@@ -145,38 +157,31 @@ fn heuristics(setup: &Setup<'_>, control: &Control<'_>) -> Result<Found, SearchE
     Ok(Found { stop, ..found })
 }
 
-/// Lists everything that one or two units can do.
+/// Lists everything that one to three units can do.
 pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) -> Result<Found, SearchError> {
     let groups = Groups::new(setup.data);
     let flat = Flat::new(setup.data.points.whole(), &groups.firsts);
+    let proved = AtomicUsize::new(first.bound.at_least as usize);
     let stop = || {
-        control.tell(first.loss, first.bound.at_least);
+        control.tell(first.loss, proved.load(Ordering::Relaxed) as f64);
         control.stop().is_some()
     };
-    let watch = Watch { threads: setup.threads, stop: &stop, memory: control.memory() };
-    let below = first.loss as usize;
-    let listed = if setup.hidden[0] == 1 {
-        bound::one::least(&flat, &groups.counts, below, &watch)
-            .map(|best| best.map(|(errors, second)| (errors, vec![second], vec![1.0, 0.0])))
-    } else {
-        bound::two::least(&flat, &groups.counts, below, &watch).map(|best| {
-            best.map(|wedge| {
-                // Both units say +1 exactly in the wedge.
-                let output = if wedge.inner == 1 { vec![1.0, 1.0, -1.0] } else { vec![-1.0, -1.0, 1.0] };
-                (wedge.errors, wedge.sides.to_vec(), output)
-            })
-        })
-    };
+    let steps = if setup.hidden == [3] { bound::MOST_STEPS } else { u64::MAX };
+    let watch = Watch { threads: setup.threads, stop: &stop, memory: control.memory(), steps, proved: &proved };
+    let listed = bound::least(&flat, &groups.counts, setup.hidden[0], first.loss as usize, &watch);
     let Ok(better) = listed else {
-        let stop = control.stop().unwrap_or(Stop::Memory);
-        return Ok(Found { stop, ..first });
+        let at_least = proved.load(Ordering::Relaxed) as f64;
+        let bound = Bound { at_least, proof: Proof::Enumeration };
+        let bound = if at_least > first.bound.at_least { bound } else { first.bound.clone() };
+        let stop = control.stop().unwrap_or(if steps == u64::MAX { Stop::Memory } else { Stop::Ended });
+        return Ok(Found { stop, bound, ..first });
     };
-    let Some((errors, units, output)) = better else {
+    let Some(better) = better else {
         let bound = Bound { at_least: first.loss, proof: Proof::Enumeration };
         return Ok(Found { bound, stop: Stop::Exhausted, ..first });
     };
-    let exact = assemble(setup.data, &groups, &units, &output)?;
-    let loss = errors as f64;
+    let exact = assemble(setup.data, &groups, &better.units, &better.output)?;
+    let loss = better.errors as f64;
     control.improved(loss, loss);
     let bound = Bound { at_least: loss, proof: Proof::Enumeration };
     Ok(Found { network: exact.approximate(), exact: Some(exact), loss, bound, stop: Stop::Exhausted })

@@ -1,7 +1,7 @@
 //! The linear dichotomies of a set of points: the only targets that a first-layer unit can realise. There are
 //! O(mⁿ) of them for m points in n dimensions, not 2^m.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Control;
 use crate::error::SearchError;
@@ -25,7 +25,8 @@ pub fn dichotomies(
     let flat = Flat::new(points.whole(), &(0..points.len()).collect::<Vec<_>>());
     let hyperplanes = bound::hyperplanes(flat.len(), flat.dimension());
     if hyperplanes.and_then(|count| count.checked_mul(flat.len() as u64)).is_some_and(|work| work <= LISTED) {
-        let watch = Watch { threads, stop: &|| control.stop().is_some(), memory: control.memory() };
+        let (stop, proved) = (|| control.stop().is_some(), AtomicUsize::new(0));
+        let watch = Watch { threads, stop: &stop, memory: control.memory(), steps: u64::MAX, proved: &proved };
         let Ok(listed) = bound::list::dichotomies(&flat, &watch) else { return Ok(None) };
         let half = listed.iter().filter(|sides| holds(sides, 0));
         return Ok(Some(half.map(|sides| (0..points.len()).map(|at| holds(sides, at)).collect()).collect()));

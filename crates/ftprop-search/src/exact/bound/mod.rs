@@ -5,11 +5,15 @@ mod hyperplanes;
 pub(crate) mod list;
 pub(crate) mod one;
 mod rough;
+pub(crate) mod three;
+mod tree;
+mod tuples;
 pub(crate) mod two;
 mod visit;
 pub(crate) mod witnesses;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 
 use self::witnesses::Sets;
 use super::{Witness, check_witness};
@@ -21,7 +25,7 @@ pub(crate) use hyperplanes::{Bits, Flat, holds, points_of};
 /// Why a bound is not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("a bound of this kind is for two classes and one or two hidden units in one layer")]
+    #[error("a bound of this kind is for two classes and one to three hidden units in one layer")]
     Shape,
     #[error("the possibilities are too many to be listed: {instances} instances that span {dimensions} dimensions")]
     TooMany { instances: usize, dimensions: usize },
@@ -45,6 +49,10 @@ pub(crate) struct Watch<'a> {
     pub(crate) stop: &'a (dyn Fn() -> bool + Sync),
     /// Most bytes that lists may take.
     pub(crate) memory: usize,
+    /// Most tuples of groups of half-spaces to be looked at.
+    pub(crate) steps: u64,
+    /// Errors that are proved to be made, raised as it goes on.
+    pub(crate) proved: &'a AtomicUsize,
 }
 
 impl Watch<'_> {
@@ -58,7 +66,7 @@ impl Watch<'_> {
 
     /// The same for work within a thread.
     fn alone(&self) -> Watch<'_> {
-        Watch { threads: 1, stop: self.stop, memory: self.memory }
+        Watch { threads: 1, ..*self }
     }
 }
 
@@ -76,42 +84,91 @@ pub(crate) fn hyperplanes(instances: usize, dimensions: usize) -> Option<u64> {
 }
 
 /// What [`by_enumeration`] costs for this data and shape: sides of instances to be computed, in units of the quick
-/// arithmetic. None if it is for other networks, or takes too long.
+/// arithmetic. None if it is for other networks, or takes too long. With three units that is only part of the cost: it
+/// may still turn out to take too long.
 pub(crate) fn enumeration_work(data: &Labelled, hidden: &[usize]) -> Option<u64> {
-    if data.classes.len() != 2 || !matches!(hidden, [1 | 2]) {
+    let &[units @ 1..=3] = hidden else { return None };
+    if data.classes.len() != 2 {
         return None;
     }
     let groups = Groups::new(data);
-    work(&Flat::new(data.points.whole(), &groups.firsts), hidden[0])
+    work(&Flat::new(data.points.whole(), &groups.firsts), units)
 }
+
+/// Hyperplanes of which triples are looked at.
+const MOST_OF_TRIPLES: u64 = 300_000;
+/// Triples of groups of half-spaces that are looked at: some seconds.
+pub(crate) const MOST_STEPS: u64 = 300_000_000;
 
 fn work(flat: &Flat, units: usize) -> Option<u64> {
     let each = flat.len() as u64 * units as u64 * if flat.is_quick() { 1 } else { SLOW };
-    hyperplanes(flat.len(), flat.dimension())?.checked_mul(each).filter(|&work| work <= MOST_WORK)
+    let hyperplanes = hyperplanes(flat.len(), flat.dimension())?;
+    if units == 3 && hyperplanes > MOST_OF_TRIPLES {
+        return None;
+    }
+    hyperplanes.checked_mul(each).filter(|&work| work <= MOST_WORK)
+}
+
+/// A network of one hidden layer.
+pub(crate) struct Listed {
+    pub(crate) errors: usize,
+    /// The points for which each hidden unit says +1.
+    pub(crate) units: Vec<Bits>,
+    /// Weights and bias of the output unit.
+    pub(crate) output: Vec<f64>,
+}
+
+/// The best network of one to three hidden units with fewer than `below` errors; none if there is none.
+pub(crate) fn least(
+    flat: &Flat,
+    counts: &[[usize; 2]],
+    units: usize,
+    below: usize,
+    watch: &Watch<'_>,
+) -> Result<Option<Listed>, Stopped> {
+    let towards = |inner: usize, output: &[f64]| output.iter().map(|w| if inner == 1 { *w } else { -w }).collect();
+    Ok(match units {
+        1 => one::least(flat, counts, below, watch)?.map(|(errors, second)| Listed {
+            errors,
+            units: vec![second],
+            output: vec![1.0, 0.0],
+        }),
+        2 => two::least(flat, counts, below, watch)?.map(|wedge| Listed {
+            errors: wedge.errors,
+            units: wedge.sides.to_vec(),
+            output: towards(wedge.inner, &[1.0, 1.0, -1.0]),
+        }),
+        _ => three::least(flat, counts, below, watch)?.map(|trio| Listed {
+            errors: trio.errors,
+            units: trio.sides.to_vec(),
+            output: towards(trio.inner, &trio.output),
+        }),
+    })
 }
 
 /// Confirms that no network with these hidden units makes fewer errors, by looking at all of them; returns how many
 /// hyperplanes were looked at, in words.
 pub(crate) fn by_enumeration(data: &Labelled, hidden: &[usize], at_least: usize) -> Result<String, Refusal> {
-    if data.classes.len() != 2 || !matches!(hidden, [1 | 2]) {
+    let &[units @ 1..=3] = hidden else { return Err(Refusal::Shape) };
+    if data.classes.len() != 2 {
         return Err(Refusal::Shape);
     }
     let groups = Groups::new(data);
     let flat = Flat::new(data.points.whole(), &groups.firsts);
     let too_many = Refusal::TooMany { instances: flat.len(), dimensions: flat.dimension() };
     let count = hyperplanes(flat.len(), flat.dimension()).ok_or_else(|| too_many.clone())?;
-    work(&flat, hidden[0]).ok_or_else(|| too_many.clone())?;
+    work(&flat, units).ok_or_else(|| too_many.clone())?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let watch = Watch { threads, stop: &|| false, memory: MEMORY };
-    let better = if hidden[0] == 1 {
-        one::least(&flat, &groups.counts, at_least, &watch).map(|best| best.map(|(errors, _)| errors))
-    } else {
-        two::least(&flat, &groups.counts, at_least, &watch).map(|best| best.map(|wedge| wedge.errors))
-    };
-    match better.map_err(|_| too_many)? {
-        Some(errors) => Err(Refusal::Better { errors, at_least }),
-        None if hidden[0] == 1 => Ok(format!("all {count} hyperplanes through instances were")),
-        None => Ok(format!("all pairs of {count} hyperplanes through instances were")),
+    let steps = if units == 3 { MOST_STEPS } else { u64::MAX };
+    let watch = Watch { threads, stop: &|| false, memory: MEMORY, steps, proved: &AtomicUsize::new(0) };
+    let better = least(&flat, &groups.counts, units, at_least, &watch).map_err(|_| too_many)?;
+    match better {
+        Some(better) => Err(Refusal::Better { errors: better.errors, at_least }),
+        None => Ok(match units {
+            1 => format!("all {count} hyperplanes through instances were"),
+            2 => format!("all pairs of {count} hyperplanes through instances were"),
+            _ => format!("all triples of {count} hyperplanes through instances were"),
+        }),
     }
 }
 

@@ -28,8 +28,11 @@ fn errors(groups: &Groups, class: impl Fn(usize) -> usize) -> usize {
     groups.counts.iter().enumerate().map(|(group, counts)| counts[1 - class(group)]).sum()
 }
 
+/// Nobody reads what is proved on the way here.
+static PROVED: AtomicUsize = AtomicUsize::new(0);
+
 fn watch(threads: usize) -> Watch<'static> {
-    Watch { threads, stop: &|| false, memory: 1 << 30 }
+    Watch { threads, stop: &|| false, memory: 1 << 30, steps: u64::MAX, proved: &PROVED }
 }
 
 #[test]
@@ -79,6 +82,89 @@ fn two_units_equal_brute_force() {
     }
 }
 
+/// Every threshold function of three signs, as the cells in which it says +1.
+fn threshold_functions() -> Vec<[bool; 8]> {
+    let weight = |number: usize| number as i64 - 3;
+    let mut found = std::collections::BTreeSet::new();
+    for code in 0..7usize.pow(4) {
+        let [a, b, c, bias] = [1, 7, 49, 343].map(|place| weight(code / place % 7));
+        let sum = |cell: usize| {
+            let sign = |unit: usize| if cell >> unit & 1 == 1 { 1 } else { -1 };
+            a * sign(0) + b * sign(1) + c * sign(2) + bias
+        };
+        let sums: [i64; 8] = std::array::from_fn(sum);
+        if sums.iter().all(|&sum| sum != 0) {
+            found.insert(sums.map(|sum| sum > 0));
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn three_units_equal_brute_force() {
+    let functions = threshold_functions();
+    assert_eq!(functions.len(), 104);
+    let mut rng = Rng::new(76);
+    for case in 0..40 {
+        let inputs = 1 + case % 3;
+        let data = random(&mut rng, 5 + case % 5, inputs, [2, 3, 4, 1000][case % 4]);
+        let groups = Groups::new(&data);
+        let flat = Flat::new(data.points.whole(), &groups.firsts);
+        let list = dichotomies(&data, &groups);
+        let half: Vec<&Vec<bool>> = list.iter().filter(|d| d[0]).collect();
+        let mut least = usize::MAX;
+        for (i, a) in half.iter().enumerate() {
+            for (j, b) in half[i..].iter().enumerate() {
+                for c in &half[i + j..] {
+                    let cell = |g: usize| usize::from(a[g]) | usize::from(b[g]) << 1 | usize::from(c[g]) << 2;
+                    let mut counts = [[0; 2]; 8];
+                    for (group, count) in groups.counts.iter().enumerate() {
+                        (0..2).for_each(|class| counts[cell(group)][class] += count[class]);
+                    }
+                    let cost = |f: &[bool; 8]| (0..8).map(|cell| counts[cell][usize::from(!f[cell])]).sum::<usize>();
+                    least = least.min(functions.iter().map(cost).min().unwrap());
+                }
+            }
+        }
+        let trio = three::least(&flat, &groups.counts, usize::MAX, &watch(1)).unwrap().unwrap();
+        assert_eq!(trio.errors, least, "case {case}");
+        for sides in &trio.sides {
+            let targets: Vec<bool> = groups.group_of.iter().map(|&g| holds(sides, g)).collect();
+            assert!(matches!(separable(&data.points, &targets), Verdict::Separable(_)), "case {case}");
+        }
+        let says = |g: usize| {
+            let sign = |unit: usize| if holds(&trio.sides[unit], g) { 1.0 } else { -1.0 };
+            (0..3).map(|unit| trio.output[unit] * sign(unit)).sum::<f64>() + trio.output[3] > 0.0
+        };
+        assert_eq!(errors(&groups, |g| if says(g) { trio.inner } else { 1 - trio.inner }), least, "case {case}");
+        assert_eq!(three::least(&flat, &groups.counts, least, &watch(2)).unwrap(), None, "case {case}");
+        assert!(by_enumeration(&data, &[3], least).is_ok());
+        assert!(matches!(by_enumeration(&data, &[3], least + 1), Err(Refusal::Better { .. })));
+    }
+}
+
+/// What is proved on the way never exceeds the least errors, and reaches them.
+#[test]
+fn bounds_rise_to_the_least_errors() {
+    let mut rng = Rng::new(77);
+    let data = random(&mut rng, 30, 2, 30);
+    let groups = Groups::new(&data);
+    let flat = Flat::new(data.points.whole(), &groups.firsts);
+    for units in [2, 3] {
+        let proved = AtomicUsize::new(0);
+        let seen = std::sync::Mutex::new(std::collections::BTreeSet::new());
+        let stop = || {
+            seen.lock().unwrap().insert(proved.load(std::sync::atomic::Ordering::Relaxed));
+            false
+        };
+        let watch = Watch { threads: 2, stop: &stop, memory: 1 << 30, steps: u64::MAX, proved: &proved };
+        let least = least(&flat, &groups.counts, units, usize::MAX, &watch).unwrap().unwrap().errors;
+        assert_eq!(proved.load(std::sync::atomic::Ordering::Relaxed), least, "{units} units");
+        let seen = seen.into_inner().unwrap();
+        assert!(seen.len() > 2 && seen.iter().all(|&proved| proved <= least), "{units} units: {seen:?}, {least}");
+    }
+}
+
 /// Numbers of any size: the same points, moved and stretched until floats and words no longer hold them.
 #[test]
 fn all_arithmetics_agree() {
@@ -109,9 +195,11 @@ fn threads_change_nothing() {
     let flat = Flat::new(data.points.whole(), &groups.firsts);
     let one = |threads| one::least(&flat, &groups.counts, usize::MAX, &watch(threads)).unwrap();
     let two = |threads| two::least(&flat, &groups.counts, usize::MAX, &watch(threads)).unwrap();
+    let three = |threads| three::least(&flat, &groups.counts, usize::MAX, &watch(threads)).unwrap();
     for threads in [2, 3] {
         assert_eq!(one(1), one(threads));
         assert_eq!(two(1), two(threads));
+        assert_eq!(three(1), three(threads));
     }
 }
 

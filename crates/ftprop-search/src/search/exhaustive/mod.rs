@@ -67,12 +67,17 @@ impl Search for Exhaustive {
             let why = format!("{} instances are too many; at most {MOST_INSTANCES}", setup.data.labels.len());
             return Err(SearchError::Unsupported { search: "exhaustive", why });
         }
-        let first = first(setup, control)?;
+        let mut first = first(setup, control)?;
         if first.proved() || control.stop().is_some() {
             return Ok(first);
         }
         if listed {
-            return enumerate(setup, control, first);
+            first = enumerate(setup, control, first)?;
+            // Triples may turn out to be too many to be listed.
+            let too_many = setup.data.labels.len() > MOST_INSTANCES;
+            if setup.hidden != [3] || first.proved() || control.stop().is_some() || too_many {
+                return Ok(first);
+            }
         }
         let (group_of, firsts) = setup.data.points.distinct();
         let listed = dichotomies(&setup.data.points.select(&firsts), setup.threads, control)?;
@@ -93,7 +98,9 @@ impl Search for Exhaustive {
         let found = Found::unproved(setup, exact.approximate(), loss, stop.unwrap_or(Stop::Exhausted));
         let found = Found { exact: Some(exact), ..found };
         if stop.is_some() || !as_found || found.proved() {
-            return Ok(if found.loss > first.loss { Found { stop: found.stop, ..first } } else { found });
+            let bound = if found.bound.at_least < first.bound.at_least { &first.bound } else { &found.bound }.clone();
+            let best = if found.loss > first.loss { Found { stop: found.stop, ..first } } else { found };
+            return Ok(Found { bound, ..best });
         }
         Ok(Found { bound: Bound { at_least: loss, proof: Proof::Search }, ..found })
     }
