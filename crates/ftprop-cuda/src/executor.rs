@@ -336,7 +336,11 @@ impl Executor {
     /// Has gradients go through other GPUs from now on.
     pub(crate) fn set_exchange(&mut self, communicator: Communicator) -> Result<(), CudaError> {
         let passes: Vec<Vec<Range<usize>>> = self.passes.iter().map(CompiledPass::parameters).collect();
-        self.exchange = Some(Exchange::new(&self.device, communicator, &passes, self.parameters.count())?);
+        let exchange = Exchange::new(&self.device, communicator, &passes, self.parameters.count())?;
+        // Once outside of any graph: connections between GPUs are made at the first sum.
+        exchange.all(&self.stream, &self.parameters)?;
+        self.stream.wait()?;
+        self.exchange = Some(exchange);
         Ok(())
     }
 

@@ -264,7 +264,8 @@ impl Train {
         let board = Board::new(self.quiet, &stop);
         let folders: Vec<PathBuf> = jobs.iter().map(|j| j.folder.clone()).collect();
         let (mut summaries, mut failed, mut interrupted) = (Vec::new(), 0, 0u32);
-        for (ending, folder) in fleet::train_all(&jobs, self.at_once, &board)?.into_iter().zip(&folders) {
+        let endings = fleet::train_on(&jobs, &self.ranks.devices()?, self.at_once, &board)?;
+        for (ending, folder) in endings.into_iter().zip(&folders) {
             match ending {
                 Ok(Ending::Finished(summary)) => {
                     if !self.json {
