@@ -118,6 +118,7 @@ fn every_page_that_is_linked_exists() {
         "docs/performance.md",
         "docs/decisions.md",
         "docs/deploy.md",
+        "docs/gpus.md",
         "docs/architecture.md",
         "CONTRIBUTING.md",
     ] {

@@ -97,6 +97,20 @@ __device__ __forceinline__ float operand(float v) {
 #endif
 }
 
+// Rounds a weight's gradient. In bf16 libraries give it with no more bits, so ours has no more either.
+__device__ __forceinline__ float gradient(float v) {
+#if PRECISION == PRECISION_BF16
+    return widen(to_bf16(v));
+#else
+    return v;
+#endif
+}
+
+#if PRECISION != PRECISION_F32
+// What formulas call, which in f32 is the CPU's series, by the unit that has it: to about two units in the last place too.
+__device__ __forceinline__ float exp_negative(float x) { return __expf(x); }
+#endif
+
 template <int N> struct FloatVec {
     float v[N];
 };
@@ -163,10 +177,46 @@ template <int N> __device__ __forceinline__ void store(u16* p, const FloatVec<N>
         for (int i = 0; i < N; i++) p[i] = to_bf16(r.v[i]);
     }
 }
-// Small whole numbers, N of them side by side: as one piece where that is as wide as the hardware copies.
-template <int N, typename T> struct __align__(N * sizeof(T) <= 16 && (N & (N - 1)) == 0 ? N * sizeof(T) : sizeof(T)) Whole {
+// Small whole numbers, N of them side by side, copied as one piece where that is as wide as the hardware copies.
+template <int N, typename T> struct Whole {
     T v[N];
 };
+template <int N, typename T> __device__ __forceinline__ Whole<N, T> load_whole(const T* p) {
+    constexpr int BYTES = N * sizeof(T), EACH = 4 / sizeof(T);
+    Whole<N, T> r;
+    if constexpr (BYTES == 4 || BYTES == 8 || BYTES == 16) {
+        u32 words[BYTES / 4];
+        if constexpr (BYTES == 4) {
+            words[0] = *reinterpret_cast<const u32*>(p);
+        } else if constexpr (BYTES == 8) {
+            const uint2 q = *reinterpret_cast<const uint2*>(p);
+            words[0] = q.x, words[1] = q.y;
+        } else {
+            const uint4 q = *reinterpret_cast<const uint4*>(p);
+            words[0] = q.x, words[1] = q.y, words[2] = q.z, words[3] = q.w;
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) r.v[i] = (T)(words[i / EACH] >> (8 * sizeof(T) * (i % EACH)));
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) r.v[i] = p[i];
+    }
+    return r;
+}
+template <int N, typename T> __device__ __forceinline__ void store_whole(T* p, const Whole<N, T>& r) {
+    constexpr int BYTES = N * sizeof(T), EACH = 4 / sizeof(T);
+    if constexpr (BYTES == 4 || BYTES == 8 || BYTES == 16) {
+        u32 words[BYTES / 4] = {};
+#pragma unroll
+        for (int i = 0; i < N; i++) words[i / EACH] |= (u32)r.v[i] << (8 * sizeof(T) * (i % EACH));
+        if constexpr (BYTES == 4) *reinterpret_cast<u32*>(p) = words[0];
+        else if constexpr (BYTES == 8) *reinterpret_cast<uint2*>(p) = make_uint2(words[0], words[1]);
+        else *reinterpret_cast<uint4*>(p) = make_uint4(words[0], words[1], words[2], words[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) p[i] = r.v[i];
+    }
+}
 
 // True in the block that finishes last of `count`; what the others wrote before is then visible to it.
 __device__ __forceinline__ bool last_block(u32* counter, u32 count) {
@@ -265,14 +315,21 @@ __device__ __forceinline__ void reduce_block(sum_t (&own)[SUMS][VEC], int x, int
     }
 }
 
-#if PRECISION != PRECISION_F32
-// c += a b on the matrix units, 16 rows, 8 columns, 8 deep. Of a a thread has rows g and g + 8 at depth t, then at depth
-// t + 4, of b column g at these depths, of c columns 2t and 2t + 1 of row g, then of row g + 8; g is the lane over four,
-// t the rest.
-__device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4], float b0, float b1) {
+// c += a b on the matrix units, 16 rows, 8 columns. In tf32 they are 8 deep: of a a thread has rows g and g + 8 at depth t,
+// then at depth t + 4, of b column g at these depths, of c columns 2t and 2t + 1 of row g, then of row g + 8; g is the lane
+// over four, t the rest. In bf16 they are 16 deep, and what is one number there is two that lie next to each other.
+__device__ __forceinline__ void multiply_add_tf32(float* c, const u32 (&a)[4], u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-          "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-#endif
+__device__ __forceinline__ void multiply_add_bf16(float* c, const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// Of f32 numbers that tf32 holds.
+__device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4], float b0, float b1) {
+    const u32 bits[4] = {__float_as_uint(a[0]), __float_as_uint(a[1]), __float_as_uint(a[2]), __float_as_uint(a[3])};
+    multiply_add_tf32(c, bits, __float_as_uint(b0), __float_as_uint(b1));
+}

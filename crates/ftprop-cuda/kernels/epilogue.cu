@@ -79,8 +79,8 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
 
 // From the slopes by the output to the sums over each channel of those by the pre-activation (dz), and of dz times what a norm
 // saw. Without a norm dz is the gradient of the inputs and is written where that belongs; the blocks' sums are then left to
-// bias_gradient, since nothing further down waits for them. With a norm, dz is written only where the second summand's slopes
-// are the same numbers (KEEPS_DZ).
+// bias_gradient, since nothing further down waits for them. With a norm, dz is written for the second pass (KEEPS_DZ) where the
+// second summand's slopes are the same numbers, and where there is a pool, since to look through its windows twice takes longer.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
                   const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const position_t* __restrict__ argmax,
@@ -129,7 +129,7 @@ epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, c
 #endif
                 if (dz) keep_slopes<ACCUMULATE1>(dz + at, d);
 #elif KEEPS_DZ
-                keep_slopes<false>(dz2 + at, d);
+                keep_slopes<false>((RESIDUAL == RESIDUAL_NONE ? dz : dz2) + at, d);
 #endif
             }
         }
@@ -166,12 +166,13 @@ bias_gradient(const sum_t* __restrict__ partial, float* __restrict__ d_bias, int
 }
 
 // The second pass back, where there is a norm: dz once more, and from it the gradients of the inputs. Reading what dz follows
-// from costs no more than writing dz and reading it again would. Where dz was written (KEEPS_DZ), it is `dout` here.
+// from costs no more than writing dz and reading it again would. Where dz was written (KEEPS_DZ), it is `dout` here, and may
+// lie where dy will: a thread writes no number before it has read that one.
 extern "C" __global__ void __launch_bounds__(MAP_THREADS)
-epilogue_backward_input(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
+epilogue_backward_input(const act_t* dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
                         const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2,
                         const position_t* __restrict__ argmax, const sum_t* __restrict__ coefficients1, const sum_t* __restrict__ coefficients2,
-                        act_t* __restrict__ dy, act_t* __restrict__ dy2, const DeviceStep* __restrict__ step, const float* __restrict__ scalars,
+                        act_t* dy, act_t* __restrict__ dy2, const DeviceStep* __restrict__ step, const float* __restrict__ scalars,
                         const u32* __restrict__ labels, int n) {
     const MapThread thread;
     if (!thread.active) return;

@@ -144,7 +144,7 @@ __device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine
             any = true;
         }
     }
-    *reinterpret_cast<Whole<VEC, position_t>*>(argmax + (size_t)pixel * C + c) = at;
+    store_whole<VEC>(argmax + (size_t)pixel * C + c, at);
 #pragma unroll
     for (int e = 0; e < VEC; e++) out.v.v[e] = POOL == POOL_AFTER ? (float)most.v[e] : activation((float)most.v[e]);
     return out;
@@ -236,7 +236,7 @@ __device__ __forceinline__ FloatVec<VEC> pooled_slopes(int row, int c, const Flo
             if (ox < 0 || ox >= POOL_W || in_x >= POOL_KERNEL) continue;
             const int pixel = (image * POOL_H + oy) * POOL_W + ox;
             const size_t at = (size_t)pixel * C + c;
-            const Whole<VEC, position_t> chosen = *reinterpret_cast<const Whole<VEC, position_t>*>(argmax + at);
+            const Whole<VEC, position_t> chosen = load_whole<VEC>(argmax + at);
             FloatVec<VEC> g = load<VEC>(dout + at);
             const int mine = in_y * POOL_KERNEL + in_x;
 #pragma unroll

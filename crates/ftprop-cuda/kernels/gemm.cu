@@ -188,13 +188,9 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
             for (int j = 0; j < NI; j++) {
                 float* c = acc + (i * NI + j) * 4;
 #if PRECISION == PRECISION_TF32
-                asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                             : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
+                multiply_add_tf32(c, fa[i], fb[j][0], fb[j][1]);
 #else
-                asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                             : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
+                multiply_add_bf16(c, fa[i], fb[j][0], fb[j][1]);
 #endif
             }
     }
@@ -431,6 +427,10 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
         size_t at = (size_t)(group * OCG + row) * GEMM_N + col;
 #endif
         float v[2] = {acc[2 * p], acc[2 * p + 1]};
+#if MODE == MODE_WEIGHTS
+        v[0] = gradient(v[0]);
+        v[1] = gradient(v[1]);
+#endif
 #if MODE == MODE_WEIGHTS && XCG != CIG
         // The channels that padding added have no weights.
 #pragma unroll

@@ -246,9 +246,7 @@ __device__ __forceinline__ void multiply(const Operands& o, u32 row0, u32 column
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     float* c = total + i * 16 + j * 4;
-                    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                        : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[j / 2][j % 2 * 2]), "r"(b[j / 2][j % 2 * 2 + 1]));
+                    multiply_add_bf16(c, a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
                 }
         }
     }

@@ -170,5 +170,5 @@ extern "C" __global__ void __launch_bounds__(256) patch_gradient_reduce(const fl
     if (part != 0 || i >= OC * TAPS) return;
 #pragma unroll
     for (int other = 1; other < 8; other++) sum += parts[other][lane];
-    out[i] = sum;
+    out[i] = gradient(sum);
 }

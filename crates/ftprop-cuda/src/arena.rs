@@ -70,6 +70,19 @@ impl Arena {
         self.buffer.read(stream, region.offset, len)
     }
 
+    /// Fills a region with copies of a pattern, in order with the stream's work, and waits for the first.
+    pub(crate) fn fill<T: Pod>(&self, stream: &CudaStream, region: Region, pattern: &[T]) -> Result<(), CudaError> {
+        let first = (region.bytes / size_of::<T>()).min(pattern.len());
+        self.write(stream, region, &pattern[..first])?;
+        let mut done = first * size_of::<T>();
+        while done > 0 && done < region.bytes {
+            let bytes = done.min(region.bytes - done);
+            self.buffer.copy_within(stream, region.offset, region.offset + done, bytes)?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
     /// Clears a region, in order with the stream's work.
     pub(crate) fn clear(&self, stream: &CudaStream, region: Region) -> Result<(), CudaError> {
         self.buffer.clear(stream, region.offset, region.bytes)

@@ -7,7 +7,9 @@ use crate::cache::{cache_folder, hash, keep_image, kept_image};
 use crate::library::Library;
 use crate::nvrtc::{Nvrtc, Target};
 use crate::precision::Precision;
+use ftprop_nn::trace::exp_negative;
 use std::fmt::{self, Write as _};
+use std::path::PathBuf;
 
 const COMMON: &str = include_str!("../kernels/common.cuh");
 
@@ -74,21 +76,39 @@ impl Source {
             Precision::Bf16 => "PRECISION_BF16",
         };
         let sizes: String = abi::SIZES.iter().map(|(name, bytes)| format!("#define {name} {bytes}\n")).collect();
-        format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{}\n{}", self.macros, self.file.text)
+        let exact = if self.precision == Precision::F32 { exp_negative() } else { String::new() };
+        format!("#define PRECISION {precision}\n{sizes}{COMMON}\n{exact}{}\n{}", self.macros, self.file.text)
     }
 
     /// The code for a GPU of that compute capability, from the folder of kept kernels or from the compiler.
     pub(crate) fn image(&self, capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
         let nvrtc = compiler()?;
-        let (text, target, (major, minor)) = (self.text(), nvrtc.target(capability), nvrtc.version);
-        let key = format!("{} {} nvrtc {major}.{minor}\n{text}", target.architecture(), OPTIONS.join(" "));
-        let kept = cache_folder()
-            .map(|f| f.join("kernels").join(format!("{:016x}{:016x}.cubin", hash(&key, 1), hash(&key, 2))));
+        let target = nvrtc.target(capability);
+        let kept = self.kept_at(nvrtc, &target);
         if let Some(image) = kept.as_ref().and_then(|path| kept_image(path)) {
             return Ok(image);
         }
-        let image = self.compiled(nvrtc, &target)?;
-        if let Some(path) = kept {
+        self.compiled_and_kept(nvrtc, &target, kept)
+    }
+
+    /// The same from the compiler, whatever was kept.
+    pub(crate) fn compile_again(&self, capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
+        let nvrtc = compiler()?;
+        let target = nvrtc.target(capability);
+        self.compiled_and_kept(nvrtc, &target, self.kept_at(nvrtc, &target))
+    }
+
+    /// Where it is kept, if anything is.
+    fn kept_at(&self, nvrtc: &Nvrtc, target: &Target) -> Option<PathBuf> {
+        let (text, (major, minor)) = (self.text(), nvrtc.version);
+        let key = format!("{} {} nvrtc {major}.{minor}\n{text}", target.architecture(), self.options().join(" "));
+        let file = format!("{:016x}{:016x}.cubin", hash(&key, 1), hash(&key, 2));
+        cache_folder().map(|folder| folder.join("kernels").join(file))
+    }
+
+    fn compiled_and_kept(&self, nvrtc: &Nvrtc, target: &Target, at: Option<PathBuf>) -> Result<Vec<u8>, CudaError> {
+        let image = self.compiled(nvrtc, target)?;
+        if let Some(path) = at {
             keep_image(&path, &image);
         }
         Ok(image)
@@ -101,18 +121,26 @@ impl Source {
         self.compiled(nvrtc, &nvrtc.target(capability))
     }
 
+    /// What the compiler is told beside the text and the architecture. Where numbers are rounded to tf32 or bf16 anyway, a
+    /// quotient may be off by two units in its last place and what is below 10⁻³⁸ be zero, for half of the instructions.
+    fn options(&self) -> &'static [&'static str] {
+        match self.precision {
+            Precision::F32 => &["-std=c++17", "-diag-suppress=128,177"],
+            Precision::Tf32 | Precision::Bf16 => {
+                &["-std=c++17", "-diag-suppress=128,177", "-prec-div=false", "-ftz=true"]
+            }
+        }
+    }
+
     fn compiled(&self, nvrtc: &Nvrtc, target: &Target) -> Result<Vec<u8>, CudaError> {
         let (kernel, arch) = (self.file.name.to_string(), target.architecture().to_string());
-        nvrtc.compile(self.file.name, &self.text(), target, &OPTIONS).map_err(|log| CudaError::Compile {
+        nvrtc.compile(self.file.name, &self.text(), target, self.options()).map_err(|log| CudaError::Compile {
             kernel,
             arch,
             log,
         })
     }
 }
-
-/// What the compiler is told beside the text and the architecture.
-const OPTIONS: [&str; 2] = ["-std=c++17", "-diag-suppress=128,177"];
 
 fn compiler() -> Result<&'static Nvrtc, CudaError> {
     Library::Nvrtc.load()?;

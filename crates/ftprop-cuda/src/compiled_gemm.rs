@@ -4,6 +4,7 @@ use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::arguments::kernels;
+use crate::basic;
 use crate::compile::Source;
 use crate::cublas::{Cublas, WORKSPACE};
 use crate::cudnn::Cudnn;
@@ -13,6 +14,7 @@ use crate::gemm::{Algorithm, Gemm, Mode, Operands, Tiling};
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
+use crate::precision::Precision;
 use crate::stream::CudaStream;
 use std::sync::{Arc, OnceLock};
 
@@ -60,6 +62,13 @@ kernels! {
         out: DevicePtr,
         blocks: i32,
     }
+
+    /// From bf16 to f32.
+    WidenValuesArgs = "widen_values" in basic::FILE {
+        from: DevicePtr,
+        to: DevicePtr,
+        count: u32,
+    }
 }
 
 /// A product ready to run on batches of up to a size.
@@ -67,6 +76,8 @@ pub(crate) struct CompiledGemm {
     gemm: Gemm,
     backend: Backend,
     workspace: Region,
+    /// Libraries give a gradient in the operands' format; where that is bf16 it is widened from here.
+    narrow: Option<(Region, Kernel<WidenValuesArgs>)>,
 }
 
 enum Backend {
@@ -152,7 +163,13 @@ impl CompiledGemm {
             Algorithm::Cudnn(number) => Backend::cudnn(device, &gemm, libraries.cudnn()?, number, batch, layout)?,
             Algorithm::Cublas(number) => Backend::Cublas { cublas: libraries.cublas()?.clone(), number },
         };
-        Ok(CompiledGemm { gemm, backend, workspace })
+        let library = matches!(algorithm, Algorithm::Cudnn(_) | Algorithm::Cublas(_));
+        let narrow = library && gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16;
+        let narrow = narrow.then(|| {
+            let widen = Kernel::find(&device.module(basic::source(gemm.precision))?)?;
+            Ok::<_, CudaError>((layout.take(2 * gemm.geometry.weight_len()), widen))
+        });
+        Ok(CompiledGemm { gemm, backend, workspace, narrow: narrow.transpose()? })
     }
 
     /// Puts the product of n examples into a stream.
@@ -174,14 +191,31 @@ impl CompiledGemm {
                 self.run_tiled(spare.tiling, kernel, stream, n, operands, (workspace, arena.at(spare.counters)))
             }
             Backend::Cudnn { cudnn, engine, bytes, .. } => {
+                let to = self.narrow_or(arena, operands);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, operands, (workspace, *bytes)) }
+                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, to, (workspace, *bytes))? };
+                self.widen(stream, to.out, operands.out)
             }
             Backend::Cublas { cublas, number } => {
+                let to = self.narrow_or(arena, operands);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cublas.run(&self.gemm, *number, n, stream, operands, workspace) }
+                unsafe { cublas.run(&self.gemm, *number, n, stream, to, workspace)? };
+                self.widen(stream, to.out, operands.out)
             }
         }
+    }
+
+    /// The operands with the place for what a library gives in bf16, where there is one.
+    fn narrow_or(&self, arena: &Arena, operands: Operands) -> Operands {
+        Operands { out: self.narrow.as_ref().map_or(operands.out, |(region, _)| arena.at(*region)), ..operands }
+    }
+
+    /// Widens what a library gave in bf16, where it did.
+    fn widen(&self, stream: &CudaStream, from: DevicePtr, to: DevicePtr) -> Result<(), CudaError> {
+        let Some((_, widen)) = &self.narrow else { return Ok(()) };
+        let len = self.gemm.geometry.weight_len();
+        // SAFETY: both have as many numbers as there are weights.
+        unsafe { widen.launch(stream, LaunchConfig::for_items(len), &WidenValuesArgs { from, to, count: len as u32 }) }
     }
 
     /// With a tiled kernel, its workspace and its counters.

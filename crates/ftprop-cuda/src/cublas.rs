@@ -221,8 +221,8 @@ impl MatmulDescriptors {
         let product = Matmul::new(gemm.mode, n, gemm.geometry.in_channels, gemm.geometry.out_channels);
         let narrow = gemm.precision == Precision::Bf16;
         let kind = if narrow { CUDA_R_16BF } else { CUDA_R_32F };
-        // Gradients of parameters and logits are f32 whatever the activations are.
-        let wide = gemm.mode == Mode::Weights || gemm.f32_output;
+        // Logits are f32 whatever the activations are.
+        let wide = gemm.f32_output;
         let kind_out = if wide { CUDA_R_32F } else { kind };
         let compute = match gemm.precision {
             Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -256,6 +256,8 @@ impl MatmulDescriptors {
             let alignment = |bytes: usize| 1u32 << ((gemm.weight_offset * bytes) | 16).trailing_zeros();
             let element = gemm.precision.activation_bytes();
             let weights = match gemm.mode {
+                // In bf16 they are widened from a place of their own.
+                Mode::Weights if narrow => (Preferred::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 16),
                 Mode::Weights => (Preferred::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(4)),
                 _ => (Preferred::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(element)),
             };

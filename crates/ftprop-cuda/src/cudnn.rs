@@ -93,10 +93,6 @@ impl Cudnn {
 
     /// Bytes of workspace that the usual one needs for a batch of n, or why it cannot compute a product.
     fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
-        if gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16 {
-            let reason = "it would round the gradients".into();
-            return Err(CudaError::Cudnn { doing: "compute gradients", reason });
-        }
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.
@@ -117,12 +113,12 @@ impl Cudnn {
         self.bounded(bytes)
     }
 
-    /// Bytes of workspace to set aside for an algorithm. An engine does not add to what is there, so where slopes may be added,
-    /// there is room for the usual one too.
+    /// Bytes of workspace to set aside for an algorithm.
     pub(crate) fn bytes_to_set_aside(&self, gemm: &Gemm, n: usize, number: usize) -> Result<usize, CudaError> {
-        let engine = self.engine(gemm, n, number)?;
-        let usual = if number == 0 || gemm.mode == Mode::Input { self.workspace(gemm, n)? } else { 0 };
-        Ok(engine.map_or(0, |engine| engine.bytes).max(usual))
+        match self.engine(gemm, n, number)? {
+            Some(engine) => Ok(engine.bytes),
+            None => self.workspace(gemm, n),
+        }
     }
 
     fn bounded(&self, bytes: usize) -> Result<usize, CudaError> {
@@ -133,8 +129,7 @@ impl Cudnn {
         Ok(bytes)
     }
 
-    /// out = left · right, added to what is there where there is an addend, for which the usual algorithm takes the engine's
-    /// place.
+    /// out = left · right, added to what is there where the product adds.
     ///
     /// # Safety
     /// The addresses hold the n examples of the product's operands that the algorithm was made for, and the workspace has the
@@ -148,12 +143,12 @@ impl Cudnn {
         operands: Operands,
         (workspace, bytes): (DevicePtr, usize),
     ) -> Result<(), CudaError> {
-        let (handle, adds) = (self.handle.raw, !operands.addend.is_null());
+        let (handle, adds) = (self.handle.raw, gemm.adds);
         let [left, right, out, workspace] =
             [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: both live, on the same device.
         check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
-        if let Some(engine) = engine.filter(|_| !adds) {
+        if let Some(engine) = engine {
             let operands = match gemm.mode {
                 Mode::Forward => [left, right, out],
                 Mode::Input => [out, right, left],

@@ -21,8 +21,6 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
 
 /// No more proposals than this are kept; later ones are hardly ever the best.
 const MOST: usize = 20;
-/// No more than this of those that it has to compile first.
-const COMPILED: usize = 4;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {
@@ -95,10 +93,8 @@ impl OperationGraph {
         use sys::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
         let g = &gemm.geometry;
         let kind = if gemm.precision == Precision::Bf16 { CUDNN_DATA_BFLOAT16 } else { CUDNN_DATA_FLOAT };
-        // Gradients are f32, whoever computes them.
-        let filters = if gemm.mode == Mode::Weights { CUDNN_DATA_FLOAT } else { kind };
         // Channels come last, though cuDNN names them before height and width.
-        let tensor = |id: i64, kind: sys::cudnnDataType_t, [n, channels, height, width]: [usize; 4]| {
+        let tensor = |id: i64, [n, channels, height, width]: [usize; 4]| {
             let sizes = [n, channels, height, width].map(|v| v as i64);
             let strides = [height * width * channels, 1, width * channels, channels].map(|v| v as i64);
             let t = BackendDescriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
@@ -109,9 +105,9 @@ impl OperationGraph {
             t.ints(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[16])?;
             t.finalized("describe a tensor")
         };
-        let x = tensor(IDS[0], kind, [n, g.in_channels, g.height, g.width])?;
-        let w = tensor(IDS[1], filters, [g.out_channels, g.in_channels / g.groups, g.kernel_h, g.kernel_w])?;
-        let y = tensor(IDS[2], kind, [n, g.out_channels, g.out_height(), g.out_width()])?;
+        let x = tensor(IDS[0], [n, g.in_channels, g.height, g.width])?;
+        let w = tensor(IDS[1], [g.out_channels, g.in_channels / g.groups, g.kernel_h, g.kernel_w])?;
+        let y = tensor(IDS[2], [n, g.out_channels, g.out_height(), g.out_width()])?;
         let conv = BackendDescriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
         let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
         let (pad, stride) = ([g.pad as i64; 2], [g.stride as i64; 2]);
@@ -163,7 +159,7 @@ impl OperationGraph {
             operation.descriptor(name, part)?;
         }
         operation.set(alpha, Type::CUDNN_TYPE_FLOAT, &[1.0f32])?;
-        operation.set(beta, Type::CUDNN_TYPE_FLOAT, &[0.0f32])?;
+        operation.set(beta, Type::CUDNN_TYPE_FLOAT, &[if gemm.adds { 1.0f32 } else { 0.0 }])?;
         let operation = operation.finalized("describe a convolution")?;
         let graph = BackendDescriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         graph.descriptor(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operation)?;
@@ -189,8 +185,8 @@ impl OperationGraph {
     }
 }
 
-/// Whether an engine gives the same bits every time and computes with what it is given, and whether it has to be compiled.
-fn is_welcome(config: &BackendDescriptor) -> Result<(bool, bool), CudaError> {
+/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled.
+fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     let engine = BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let one = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
     config.get(Name::CUDNN_ATTR_ENGINECFG_ENGINE, one, &mut [engine.raw])?;
@@ -206,11 +202,11 @@ fn is_welcome(config: &BackendDescriptor) -> Result<(bool, bool), CudaError> {
     let numerical = Type::CUDNN_TYPE_NUMERICAL_NOTE;
     let count = engine.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, numerical, &mut notes)?;
     if notes[..count.min(64)].iter().any(|note| unwelcome.contains(note)) {
-        return Ok((false, false));
+        return Ok(false);
     }
     let behavior = Type::CUDNN_TYPE_BEHAVIOR_NOTE;
     let count = engine.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, behavior, &mut notes)?;
-    Ok((true, notes[..count.min(64)].contains(&compiled)))
+    Ok(!notes[..count.min(64)].contains(&compiled))
 }
 
 /// The engines proposed for a convolution of batches of n.
@@ -225,17 +221,12 @@ impl EngineList {
     pub(crate) fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
         let graph = OperationGraph::new(handle, gemm, n)?;
         let mut configs = Vec::new();
-        // To compile one takes long. From bf16 to f32 there may be no others.
-        let mut compiled = if gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16 { COMPILED } else { 0 };
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
             for config in graph.proposals(kind).unwrap_or_default() {
-                let (welcome, is_compiled) = is_welcome(&config)?;
-                if configs.len() >= MOST || !welcome || is_compiled && compiled == 0 {
-                    continue;
+                if configs.len() < MOST && is_welcome(&config)? {
+                    configs.push(Arc::new(config));
                 }
-                compiled -= usize::from(is_compiled);
-                configs.push(Arc::new(config));
             }
         }
         Ok(EngineList { graph: Arc::new(graph), configs, ready: Mutex::default() })

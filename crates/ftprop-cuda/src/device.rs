@@ -7,7 +7,9 @@ use crate::library::Library;
 use crate::module::Module;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 /// What is known of a GPU without using it.
 #[derive(Clone, Debug)]
@@ -113,6 +115,26 @@ fn count() -> Result<usize, CudaError> {
     // SAFETY: the driver is initialised.
     check(unsafe { sys::cuDeviceGetCount(&mut count) }, || "count the GPUs".into())?;
     Ok(count as usize)
+}
+
+/// The code of each source. Some take ten times as long as others, so each thread takes the next when it is done.
+fn images(sources: &[&Source], capability: (u32, u32)) -> Vec<Result<Vec<u8>, CudaError>> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(sources.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let turn = || sources.get(next.fetch_add(1, Ordering::Relaxed)).copied();
+        let mut done = Vec::new();
+        while let Some(source) = turn() {
+            done.push((source, source.image(capability)));
+        }
+        done
+    };
+    let mut images: HashMap<&Source, Result<Vec<u8>, CudaError>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let done = |w: ScopedJoinHandle<'_, _>| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        workers.into_iter().flat_map(done).collect()
+    });
+    sources.iter().map(|source| images.remove(source).expect("an image for each source")).collect()
 }
 
 /// What a device offers a kernel.
@@ -275,29 +297,15 @@ impl Device {
         if !missing.is_empty() {
             Library::Nvrtc.load()?;
             let capability = self.info()?.compute_capability;
-            let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
-            let images: Vec<Result<Vec<u8>, CudaError>> = std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads)
-                    .map(|worker| {
-                        let missing = &missing;
-                        scope.spawn(move || {
-                            missing
-                                .iter()
-                                .skip(worker)
-                                .step_by(threads)
-                                .map(|s| s.image(capability))
-                                .collect::<Vec<_>>()
-                        })
-                    })
-                    .collect();
-                let mut parts: Vec<_> = workers
-                    .into_iter()
-                    .map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).into_iter())
-                    .collect();
-                (0..missing.len()).map(|i| parts[i % threads].next().expect("an image for each source")).collect()
-            });
+            let images = images(&missing, capability);
             for (source, image) in missing.into_iter().zip(images) {
-                let module = Module::load(source.file().name, &image?)?;
+                let module = match Module::load(source.file().name, &image?) {
+                    // What was kept may be whole and yet nothing that this driver takes.
+                    Err(CudaError::Driver { .. }) => {
+                        Module::load(source.file().name, &source.compile_again(capability)?)?
+                    }
+                    loaded => loaded?,
+                };
                 self.lock().insert(source.clone(), module);
             }
         }

@@ -80,6 +80,8 @@ pub(crate) struct Gemm {
     pub(crate) f32_output: bool,
     /// Where the bias that is added to the output begins in the flat buffer.
     pub(crate) bias_offset: Option<usize>,
+    /// Whether slopes are added to those that are there.
+    pub(crate) adds: bool,
 }
 
 /// What computes a product.
@@ -212,7 +214,8 @@ impl Gemm {
             let (down, across) = self.tiles(n, tile);
             let blocks = down * across * self.geometry.groups;
             // Where blocks are many anyway, the smallest tiles only read more.
-            if blocks > 16 * multiprocessors && tile.rows * tile.cols < 64 * 64 {
+            let area = tile.rows * tile.cols;
+            if blocks > 16 * multiprocessors && area < 64 * 64 || blocks > 64 * multiprocessors && area < 128 * 64 {
                 continue;
             }
             let most = depth.div_ceil(DEPTH).div_ceil(4).clamp(1, MAX_SPLIT_K);
@@ -336,7 +339,7 @@ impl Gemm {
     pub(crate) fn key(&self, n: usize) -> String {
         let g = &self.geometry;
         format!(
-            "{:?} {} n{n} {}x{}x{} to {} kernel {}x{} stride {} pad {} groups {} at {} stored {} wide {} bias {}",
+            "{:?} {} n{n} {}x{}x{} to {} kernel {}x{} stride {} pad {} groups {} at {} stored {} wide {} bias {} adds {}",
             self.mode,
             self.precision,
             g.height,
@@ -352,6 +355,7 @@ impl Gemm {
             self.stored,
             u8::from(self.f32_output),
             self.bias_offset.map_or("none".into(), |at| format!("at {}", at % 4)),
+            u8::from(self.adds),
         )
     }
 }
@@ -372,7 +376,16 @@ mod tests {
             pad: 2,
             groups: 1,
         };
-        Gemm { mode, geometry, precision, weight_offset: 2432, stored: 32, f32_output: false, bias_offset: None }
+        Gemm {
+            mode,
+            geometry,
+            precision,
+            weight_offset: 2432,
+            stored: 32,
+            f32_output: false,
+            bias_offset: None,
+            adds: false,
+        }
     }
 
     #[test]
@@ -402,6 +415,7 @@ mod tests {
             Gemm { f32_output: true, ..conv },
             Gemm { weight_offset: 2433, ..conv },
         ];
+        assert!(Gemm { adds: true, ..conv }.key(64) != conv.key(64));
         // A choice for one of them is none for another.
         assert!(others.iter().all(|o| !o.suits_cudnn(64) && o.key(64) != conv.key(64)));
         assert!(!Gemm { stored: 36, ..fc }.suits_cublas());

@@ -120,6 +120,21 @@ impl DeviceBuffer {
         Ok(values)
     }
 
+    /// Copies bytes from one place to another behind it, in order with the stream's work.
+    pub(crate) fn copy_within(
+        &self,
+        stream: &CudaStream,
+        from: usize,
+        to: usize,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
+        assert!(from + bytes <= to, "a copy onto itself");
+        let (from, to) = (self.part(from, bytes), self.part(to, bytes));
+        self.device.enter()?;
+        // SAFETY: both places lie in the buffer and do not overlap.
+        check(unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream.raw()) }, || "copy on the GPU".into())
+    }
+
     /// Clears bytes, in order with the stream's work.
     pub(crate) fn clear(&self, stream: &CudaStream, byte: usize, bytes: usize) -> Result<(), CudaError> {
         let at = self.part(byte, bytes);

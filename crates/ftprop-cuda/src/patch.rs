@@ -228,7 +228,16 @@ mod tests {
             groups: 1,
         };
         let (mode, precision) = (Mode::Forward, Precision::Tf32);
-        Gemm { mode, geometry, precision, weight_offset: 0, stored: 4, f32_output: false, bias_offset: None }
+        Gemm {
+            mode,
+            geometry,
+            precision,
+            weight_offset: 0,
+            stored: 4,
+            f32_output: false,
+            bias_offset: None,
+            adds: false,
+        }
     }
 
     /// A later convolution of that many channels in and out.

@@ -20,13 +20,8 @@ type ConvCase = ((usize, usize, usize), usize, (usize, usize, usize, usize));
 /// Every tile, with the depth whole and split, for operands that are read in pieces of every width: beside sums in f64.
 pub(crate) fn tilings(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
-    let shapes: [(ConvCase, usize); 5] = [
-        (((9, 7, 32), 48, (3, 3, 1, 1)), 1),
-        (((7, 9, 3), 20, (3, 2, 2, 1)), 1),
-        (((6, 5, 10), 14, (2, 2, 1, 0)), 1),
-        (((1, 1, 37), 29, (1, 1, 1, 0)), 1),
-        (((8, 8, 16), 24, (3, 3, 2, 1)), 2),
-    ];
+    let shapes: [(ConvCase, usize); 3] =
+        [(((9, 7, 32), 48, (3, 3, 1, 1)), 1), (((7, 9, 3), 20, (3, 2, 2, 1)), 1), (((8, 8, 20), 28, (3, 3, 2, 1)), 2)];
     let n = 5;
     let mut gemms = Vec::new();
     for (i, (shape, groups)) in shapes.into_iter().enumerate() {
@@ -47,7 +42,7 @@ pub(crate) fn tilings(device: &Device, precision: Precision) -> Result<Check, Cu
         let all: Vec<Algorithm> = gemm.all_tilings(n, limits).into_iter().map(Algorithm::Tiled).collect();
         count += all.len();
         let expected = reference(gemm, n);
-        for got in results(device, gemm, n, false, &all, &Libraries::default())? {
+        for got in results(device, gemm, n, &all, &Libraries::default())? {
             error = error.max(distance(&got, &expected));
         }
     }
@@ -106,7 +101,7 @@ fn gemm(mode: Mode, shape: ConvCase, precision: Precision, weight_offset: usize)
     let groups = 1;
     let geometry = ConvGeometry { height, width, in_channels, out_channels, kernel_h, kernel_w, stride, pad, groups };
     let stored = if in_channels <= 4 { 4 } else { in_channels };
-    Gemm { mode, geometry, precision, weight_offset, stored, f32_output: false, bias_offset: None }
+    Gemm { mode, geometry, precision, weight_offset, stored, f32_output: false, bias_offset: None, adds: false }
 }
 
 /// Products that read windows from a patch.
@@ -128,19 +123,23 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
     for (i, shape) in shapes.into_iter().enumerate() {
         for mode in MODES {
             // Weights begin anywhere, or where several can be read at once.
-            let gemm = gemm(mode, shape, precision, if i.is_multiple_of(2) { 4 * i } else { 5 * i });
+            let gemm = Gemm {
+                adds: mode == Mode::Input && !i.is_multiple_of(2),
+                ..gemm(mode, shape, precision, if i.is_multiple_of(2) { 4 * i } else { 5 * i })
+            };
             // A small GPU may have no room for some.
             if !Patch::suits(&gemm, limits) {
                 continue;
             }
             // More pixels than the blocks take at a time, and not a multiple of it.
             let n = 3 + 70 * i;
-            let adds = mode == Mode::Input && !i.is_multiple_of(2);
-            errors.push(apart(device, &gemm, n, adds, Algorithm::Patch, &Libraries::default())?);
+            errors.push(apart(device, &gemm, n, Algorithm::Patch, &Libraries::default())?);
         }
     }
     let error = errors.into_iter().reduce(f64::max).unwrap_or(f64::INFINITY);
-    Ok(Check { name: format!("{precision}: windows from patches"), error, allowed: 1e-5 })
+    // Sums that differ in their last bits may be rounded to different neighbours.
+    let allowed = if precision == Precision::Bf16 { 1e-3 } else { 1e-5 };
+    Ok(Check { name: format!("{precision}: windows from patches"), error, allowed })
 }
 
 /// All that cuDNN can do, where it is installed.
@@ -154,16 +153,15 @@ pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, Cu
     let (mut error, mut count, n) = (0.0f64, 0, 24);
     for shape in [((27, 29, 32), 64, (3, 3, 1, 1)), ((31, 30, 16), 48, (5, 5, 1, 2)), ((28, 28, 64), 64, (3, 3, 2, 1))]
     {
-        for mode in MODES {
-            let gemm = gemm(mode, shape, precision, 0);
+        for (mode, adds) in MODES.map(|mode| (mode, false)).into_iter().chain([(Mode::Input, true)]) {
+            let gemm = Gemm { adds, ..gemm(mode, shape, precision, 0) };
             for number in 0..cudnn.algorithms(&gemm, n) {
                 let algorithm = Algorithm::Cudnn(number);
                 // Not all that it proposes can it do.
                 if CompiledGemm::workspace(&gemm, algorithm, &libraries, n).is_err() {
                     continue;
                 }
-                let adds = mode == Mode::Input && number == 0;
-                error = error.max(apart(device, &gemm, n, adds, algorithm, &libraries)?);
+                error = error.max(apart(device, &gemm, n, algorithm, &libraries)?);
                 count += 1;
             }
         }
@@ -172,26 +170,24 @@ pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, Cu
     Ok(Check { name: format!("{precision}: {count} algorithms of cuDNN"), error, allowed })
 }
 
-/// How far a product is from the general kernel's; where it `adds`, to what is there.
+/// How far a product is from the general kernel's.
 fn apart(
     device: &Device,
     gemm: &Gemm,
     n: usize,
-    adds: bool,
     algorithm: Algorithm,
     libraries: &Libraries,
 ) -> Result<f64, CudaError> {
     let both = [Algorithm::Tiled(gemm.guess(n, device.limits()?)), algorithm];
-    let results = results(device, gemm, n, adds, &both, libraries)?;
+    let results = results(device, gemm, n, &both, libraries)?;
     Ok(distance(&results[1], &results[0]))
 }
 
-/// What each algorithm makes of the same numbers; where it `adds`, to what is there.
+/// What each algorithm makes of the same numbers.
 fn results(
     device: &Device,
     gemm: &Gemm,
     n: usize,
-    adds: bool,
     algorithms: &[Algorithm],
     libraries: &Libraries,
 ) -> Result<Vec<Vec<f32>>, CudaError> {
@@ -228,7 +224,7 @@ fn results(
             Mode::Input => (0, Operands::new(y, w, x)),
             Mode::Weights => (2, Operands::new(y, x, w)),
         };
-        addresses.addend = if adds { addresses.out } else { DevicePtr::NULL };
+        addresses.addend = if gemm.adds { addresses.out } else { DevicePtr::NULL };
         one.run(&stream, &arena, n, addresses)?;
         let (region, len) = (operands[wanted], lengths[wanted]);
         // Slopes by a picture have only the channels that it has.

@@ -8,6 +8,7 @@ use crate::device::{Device, DeviceLimits};
 use crate::gemm::{Algorithm, Gemm, Mode, Operands};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
+use crate::precision::Precision;
 use crate::stream::{CudaEvent, CudaStream};
 use crate::tuning_cache::{CachedAlgorithm, TuningCache};
 use std::fmt;
@@ -187,7 +188,7 @@ fn time(
     if streams.is_empty() {
         return Ok(None);
     }
-    tensors.fill(&streams)?;
+    tensors.fill(&streams, gemm.precision)?;
     let own = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Tiled(_) | Algorithm::Patch);
     let mut best: Option<(f32, Algorithm)> = None;
     for (algorithm, one) in &compiled {
@@ -210,9 +211,9 @@ fn time(
 
 /// What a product is timed with.
 struct TimingTensors {
-    x: (Region, usize),
-    y: (Region, usize),
-    w: (Region, usize),
+    x: Region,
+    y: Region,
+    w: Region,
     bias: Region,
 }
 
@@ -220,24 +221,29 @@ impl TimingTensors {
     fn new(gemm: &Gemm, n: usize, layout: &mut ArenaLayout) -> Self {
         let g = &gemm.geometry;
         let lengths = [n * g.height * g.width * gemm.stored, n * g.out_len(), g.weight_len() + 8];
-        let [x, y, w] = lengths.map(|len| (layout.floats(len), len));
+        let [x, y, w] = lengths.map(|len| layout.floats(len));
         TimingTensors { x, y, w, bias: layout.floats(g.out_channels + 4) }
     }
 
-    /// Zeros can run faster than real numbers do.
-    fn fill(&self, streams: &[TimingStream]) -> Result<(), CudaError> {
-        for (region, len) in [self.x, self.y, self.w] {
-            let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01).collect();
-            streams.iter().try_for_each(|on| on.arena.write(&on.stream, region, &values))?;
+    /// Zeros can run faster than real numbers do. A few are copied over and over, since many would take the host longer than
+    /// all that is timed.
+    fn fill(&self, streams: &[TimingStream], precision: Precision) -> Result<(), CudaError> {
+        let numbers = (0..101 * 512).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.01);
+        let bits: Vec<u32> = match precision {
+            Precision::Bf16 => numbers.map(|v| (v.to_bits() >> 16) * 0x1_0001).collect(),
+            Precision::F32 | Precision::Tf32 => numbers.map(|v| v.to_bits() & !0x1fff).collect(),
+        };
+        for region in [self.x, self.y, self.w] {
+            streams.iter().try_for_each(|on| on.arena.fill(&on.stream, region, &bits))?;
         }
         Ok(())
     }
 
     fn operands(&self, gemm: &Gemm, arena: &Arena) -> Operands {
-        let (x, y) = (arena.at(self.x.0), arena.at(self.y.0));
+        let (x, y) = (arena.at(self.x), arena.at(self.y));
         // As far from a round address as in the flat buffer; gradients are f32 whatever the factors are.
         let bytes = if gemm.mode == Mode::Weights { 4 } else { gemm.precision.activation_bytes() };
-        let w = arena.inside(self.w.0, gemm.weight_offset % 8 * bytes);
+        let w = arena.inside(self.w, gemm.weight_offset % 8 * bytes);
         let mut operands = match gemm.mode {
             Mode::Forward => Operands::new(x, w, y),
             Mode::Input => Operands::new(y, w, x),
@@ -245,6 +251,9 @@ impl TimingTensors {
         };
         if let Some(at) = gemm.bias_offset {
             operands.bias = arena.inside(self.bias, 4 * (at % 4));
+        }
+        if gemm.adds {
+            operands.addend = operands.out;
         }
         operands
     }

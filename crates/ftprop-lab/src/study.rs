@@ -20,6 +20,7 @@ use ftprop_train::files;
 use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
 use ftprop_train::observe::Ending;
+use ftprop_train::recipe::TrainRecipe;
 use ftprop_train::run::{EpochMetrics, RunFolder, Summary};
 use ftprop_train::words::seconds;
 use serde::{Deserialize, Serialize};
@@ -71,11 +72,11 @@ pub struct Endings {
     pub failed: usize,
 }
 
-/// Trains what is not finished of these jobs, and writes into the history of the study in `out` that it did.
+/// Trains what is not finished of these jobs, so many at once, on these devices or where their recipes say, and writes into the history of the study in `out` that it did.
 pub fn train(
     out: &Path,
     jobs: &[Job],
-    at_once: usize,
+    (devices, at_once): (&[DeviceChoice], usize),
     command: &str,
     observer: &dyn FleetObserver,
 ) -> Result<Endings, Error> {
@@ -85,7 +86,7 @@ pub fn train(
     let before = done(jobs)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     let mut counted = Endings::default();
-    for ending in fleet::train_all(jobs, at_once, observer)? {
+    for ending in fleet::train_on(jobs, devices, at_once, observer)? {
         match ending {
             Ok(Ending::Finished(_)) => counted.finished += 1,
             Ok(Ending::Interrupted { .. }) => counted.interrupted += 1,
@@ -102,14 +103,21 @@ pub fn train(
             finished: after.iter().zip(&before).filter(|(a, b)| a.0 && !b.0).count(),
             epochs,
             command: command.to_string(),
-            device: Place::open(train.device, train.threads)?.describe(),
-            versions: versions(train.device),
+            device: described(devices, train)?,
+            versions: versions(devices.first().copied().unwrap_or(train.device)),
             machine: Machine::here(),
         };
         files::create_folder(out)?;
         jsonl::append(&history_file(out), &stint)?;
     }
     Ok(counted)
+}
+
+/// The devices in words.
+fn described(devices: &[DeviceChoice], train: &TrainRecipe) -> Result<String, Error> {
+    let devices = if devices.is_empty() { &[train.device] } else { devices };
+    let words = |device: &DeviceChoice| Ok(Place::open(*device, train.threads)?.describe());
+    Ok(devices.iter().map(words).collect::<Result<Vec<_>, Error>>()?.join(", "))
 }
 
 fn versions(choice: DeviceChoice) -> Vec<String> {

@@ -67,9 +67,15 @@ pub trait Number:
         Self::either(self.less(low), low, Self::either(high.less(self), high, self))
     }
 
-    /// eˣ for x ≤ 0, to about two units in the last place; 0 is not reached (it stays above 10⁻³⁸).
+    /// eˣ for x ≤ 0, to about two units in the last place.
     #[inline(always)]
     fn exp_negative(self) -> Self {
+        self.exp_negative_series()
+    }
+
+    /// The same, by a series; 0 is not reached (it stays above 10⁻³⁸).
+    #[inline(always)]
+    fn exp_negative_series(self) -> Self {
         let of = Self::of;
         // ln 2 in two parts, the first with few enough bits that n · high is exact.
         let (ln2_high, ln2_low) = (of(0.693_359_4), of(-2.121_944_4e-4));

@@ -1,7 +1,7 @@
 //! Formulas written down: the same generic code that runs on the CPU, as text for a GPU's compiler.
 //!
 //! A [`Tape`] takes note of what is done to [`Traced`] numbers, one operation a line, in a language that is C, C++ and
-//! CUDA alike.
+//! CUDA alike. What they call beside is [`exp_negative`].
 //!
 //! ```
 //! use ftprop_nn::number::Number;
@@ -217,6 +217,13 @@ impl<'a> Number for Traced<'a> {
         }
     }
 
+    fn exp_negative(self) -> Self {
+        match self {
+            Traced::Constant(a) => Traced::Constant(a.exp_negative()),
+            Traced::On(tape, name) => tape.value(format_args!("exp_negative({name})")),
+        }
+    }
+
     fn sum(count: u32, f: impl Fn(Self) -> Self) -> Self {
         // The body is written on the tape of whatever it uses, which only shows when it has been written; so a first
         // term finds the tape, and the others are a loop.
@@ -246,6 +253,12 @@ pub fn function<const N: usize>(
     let arguments = inputs.map(|input| format!("float {input}")).join(", ");
     let lines = tape.lines.into_inner();
     format!("{QUALIFIERS} float {name}({arguments}) {{\n{lines}    return {result};\n}}\n")
+}
+
+/// The function `exp_negative`, which others call: the CPU's, operation by operation. A device may have one of its own that is
+/// faster.
+pub fn exp_negative() -> String {
+    function("exp_negative", &["x"], |[x]| x.exp_negative_series())
 }
 
 /// A function that changes some numbers, given others.

@@ -1,4 +1,4 @@
-//! Several runs at once on one device.
+//! Several runs at once, on one device or on several.
 //!
 //! A small network leaves most of a GPU idle, so several share it, each in its own thread and stream; on the CPU
 //! one run takes all cores and they follow one another. Runs that use the same data share it, on the host and on
@@ -88,6 +88,17 @@ pub fn train_all(
     at_once: usize,
     observer: &dyn FleetObserver,
 ) -> Result<Vec<Result<Ending, Error>>, Error> {
+    train_on(jobs, &[], at_once, observer)
+}
+
+/// The same on several devices, `at_once` on each (0 for one): whichever is free takes the next run, whatever its recipe says.
+/// Without devices each run is trained where its recipe says.
+pub fn train_on(
+    jobs: &[Job],
+    devices: &[DeviceChoice],
+    at_once: usize,
+    observer: &dyn FleetObserver,
+) -> Result<Vec<Result<Ending, Error>>, Error> {
     let patient = at_once == 0;
     let mut endings: Vec<Option<Result<Ending, Error>>> = Vec::new();
     let mut waiting = VecDeque::new();
@@ -103,18 +114,26 @@ pub fn train_all(
         endings.push(finished.map(Ok));
     }
     let mut yard = Yard::default();
-    let places: Vec<Place> = waiting.iter().map(|&i| yard.place(&jobs[i].recipe)).collect::<Result<_, _>>()?;
+    let place_of = |(number, &i): (usize, &usize)| {
+        let device = devices.get(number % devices.len().max(1)).copied();
+        yard.place(&jobs[i].recipe, device)
+    };
+    let places: Vec<Place> = waiting.iter().enumerate().map(place_of).collect::<Result<_, _>>()?;
     for &index in &waiting {
         let recipe = &jobs[index].recipe;
         let dataset = yard.dataset(recipe)?;
         recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     }
+    let on_each = at_once.max(1);
     let at_once = match at_once {
+        n if !devices.is_empty() => n.max(1) * devices.len(),
         0 if !places.is_empty() && places.iter().all(|p| p.gpu.is_some()) => AT_ONCE_ON_A_GPU,
         0 => 1,
         n => n,
     };
-    yard.share(at_once.min(waiting.len()) > 1);
+    // Runs of one device take turns where they share it.
+    let shared = if devices.is_empty() { at_once.min(waiting.len()) > 1 } else { on_each > 1 };
+    yard.share(shared);
     observer.event(&FleetEvent::Begins {
         jobs,
         waiting: waiting.make_contiguous(),
@@ -125,7 +144,7 @@ pub fn train_all(
     let gate = yard.gate.clone();
     let mut shared =
         Shared { yard, prepared: VecDeque::new(), waiting, endings, retired: Vec::new(), patient, active: 0 };
-    shared.prepare(jobs, at_once);
+    shared.prepare(jobs, devices, at_once);
     let workers = shared.prepared.len();
     if workers < at_once && !shared.waiting.is_empty() {
         observer.event(&FleetEvent::MemoryIsFull { runs: workers });
@@ -133,6 +152,8 @@ pub fn train_all(
     let shared = Mutex::new(shared);
     std::thread::scope(|scope| {
         let worker = || {
+            // A worker stays on the device of its first run.
+            let mut device = None;
             loop {
                 // In a statement of its own: the lock must not be held while the run goes on.
                 let prepared = lock(&shared).begin_prepared();
@@ -143,9 +164,10 @@ pub fn train_all(
                     }
                     // Always in this order: alone first, then the lock.
                     let _alone = gate.alone();
-                    if over() { None } else { lock(&shared).begin(jobs) }
+                    if over() { None } else { lock(&shared).begin(jobs, device) }
                 });
-                let Some((index, trainer)) = next else { break };
+                let Some(Made { index, trainer, on }) = next else { break };
+                device = on;
                 let (ending, trainer) = match trainer {
                     Ok(mut trainer) => {
                         let mut member = Member { fleet: observer, own: observer.run(index, &jobs[index]) };
@@ -187,10 +209,18 @@ impl Job {
     }
 }
 
+/// A run that is ready to begin.
+struct Made {
+    index: usize,
+    trainer: Result<Trainer, Error>,
+    /// The device, where it is not its recipe's.
+    on: Option<DeviceChoice>,
+}
+
 /// What the workers take from and give to.
 struct Shared {
     yard: Yard,
-    prepared: VecDeque<(usize, Result<Trainer, Error>)>,
+    prepared: VecDeque<Made>,
     waiting: VecDeque<usize>,
     endings: Vec<Option<Result<Ending, Error>>>,
     /// Runs that ended. They keep their memory until others pause anyway: freeing it takes an idle GPU.
@@ -204,19 +234,20 @@ struct Shared {
 impl Shared {
     /// Makes the first runs, one after another before any begins: the choice of kernels by timing wants a GPU that does
     /// nothing else.
-    fn prepare(&mut self, jobs: &[Job], at_once: usize) {
+    fn prepare(&mut self, jobs: &[Job], devices: &[DeviceChoice], at_once: usize) {
         while self.prepared.len() < at_once {
-            let others = self.prepared.iter().any(|(_, trainer)| trainer.is_ok());
+            let others = self.prepared.iter().any(|made| made.trainer.is_ok());
+            let device = devices.get(self.prepared.len() % devices.len().max(1)).copied();
             if others && self.patient && !self.yard.has_room() {
                 break;
             }
-            let Some(made) = self.make(jobs, others) else { break };
+            let Some(made) = self.make(jobs, device, others) else { break };
             self.prepared.push_back(made);
         }
     }
 
     /// The next of those that were made before any began.
-    fn begin_prepared(&mut self) -> Option<(usize, Result<Trainer, Error>)> {
+    fn begin_prepared(&mut self) -> Option<Made> {
         let next = self.prepared.pop_front()?;
         self.active += 1;
         Some(next)
@@ -224,22 +255,22 @@ impl Shared {
 
     /// The next run for a worker, newly made while the others pause; none where there is none left, or none that fits
     /// beside them.
-    fn begin(&mut self, jobs: &[Job]) -> Option<(usize, Result<Trainer, Error>)> {
+    fn begin(&mut self, jobs: &[Job], device: Option<DeviceChoice>) -> Option<Made> {
         self.retired.clear();
-        let next = self.make(jobs, self.active > 0)?;
+        let next = self.make(jobs, device, self.active > 0)?;
         self.active += 1;
         Some(next)
     }
 
     /// Makes the run that has waited longest; none where none waits, or where others leave no memory for it.
-    fn make(&mut self, jobs: &[Job], others: bool) -> Option<(usize, Result<Trainer, Error>)> {
+    fn make(&mut self, jobs: &[Job], on: Option<DeviceChoice>, others: bool) -> Option<Made> {
         let index = self.waiting.pop_front()?;
-        match self.yard.trainer(&jobs[index]) {
+        match self.yard.trainer(&jobs[index], on) {
             Err(error) if self.patient && others && error.is_gpu_memory() => {
                 self.waiting.push_front(index);
                 None
             }
-            trainer => Some((index, trainer)),
+            trainer => Some(Made { index, trainer, on }),
         }
     }
 
@@ -262,8 +293,8 @@ struct Yard {
 }
 
 impl Yard {
-    fn place(&mut self, recipe: &Recipe) -> Result<Place, Error> {
-        let key = (recipe.train.device, recipe.train.threads);
+    fn place(&mut self, recipe: &Recipe, device: Option<DeviceChoice>) -> Result<Place, Error> {
+        let key = (device.unwrap_or(recipe.train.device), recipe.train.threads);
         if let Some(place) = self.places.get(&key) {
             return Ok(place.clone());
         }
@@ -296,8 +327,8 @@ impl Yard {
         Ok(dataset)
     }
 
-    fn trainer(&mut self, job: &Job) -> Result<Trainer, Error> {
-        let (place, dataset) = (self.place(&job.recipe)?, self.dataset(&job.recipe)?);
+    fn trainer(&mut self, job: &Job, device: Option<DeviceChoice>) -> Result<Trainer, Error> {
+        let (place, dataset) = (self.place(&job.recipe, device)?, self.dataset(&job.recipe)?);
         let folder = match job.folder.join("recipe.toml").exists() {
             true => RunFolder::open(&job.folder)?,
             false => RunFolder::planned(&job.folder)?,
@@ -378,6 +409,10 @@ mod tests {
             assert_eq!((&a.name, a.test), (&b.name, b.test));
         }
         assert_eq!(files("together"), files("apart"));
+        // Two devices, which here are the same one twice.
+        let spread = train_on(&jobs(&temp.join("spread"), &names), &[DeviceChoice::Cpu; 2], 0, &()).unwrap();
+        assert!(spread.iter().all(|e| matches!(e, Ok(Ending::Finished(_)))), "{spread:?}");
+        assert_eq!(files("spread"), files("apart"));
 
         // Again: nothing is left to do, and another recipe is not taken for this one.
         let before = files("apart");

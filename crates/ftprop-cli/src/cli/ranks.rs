@@ -50,14 +50,19 @@ pub(super) struct Seat {
 #[derive(Clone)]
 struct Children(Arc<Mutex<Vec<(usize, Child)>>>);
 
+/// The devices of a list; `all` stands for every GPU.
+pub(super) fn named_devices(names: &[String]) -> Result<Vec<DeviceChoice>, Error> {
+    if names != ["all"] {
+        return names.iter().map(|name| Ok(name.trim().parse()?)).collect();
+    }
+    let found: Vec<_> = ftprop_cuda::devices()?.iter().map(|info| DeviceChoice::Cuda(info.ordinal)).collect();
+    if found.is_empty() { Err(Error::Usage("--devices all: there is no GPU here".into())) } else { Ok(found) }
+}
+
 impl RankArgs {
     /// The devices that are named.
     pub(super) fn devices(&self) -> Result<Vec<DeviceChoice>, Error> {
-        if self.devices != ["all"] {
-            return self.devices.iter().map(|name| Ok(name.trim().parse()?)).collect();
-        }
-        let found: Vec<_> = ftprop_cuda::devices()?.iter().map(|info| DeviceChoice::Cuda(info.ordinal)).collect();
-        if found.is_empty() { Err(Error::Usage("--devices all: there is no GPU here".into())) } else { Ok(found) }
+        named_devices(&self.devices)
     }
 
     /// This process's place, if it is one of several; starts the others where no launcher has.

@@ -1,6 +1,6 @@
 //! What `reproduce` and `sweep` ask of the command line alike.
 
-use super::{quoted, say, say_json, train::stop_on_ctrl_c};
+use super::{quoted, ranks::named_devices, say, say_json, train::stop_on_ctrl_c};
 use crate::board::Board;
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -27,7 +27,10 @@ pub(super) struct StudyArgs {
     /// auto (a GPU if there is one), cpu, or cuda:0 and so on
     #[arg(long, default_value = "auto")]
     pub(super) device: String,
-    /// Runs at the same time; 0 for as many as pays: 12 on a GPU, 1 on the CPU
+    /// Spread the runs over several devices: cuda:0,cuda:1, or all for every GPU; --at-once then counts for each
+    #[arg(long, value_name = "LIST", conflicts_with = "device", value_delimiter = ',')]
+    devices: Vec<String>,
+    /// Runs at the same time; 0 for as many as pays: 12 on a GPU, 1 on the CPU, 1 on each of several devices
     #[arg(long, value_name = "N", default_value_t = 0)]
     at_once: usize,
     /// Worker threads, 0 for one a core
@@ -82,7 +85,8 @@ impl StudyArgs {
             let stop = stop_on_ctrl_c();
             self.stop_in_time(&stop)?;
             let board = Board::new(self.quiet, &stop);
-            ended = study::train(out, jobs, self.at_once, &command_line(), &board)?;
+            let devices = named_devices(&self.devices)?;
+            ended = study::train(out, jobs, (&devices, self.at_once), &command_line(), &board)?;
         }
         let mut page = page()?;
         study::write_notes(out, &mut page);

@@ -171,14 +171,14 @@ impl Threads {
         let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
         let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
         let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
-        let vector_width = match cooperative {
-            // Many threads with little each end soonest.
-            Some(_) => vector_width(&[shape.channels, start]),
-            None => wide_vectors(shape.channels, start, rows, options.precision),
+        let vector_width = match cooperative.is_some() || f.pool.is_some() {
+            // Many threads with little each end soonest, and a pool's windows want many registers.
+            true => vector_width(&[shape.channels, start]),
+            false => wide_vectors(shape.channels, start, rows, options.precision),
         };
         let columns = ColumnReduction::new(shape.channels, vector_width, rows);
-        let many = 2 + usize::from(matches!(f.residual, Some((_, Some(_)))));
-        let map = MapLaunch::new(shape.channels / vector_width, rows, 8 / many.next_power_of_two());
+        let many = f.pool.is_some() || matches!(f.residual, Some((_, Some(_))));
+        let map = MapLaunch::new(shape.channels / vector_width, rows, if many { 2 } else { 4 });
         let sharing = Sharing {
             vector_width,
             threads_x: columns.threads_x(),
@@ -400,7 +400,11 @@ impl CompiledEpilogue {
         let of = |norm: &Option<CompiledNorm>| norm.as_ref().map_or(DevicePtr::NULL, |n| batch.at(n.coefficients));
         let AffinePointers { scale, shift, scale2, shift2 } = self.affine(batch);
         let args = EpilogueBackwardInputArgs {
-            dout: if *keeps_dz { dy2 } else { batch.slopes(self.epilogue.out) },
+            dout: match (keeps_dz, &self.epilogue.residual) {
+                (false, _) => batch.slopes(self.epilogue.out),
+                (true, Some(_)) => dy2,
+                (true, None) => dy,
+            },
             y: batch.values(self.epilogue.y),
             scale,
             shift,
@@ -452,12 +456,13 @@ impl CompiledEpilogue {
     }
 }
 
-/// Whether the slopes by a normed epilogue's pre-activation are those by its second summand, so that the first pass back can
-/// write them there for the second.
+/// Whether the first pass back of a normed epilogue writes the slopes by the pre-activation for the second: where those by its
+/// second summand are the same numbers, and, in the place of those by y, where there is a pool.
 fn keeps_dz(f: &Epilogue, tensors: &[PlannedTensor]) -> bool {
     let needs = |tensor: usize| tensors[tensor].needs_slopes;
     match (&f.affine, &f.residual) {
         (Affine::Norm(_), Some((other, None))) => needs(f.y) && needs(*other) && !f.adds_residual,
+        (Affine::Norm(_), None) => f.pool.is_some() && needs(f.y) && !f.adds,
         _ => false,
     }
 }

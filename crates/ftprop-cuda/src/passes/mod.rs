@@ -279,6 +279,7 @@ pub(crate) fn gemms(plan: &FusionPlan, precision: Precision) -> Vec<[Option<Gemm
                 },
                 f32_output: mode == Mode::Forward && p.y == plan.output,
                 bias_offset: p.bias.as_ref().filter(|_| mode == Mode::Forward).map(|bias| bias.start),
+                adds: mode == Mode::Input && p.adds,
             };
             let needs_input = plan.tensors[p.x].needs_slopes;
             [Some(gemm(Mode::Forward)), needs_input.then(|| gemm(Mode::Input)), Some(gemm(Mode::Weights))]
