@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the comparison: the time of a training step of the paper's networks on the CPU.
+"""PyTorch's side of the comparisons: the time of a training step of the paper's networks on a CPU or a GPU.
 
     torch_train.py --network convnet4|convnet8|alexnet|resnet18 [--activation sign|qrelu:3|relu] [--batch 64]
                    [--threads 2] [--steps 20] [--layout channels_last|contiguous]
+                   [--device cpu|cuda] [--mode eager|graph|compile] [--precision f32|tf32|bf16]
 
 Prints one line of JSON with the median milliseconds a step (forward, cross entropy, backward, Adam), images a
-second and the process's peak memory. Needs torch.
+second and the process's peak memory. On a GPU the median is that of seven rounds of so many steps; `graph` replays a step
+as one CUDA graph, `compile` does the same with torch.compile's kernels in it. Needs torch.
 """
 import argparse
 import json
@@ -36,13 +38,23 @@ class SoftHinge(torch.autograd.Function):
 
 
 class Act(nn.Module):
-    def __init__(self, name):
+    def __init__(self, name, plain=False):
         super().__init__()
         self.name = name
         self.k = int(name.split(":")[1]) if name.startswith("qrelu:") else 0
+        # Without a function of its own for the way back, which a compiler fuses best.
+        self.plain = plain
 
     def forward(self, z):
-        return F.relu(z) if self.name == "relu" else SoftHinge.apply(z, self.k)
+        if self.name == "relu":
+            return F.relu(z)
+        if not self.plain:
+            return SoftHinge.apply(z, self.k)
+        if self.k == 0:
+            soft, hard = torch.tanh(z), torch.where(z > 0, 1.0, -1.0)
+        else:
+            soft, hard = 0.5 * (1 + torch.tanh(2 * z - 1)), (z * (self.k - 1)).ceil().clamp(0, self.k) / self.k
+        return soft + (hard.to(soft.dtype) - soft).detach()
 
 
 def convnet4(act):
@@ -97,6 +109,43 @@ def resnet18(act):
     return nn.Sequential(*layers, nn.AvgPool2d(7), nn.Flatten(), nn.Linear(512, 1000))
 
 
+def time_cpu(step, steps):
+    times = []
+    for number in range(steps + 3):
+        started = time.perf_counter()
+        step()
+        if number >= 3:
+            times.append(time.perf_counter() - started)
+    return times
+
+
+def time_gpu(step, captured, steps):
+    if captured:
+        # As PyTorch's documentation has it: a few steps on another stream first, then the capture.
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(5):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        step = graph.replay
+    for _ in range(5):
+        step()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - started) / steps)
+    return times
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--network", default="convnet4", choices=("convnet4", "convnet8", "alexnet", "resnet18"))
@@ -105,26 +154,38 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--layout", default="channels_last", choices=("channels_last", "contiguous"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--mode", default="eager", choices=("eager", "graph", "compile"))
+    parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16"))
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
     side, classes = (32, 10) if a.network.startswith("convnet") else (224, 1000)
-    model = globals()[a.network](lambda: Act(a.activation))
-    x, y = torch.randn(a.batch, 3, side, side), torch.randint(0, classes, (a.batch,))
+    model = globals()[a.network](lambda: Act(a.activation, plain=a.mode == "compile")).to(a.device)
+    x = torch.randn(a.batch, 3, side, side, device=a.device)
+    y = torch.randint(0, classes, (a.batch,), device=a.device)
     if a.layout == "channels_last":
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.Adam(model.parameters(), lr=2.5e-4, weight_decay=5e-4)
-    times = []
-    for step in range(a.steps + 3):
-        started = time.perf_counter()
+    if a.mode == "compile":
+        model = torch.compile(model)
+    captured = a.device == "cuda" and a.mode != "eager"
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=2.5e-4, weight_decay=5e-4, capturable=captured, fused=True if captured else None)
+
+    def step():
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(x), y).backward()
+        with torch.autocast(a.device, torch.bfloat16, enabled=a.precision == "bf16"):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
         optimizer.step()
-        if step >= 3:
-            times.append(time.perf_counter() - started)
+
+    times = time_gpu(step, captured, a.steps) if a.device == "cuda" else time_cpu(step, a.steps)
     median = sorted(times)[len(times) // 2]
     print(json.dumps({
         "peer": "torch " + torch.__version__, "network": a.network, "activation": a.activation, "batch": a.batch,
-        "threads": a.threads, "layout": a.layout, "ms_per_step": median * 1e3, "images_per_s": a.batch / median,
+        "threads": a.threads, "layout": a.layout, "device": a.device, "mode": a.mode, "precision": a.precision,
+         "ms_per_step": median * 1e3, "images_per_s": a.batch / median,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 

@@ -157,6 +157,11 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "{}: recipe.toml is not the recipe that the checkpoint was trained by: {keys}; put it back, or begin a new run",
             path.display()
         ),
+        Train::Unchangeable { path, keys } => format!(
+            "a run under way cannot take another setting here: {keys}; begin a new run, with --init-from {} to keep what \
+             was learned",
+            path.display()
+        ),
         Train::OtherRecipe { path } => {
             format!("{} holds a run of another recipe; remove it or choose another --out", path.display())
         }

@@ -299,6 +299,7 @@ impl Observer for Progress {
         match (&self.sink, notice) {
             // Whoever wants no progress wants to know of damage all the same.
             (Sink::Quiet, Notice::Checkpoint(_)) => tell(&said(notice)),
+            (Sink::Quiet, Notice::Changed(_)) => {}
             _ => self.message(&said(notice)),
         }
     }
@@ -316,6 +317,10 @@ pub(crate) fn said(notice: &Notice) -> String {
             format!("{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
         }
         Notice::Checkpoint(note) => note.to_string(),
+        Notice::Changed(changes) => {
+            let changes: Vec<String> = changes.iter().map(|change| plain(&change.to_string()).into_owned()).collect();
+            format!("from here on {}", changes.join(", "))
+        }
     }
 }
 

@@ -310,7 +310,7 @@ fn a_wrong_command_line_is_exit_code_2() {
         "train --epochs many",
         "train extra",
         "train --resume run --seed 3",
-        "train --resume run --set train.epochs=3",
+        "train --resume run --recipe small.toml",
         "eval",
         "eval run --split half",
         "predict run",

@@ -145,3 +145,79 @@ fn groups_are_chosen_by_kind_and_pattern() {
     refused("[optimizer]\nname = \"muon\"\nlr = 0.02", &["0.bias is no matrix", "group"]);
     refused("[optimizer]\nname = \"muon\"\nlr = 0.02\niterations = 2.5", &["optimizer.iterations", "whole number"]);
 }
+
+/// Settings of a run under way change where that means something, and the run folder says when.
+#[test]
+fn a_run_goes_on_with_other_settings() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --epochs 2 --out run").ok();
+    let whole = temp.snapshot("run");
+    for (setting, words) in [
+        ("train.seed=9", "train.seed was 0 and is 9"),
+        ("activation=relu", "activation was"),
+        ("network.widths=[9]", "network"),
+        ("data.validation=0.3", "data.validation was"),
+        ("train.batch=7", "train.batch was"),
+        ("optimizer.name=sgd --set optimizer.lr=0.1", "optimizer"),
+        ("train.ema=0.9", "train.ema was not set"),
+    ] {
+        let outcome = temp.run(&format!("train --resume run --quiet --epochs 4 --set {setting}"));
+        outcome.refused(1, &[words]);
+        assert!(temp.snapshot("run") == whole, "{setting} changed something");
+    }
+    temp.run("train --resume run --quiet --set train.mixpu=0.2").refused(2, &["mixpu", "train.mixup"]);
+    let settings = "--set optimizer.lr=0.0005 --set train.mixup=0.2 --set schedule.kind=cosine";
+    let said = temp.run(&format!("train --resume run --epochs 4 {settings}")).ok();
+    assert!(said.err.contains("from here on optimizer.lr was 0.001 and is 0.0005"), "{said:?}");
+    let changes: Vec<serde_json::Value> =
+        temp.text("run/changes.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let keys: Vec<&str> = changes.iter().map(|change| change["key"].as_str().unwrap()).collect();
+    assert!(keys.contains(&"optimizer.lr") && keys.contains(&"train.mixup"), "{keys:?}");
+    assert!(changes.iter().all(|change| change["epoch"] == 3 && change["step"].as_u64() > Some(0)), "{changes:?}");
+    let recipe = temp.text("run/recipe.toml");
+    assert!(recipe.contains("mixup = 0.2") && recipe.contains("lr = 0.0005"), "{recipe}");
+    // It goes on as it is now, without a word; and as often as it is ended.
+    let said = temp.run("train --resume run --epochs 6").ok();
+    assert!(!said.err.contains("from here on"), "{said:?}");
+    // A run that was killed before it saved with its new settings knows where they come from.
+    temp.run("train --recipe small.toml --quiet --epochs 2 --out other").ok();
+    let (old, text) = (temp.read("other/checkpoint.safetensors"), temp.read("other/metrics.jsonl"));
+    temp.run(&format!("train --resume other --quiet --epochs 4 {settings}")).ok();
+    temp.write("other/checkpoint.safetensors", old);
+    temp.write("other/metrics.jsonl", text);
+    temp.run("train --resume other --quiet").ok();
+    temp.run("train --resume other --quiet --epochs 6").ok();
+    temp.assert_same_result("run", "other");
+}
+
+/// Examples of a rare class count more where the classes are to count alike.
+#[test]
+fn balanced_classes_find_the_rare_one() {
+    let temp = Temp::new();
+    let rows: String = (0..600u64)
+        .map(|i| {
+            let rare = i % 12 == 0;
+            let [x, y] =
+                [0, 1].map(|axis| f64::from(noise(2 * i + axis, 8).iter().map(|v| u32::from(*v)).sum::<u32>()));
+            let shift = if rare { 220.0 } else { 0.0 };
+            format!("{},{},{}\n", x + shift, y + shift, if rare { "rare" } else { "usual" })
+        })
+        .collect();
+    temp.write("rare.csv", format!("x,y,kind\n{rows}"));
+    let recall = |name: &str, settings: &str| {
+        temp.run(&format!("train --data rare.csv --quiet --epochs 8 {settings} --out {name}")).ok();
+        let report = temp.run(&format!("eval {name} --data rare.csv --json")).ok();
+        let report: serde_json::Value = serde_json::from_str(&report.out).unwrap();
+        let rare = report["per_class"].as_array().unwrap().iter().find(|class| class["class"] == "rare").cloned();
+        rare.unwrap_or_else(|| panic!("{report}"))["recall"].as_f64().unwrap()
+    };
+    let (plain, balanced) = (recall("plain", ""), recall("balanced", "--set train.class_weights=balanced"));
+    assert!(balanced > plain + 0.1, "{plain} and {balanced}");
+    let outcome = temp.run("train --data rare.csv --quiet --set train.class_weights=[1,2,3] --out wrong");
+    outcome.refused(1, &["3 weights of classes where there are 2"]);
+    let outcome = temp.run("train --data rare.csv --quiet --set train.class_weights=even --out wrong");
+    outcome.refused(2, &["class_weights", "must be \"balanced\" or a list"]);
+    temp.run("train --data rare.csv --quiet --set train.cutmix=1.0 --out wrong").refused(1, &["train.cutmix", "table"]);
+    temp.run("train --data rare.csv --quiet --set train.mixup=0.2 --epochs 2 --out mixed").ok();
+    assert!(!temp.path("wrong").exists());
+}

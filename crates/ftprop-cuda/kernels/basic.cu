@@ -72,6 +72,29 @@ load_staged(const float* __restrict__ staged, const u32* __restrict__ staged_lab
     }
 }
 
+// Mixes a batch in place: example i with example n - 1 - i, each within the window of the step's row of scalars, which has
+// the weight of an example's own values and the window's edges. One block row a pair, whose values one thread reads and
+// writes both.
+extern "C" __global__ void __launch_bounds__(256)
+mix_batch(act_t* __restrict__ images, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, u32 row_width, u32 n, int height, int width, int stored) {
+    const float* at = scalars + (size_t)step->index * row_width;
+    const float own = at[1], rest = 1.0f - own;
+    const int top = (int)at[2], bottom = (int)at[3], left = (int)at[4], right = (int)at[5];
+    const size_t len = (size_t)height * width * stored;
+    act_t* one = images + (size_t)blockIdx.x * len;
+    act_t* two = images + (size_t)(n - 1 - blockIdx.x) * len;
+    for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < len; i += gridDim.y * blockDim.x) {
+        const int row = i / (width * stored), col = i / stored % width;
+        if (row < top || row >= bottom || col < left || col >= right) continue;
+        const float a = widen(one[i]), b = widen(two[i]);
+        FloatVec<1> v, w;
+        v.v[0] = operand(own * a + rest * b);
+        w.v[0] = operand(own * b + rest * a);
+        store<1>(one + i, v);
+        store<1>(two + i, w);
+    }
+}
+
 // Moves an evaluation on to its next batch; training's optimizer does this itself.
 extern "C" __global__ void next_batch(DeviceStep* step) { step->batch += 1; }
 

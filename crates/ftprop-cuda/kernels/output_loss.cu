@@ -1,5 +1,7 @@
 // The loss of the whole network: slopes of the mean loss by the logits, and the running tally. A warp takes an
-// example; the block that finishes last adds the blocks' tallies in their order.
+// example; the block that finishes last adds the blocks' tallies in their order. In learning, classes have weights where
+// WEIGHTED says so, and where MIXED says so an example's label shares its place with that of the example as far from the
+// other end of the batch.
 
 #define OUTPUT_LOSS_CROSS_ENTROPY 1
 #define OUTPUT_LOSS_MULTI_HINGE 2
@@ -27,7 +29,8 @@ __device__ __forceinline__ double warp_sum(double v) {
 
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
-            u32* __restrict__ counter, const u32* __restrict__ not_numbers, const DeviceStep* __restrict__ step, int n, int learning) {
+            u32* __restrict__ counter, const u32* __restrict__ not_numbers, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n,
+            int learning) {
     __shared__ double warp_loss[8];
     __shared__ u32 warp_top1[8], warp_top5[8];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -37,7 +40,22 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
     for (int i = blockIdx.x * warps + warp; i < n; i += gridDim.x * warps) {
         const logit_t* z = logits + (size_t)i * CLASSES;
         act_t* out = slopes + (size_t)i * CLASSES;
-        const int y = (int)labels[i];
+#if MIXED
+        const float keep = learning ? scalars[(size_t)step->index * SCALARS + MIX_SCALAR] : 1.0f;
+        const int own = (int)labels[i], partner = learning ? (int)labels[n - 1 - i] : own;
+        // The label with the larger share first: it is the one that is counted.
+        const int y = keep >= 0.5f ? own : partner, other = keep >= 0.5f ? partner : own;
+        float weight = keep >= 0.5f ? keep : 1.0f - keep, other_weight = keep >= 0.5f ? 1.0f - keep : keep;
+#else
+        const int y = (int)labels[i], other = y;
+        float weight = 1.0f, other_weight = 0.0f;
+#endif
+#if WEIGHTED
+        if (learning) {
+            weight *= weights[y];
+            other_weight *= weights[other];
+        }
+#endif
         const float zy = widen(z[y]);
         u32 above = 0;
         for (int j = lane; j < CLASSES; j += 32) {
@@ -65,15 +83,18 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         }
         sum = warp_sum(sum);
         all = warp_sum(all);
-        const float label = 1.0f - SMOOTHING, each = SMOOTHING / (float)CLASSES;
+        const float label = 1.0f - SMOOTHING, each = SMOOTHING / (float)CLASSES, whole = weight + other_weight;
         if (learning) {
             float scale = 1.0f / (float)sum;
-            for (int j = lane; j < CLASSES; j += 32)
-                write(j, (expf(widen(z[j]) - most) * scale - (each + (j == y ? label : 0.0f))) * share);
+            for (int j = lane; j < CLASSES; j += 32) {
+                float wanted = each * whole + (j == y ? label * weight : 0.0f) + (j == other ? label * other_weight : 0.0f);
+                write(j, (expf(widen(z[j]) - most) * scale * whole - wanted) * share);
+            }
         }
-        loss += log(sum) + (double)most - (double)label * (double)zy - (each == 0.0f ? 0.0 : (double)each * all);
+        const double shown = (double)weight * (double)zy + (other_weight == 0.0f ? 0.0 : (double)other_weight * (double)widen(z[other]));
+        loss += (double)whole * (log(sum) + (double)most) - (double)label * shown - (each == 0.0f ? 0.0 : (double)each * (double)whole * all);
 #elif OUTPUT_LOSS == OUTPUT_LOSS_MULTI_HINGE || OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_MULTI_HINGE
-        const float scale = share / (float)CLASSES;
+        const float scale = share * weight / (float)CLASSES;
         double sum = 0.0;
         float total = 0.0f;
         for (int j = lane; j < CLASSES; j += 32) {
@@ -86,7 +107,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         sum = warp_sum(sum);
         total = warp_sum(total);
         if (learning && lane == 0) write(y, -total);
-        loss += sum / (double)CLASSES;
+        loss += (double)weight * sum / (double)CLASSES;
 #elif OUTPUT_LOSS == OUTPUT_LOSS_CRAMMER_SINGER
         // The strongest rival; of equals the last, as the CPU takes it.
         float best = 0.0f;
@@ -108,16 +129,16 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         float violation = rival < 0 ? 0.0f : fmaxf(1.0f - zy + best, 0.0f);
         if (learning)
             for (int j = lane; j < CLASSES; j += 32)
-                write(j, violation > 0.0f ? (j == rival ? share : j == y ? -share : 0.0f) : 0.0f);
-        loss += (double)violation;
+                write(j, violation > 0.0f ? (j == rival ? share * weight : j == y ? -share * weight : 0.0f) : 0.0f);
+        loss += (double)weight * (double)violation;
 #elif OUTPUT_LOSS == OUTPUT_LOSS_ONE_VS_REST_HINGE || OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE
         double sum = 0.0;
         for (int j = lane; j < CLASSES; j += 32) {
             float t = j == y ? 1.0f : -1.0f, v = fmaxf(1.0f - t * widen(z[j]), 0.0f);
             sum += OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? (double)v * (double)v : (double)v;
-            if (learning) write(j, -t * share / (float)CLASSES * (OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f)));
+            if (learning) write(j, -t * share * weight / (float)CLASSES * (OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f)));
         }
-        loss += warp_sum(sum) / (double)CLASSES;
+        loss += (double)weight * warp_sum(sum) / (double)CLASSES;
 #else
 #error "unknown OUTPUT_LOSS"
 #endif

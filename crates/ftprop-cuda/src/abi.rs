@@ -37,6 +37,11 @@ impl DevicePtr {
         self.0 == 0
     }
 
+    /// The address so many f32 further on.
+    pub(crate) fn after_floats(self, count: usize) -> DevicePtr {
+        DevicePtr(self.0 + (count * size_of::<f32>()) as CUdeviceptr)
+    }
+
     /// The number, for the driver.
     pub(crate) fn raw(self) -> CUdeviceptr {
         self.0

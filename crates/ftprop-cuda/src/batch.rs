@@ -57,6 +57,18 @@ kernels! {
         stored: u32,
     }
 
+    /// Mixes the examples of a batch.
+    MixBatchArgs = "mix_batch" in basic::FILE {
+        images: DevicePtr,
+        step: DevicePtr,
+        scalars: DevicePtr,
+        row_width: u32,
+        n: u32,
+        height: i32,
+        width: i32,
+        stored: i32,
+    }
+
     /// Moves an evaluation on to its next batch.
     NextBatchArgs = "next_batch" in basic::FILE {
         step: DevicePtr,
@@ -68,6 +80,7 @@ pub(crate) struct BatchLoader {
     gather: Kernel<GatherBatchArgs>,
     pictures: PictureGather,
     load_staged: Kernel<LoadStagedArgs>,
+    mix: Kernel<MixBatchArgs>,
     next_batch: Kernel<NextBatchArgs>,
     /// The most examples in a batch.
     batch: usize,
@@ -92,6 +105,7 @@ impl BatchLoader {
             gather: Kernel::find(&module)?,
             pictures: PictureGather::new(&device.module(pictures::source(precision))?)?,
             load_staged: Kernel::find(&module)?,
+            mix: Kernel::find(&module)?,
             next_batch: Kernel::find(&module)?,
             batch,
             input,
@@ -221,6 +235,35 @@ impl BatchLoader {
         };
         // SAFETY: both slots and the input have room for a full batch.
         unsafe { self.load_staged.launch(stream, LaunchConfig::for_items(n * len), &args) }
+    }
+
+    /// Mixes the examples of the batch of n that is in place. `scalars` is where the mixing's stand in the first row, and
+    /// a row has `row_width`.
+    pub(crate) fn mix(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        (step, scalars, row_width): (DevicePtr, DevicePtr, usize),
+        n: usize,
+    ) -> Result<(), CudaError> {
+        if n < 2 {
+            return Ok(());
+        }
+        let args = MixBatchArgs {
+            images: arena.at(self.images),
+            step,
+            scalars,
+            row_width: row_width as u32,
+            n: n as u32,
+            height: self.input.height as i32,
+            width: self.input.width as i32,
+            stored: self.stored as i32,
+        };
+        let per_example = self.input.len().div_ceil(4096).clamp(1, 64) as u32;
+        // In an odd number of examples the one in the middle has itself for a partner, and stays.
+        let config = LaunchConfig { grid: (n as u32 / 2, per_example, 1), threads: 256, shared: 0 };
+        // SAFETY: the input has room for a full batch, and every row of scalars has the mixing's six.
+        unsafe { self.mix.launch(stream, config, &args) }
     }
 
     /// Moves an evaluation on to its next batch.

@@ -50,6 +50,8 @@ pub(crate) struct Executor {
     loss: LossPass,
     optimizer: OptimizerPass,
     output: OutputTensor,
+    /// Where a row of scalars has those of mixed examples, and how wide a row is; none where nothing is mixed.
+    mixing: Option<(usize, usize)>,
     /// Other GPUs that share the batches.
     exchange: Option<Exchange>,
     /// The network that is learned from, and how.
@@ -96,7 +98,7 @@ fn distillation_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option
 fn loss_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Source {
     let precision = config.options.precision;
     let f32_logits = has_f32_logits(plan, precision);
-    loss::source(&config.learning.criterion, config.graph.classes(), f32_logits, precision)
+    loss::source(&config.learning.criterion, config.graph.classes(), f32_logits, &config.options.scalars, precision)
 }
 
 /// Whether the logits are f32 whatever the activations are.
@@ -131,7 +133,7 @@ impl Executor {
         let images = (graph.input(), stored, tensors[input].values);
         let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
         let step = StepBuffers::new(options.scalars.width(), &mut layout);
-        let loss = LossPass::new(device, loss, &mut layout)?;
+        let loss = LossPass::new(device, loss, &learning.criterion, graph.classes(), &mut layout)?;
         let stream = CudaStream::new(device)?;
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
@@ -149,6 +151,7 @@ impl Executor {
             loss,
             optimizer,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
+            mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
             exchange: None,
             teacher,
         })
@@ -249,11 +252,19 @@ impl Executor {
             self.parameters.clear_grads(&self.stream)?;
             return self.exchange.iter().try_for_each(|exchange| exchange.all(&self.stream, &self.parameters));
         }
+        self.mix(n)?;
         self.ask_teacher(n)?;
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
         self.backward(n)
+    }
+
+    /// Mixes the examples of the batch that is in place, where they are to be mixed.
+    fn mix(&self, n: usize) -> Result<(), CudaError> {
+        let Some((at, width)) = self.mixing else { return Ok(()) };
+        let scalars = self.step.scalars(&self.arena).after_floats(at);
+        self.batch.mix(&self.stream, &self.arena, (self.step.step(&self.arena), scalars, width), n)
     }
 
     /// Has the teacher see the batch that is in place, in this executor's stream.
@@ -296,8 +307,8 @@ impl Executor {
 
     pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
         let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
-        let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output), context.step];
-        self.loss.run(&self.stream, &self.arena, tensors, n, learning)
+        let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output)];
+        self.loss.run(&self.stream, &self.arena, tensors, [context.step, context.scalars], n, learning)
     }
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for

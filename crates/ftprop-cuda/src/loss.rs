@@ -7,7 +7,9 @@ use crate::arguments::kernels;
 use crate::compile::{KernelFile, Source};
 use crate::device::Device;
 use crate::kernel::{Kernel, LaunchConfig};
+use crate::memory::DeviceBuffer;
 use crate::precision::Precision;
+use crate::scalars::ScalarLayout;
 use crate::stream::CudaStream;
 use ftprop_nn::{Criterion, OutputLoss};
 
@@ -23,7 +25,9 @@ kernels! {
         partial: DevicePtr,
         counter: DevicePtr,
         not_numbers: DevicePtr,
+        weights: DevicePtr,
         step: DevicePtr,
+        scalars: DevicePtr,
         n: i32,
         learning: i32,
     }
@@ -41,10 +45,18 @@ pub(crate) struct LossPass {
     counter: Region,
     /// The number of the first pass that met something that is no number, 0 while none has.
     not_numbers: Region,
+    /// The weights of the classes.
+    weights: Option<DeviceBuffer>,
 }
 
 /// The kernel for a loss; `logits_f32` says whether the logits are f32 whatever the activations are.
-pub(crate) fn source(criterion: &Criterion, classes: usize, logits_f32: bool, precision: Precision) -> Source {
+pub(crate) fn source(
+    criterion: &Criterion,
+    classes: usize,
+    logits_f32: bool,
+    scalars: &ScalarLayout,
+    precision: Precision,
+) -> Source {
     let loss = match criterion.loss() {
         OutputLoss::CrossEntropy => "OUTPUT_LOSS_CROSS_ENTROPY",
         OutputLoss::MultiHinge => "OUTPUT_LOSS_MULTI_HINGE",
@@ -58,16 +70,31 @@ pub(crate) fn source(criterion: &Criterion, classes: usize, logits_f32: bool, pr
         .name("OUTPUT_LOSS", loss)
         .float("SMOOTHING", criterion.smoothing())
         .int("LOGITS_F32", usize::from(logits_f32))
+        .int("WEIGHTED", usize::from(criterion.class_weights().is_some()))
+        .int("MIXED", usize::from(scalars.mixes()))
+        .int("SCALARS", scalars.width())
+        .int("MIX_SCALAR", scalars.mixing_at())
 }
 
 impl LossPass {
-    pub(crate) fn new(device: &Device, source: Source, layout: &mut ArenaLayout) -> Result<Self, CudaError> {
+    pub(crate) fn new(
+        device: &Device,
+        source: Source,
+        criterion: &Criterion,
+        classes: usize,
+        layout: &mut ArenaLayout,
+    ) -> Result<Self, CudaError> {
+        let weights = criterion.class_weights();
+        if let Some(wrong) = weights.map(<[f32]>::len).filter(|&count| count != classes) {
+            return Err(CudaError::Length { what: "weights of classes", got: wrong, expected: classes });
+        }
         Ok(LossPass {
             kernel: Kernel::find(&device.module(source)?)?,
             tally: layout.take(size_of::<DeviceTally>()),
             partial: layout.take(MAX_BLOCKS as usize * size_of::<DeviceTally>()),
             counter: layout.take(4),
             not_numbers: layout.take(4),
+            weights: weights.map(|weights| DeviceBuffer::of(device, weights, "weights of classes")).transpose()?,
         })
     }
 
@@ -76,7 +103,8 @@ impl LossPass {
         &self,
         stream: &CudaStream,
         arena: &Arena,
-        [logits, labels, slopes, step]: [DevicePtr; 4],
+        [logits, labels, slopes]: [DevicePtr; 3],
+        [step, scalars]: [DevicePtr; 2],
         n: usize,
         learning: bool,
     ) -> Result<(), CudaError> {
@@ -88,13 +116,16 @@ impl LossPass {
             partial: arena.at(self.partial),
             counter: arena.at(self.counter),
             not_numbers: arena.at(self.not_numbers),
+            weights: self.weights.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start),
             step,
+            scalars,
             n: n as i32,
             learning: i32::from(learning),
         };
         let blocks = (n as u32).div_ceil(WARPS).min(MAX_BLOCKS);
         let config = LaunchConfig { grid: (blocks, 1, 1), threads: 32 * WARPS, shared: 0 };
-        // SAFETY: logits, labels and slopes have room for a full batch, the partial tallies for every block.
+        // SAFETY: logits, labels and slopes have room for a full batch, the partial tallies for every block; there is a
+        // weight for each class wherever the kernel looks for one.
         unsafe { self.kernel.launch(stream, config, &args) }
     }
 

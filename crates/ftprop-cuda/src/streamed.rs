@@ -266,16 +266,21 @@ impl StreamedPixels {
             return Err(CudaError::NotAnnounced);
         }
         let n = labels.len();
-        if pixels.len() != n * self.size || numbers.len() != n || n > self.slots.batch || n == 0 {
+        if pixels.len() != n * self.size || numbers.len() != n || n > self.slots.batch {
             return Err(CudaError::Length { what: "pictures", got: pixels.len(), expected: n * self.size });
         }
-        let (slot, _) = self.slots.bring(stream, self.first + self.done, |slot| {
+        let batch = self.first + self.done;
+        self.done += 1;
+        // Of a batch that several GPUs share there may be nothing here.
+        if n == 0 {
+            return Ok(batch % SLOTS);
+        }
+        let (slot, _) = self.slots.bring(stream, batch, |slot| {
             slot.labels.as_mut_slice()[..n].copy_from_slice(labels);
             slot.numbers.as_mut_slice()[..n].copy_from_slice(numbers);
             copy_bytes(pixels, &mut slot.pixels.as_mut_slice()[..pixels.len()]);
             Ok((n, pixels.len()))
         })?;
-        self.done += 1;
         Ok(slot)
     }
 }

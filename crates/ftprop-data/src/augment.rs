@@ -11,6 +11,7 @@
 //! | `own.u64(2) >> 63` | 1: the window is mirrored left to right |
 //! | `own.below(3, height)`, `own.below(4, width)` | the middle of the square that is blanked |
 //! | `own.uniform(5)`, `(6)`, `(7)` | how much brighter, more contrasty, more colourful, see [`Colours`] |
+//! | `own.below(100, 14)`, `(101)`, `(102)` | which operation of TrivialAugment, how strong, in which direction |
 //! | `own.uniform(8 + 2t)`, `own.u64(9 + 2t)` | area and proportions of a random part in its try t, see [`Patch`] |
 //!
 //! Where mirrored pictures alternate, the third number comes from the stream of epoch 2⁶⁴ − 1, the same in every epoch,
@@ -50,6 +51,8 @@ pub struct Augment {
     pub area: Option<[f32; 2]>,
     /// How far colours may change.
     pub jitter: Jitter,
+    /// Do one more thing of fourteen to each picture, at random: TrivialAugment.
+    pub trivial: bool,
 }
 
 impl Augment {
@@ -63,13 +66,14 @@ impl Augment {
         cutout: 0,
         area: None,
         jitter: Jitter::NONE,
+        trivial: false,
     };
     /// For photos: crop at random, flip.
     pub const PHOTOS: Augment = Augment { pad: 0, ..Augment::CIFAR };
 
     /// Whether all that is done to a picture is to cut a window out of it, mirror it and blank a part.
     pub fn is_plain(&self) -> bool {
-        self.area.is_none() && self.jitter.is_none()
+        self.area.is_none() && self.jitter.is_none() && !self.trivial
     }
 
     /// Checks what does not depend on the pictures.
@@ -92,6 +96,9 @@ impl Augment {
                     "a random part (`area`) takes the place of padding and of a random crop; leave those out",
                 );
             }
+        }
+        if self.trivial && !matches!(window.channels, 1 | 3) {
+            return refused("TrivialAugment is for grey and RGB pictures");
         }
         self.jitter.check(window.channels)
     }

@@ -71,6 +71,7 @@ mod split;
 mod statistics;
 mod table;
 mod table_file;
+mod trivial;
 mod view;
 mod window;
 

@@ -14,6 +14,7 @@ use crate::augment::{Augment, Placement};
 use crate::decode::{EXTENSIONS, decode};
 use crate::preprocess::{Preprocess, Shape};
 use crate::resize::Axis;
+use crate::trivial::Canvas;
 use crate::view::{Chosen, Picture, Viewer};
 use crate::window::Cutter;
 
@@ -88,6 +89,7 @@ pub(crate) enum Out<'a> {
 pub(crate) struct Scratch {
     pub(crate) file: Vec<u8>,
     pub(crate) viewer: Viewer,
+    pub(crate) canvas: Canvas,
 }
 
 impl Scratch {

@@ -112,7 +112,9 @@ impl Plan {
                 return Err(DataError::Option("crops, padding and flips need pictures, this is a table".into()));
             }
             Content::Floats { .. } if !config.augment.is_plain() => {
-                return Err(DataError::Option("random parts and colours need pictures of bytes, not of floats".into()));
+                return Err(DataError::Option(
+                    "random parts, colours and TrivialAugment need pictures of bytes, not of floats".into(),
+                ));
             }
             Content::Files { .. } | Content::Pictures(_) if config.augment.pad != 0 => {
                 let why = "photos are cropped from larger ones, not padded; set the padding to 0";
@@ -121,6 +123,9 @@ impl Plan {
             _ => {}
         }
         config.augment.check(split.shape())?;
+        if config.pixels && config.augment.trivial {
+            return Err(DataError::Option("TrivialAugment is done before pictures are delivered, not to bytes".into()));
+        }
         if config.pixels && !split.is_encoded() {
             return Err(DataError::Option("only pictures in files are delivered as bytes".into()));
         }
@@ -199,6 +204,10 @@ impl Plan {
             };
             match self.example(split.number(position), &draws, out, scratch) {
                 Ok(()) => {
+                    if config.augment.trivial {
+                        let (own, values) = (draws.of(split.number(position)), &mut slot.images[at * size..][..size]);
+                        scratch.canvas.augment(own, split.shape(), &config.normalize, values);
+                    }
                     slot.labels.push(split.label(position));
                     slot.numbers.push(split.number(position) as u32);
                 }

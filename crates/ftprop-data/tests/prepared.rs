@@ -72,7 +72,11 @@ fn a_prepared_file_gives_the_batches_of_its_folder() {
         assert_eq!(summary.classes, from_file.classes.len());
         assert_eq!((from_folder.shape, from_folder.preprocess()), (from_file.shape, from_file.preprocess()));
         let jitter = Jitter { brightness: 0.4, contrast: 0.3, saturation: 0.2 };
-        for augment in [Augment::default(), Augment::PHOTOS, Augment { jitter, cutout: 3, ..Augment::PHOTOS }] {
+        let trivial = Augment { trivial: true, ..Augment::PHOTOS };
+        let plain = batches(&from_folder.train, &from_folder, Augment::PHOTOS).unwrap();
+        assert!(plain != batches(&from_folder.train, &from_folder, trivial).unwrap());
+        for augment in [Augment::default(), Augment::PHOTOS, trivial, Augment { jitter, cutout: 3, ..Augment::PHOTOS }]
+        {
             for (one, other) in [(&from_folder.train, &from_file.train), (&from_folder.test, &from_file.test)] {
                 let expected = batches(one, &from_folder, augment).unwrap();
                 assert!(expected == batches(other, &from_file, augment).unwrap(), "{augment:?}");

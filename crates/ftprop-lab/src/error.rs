@@ -27,6 +27,14 @@ pub enum Error {
         /// The recipe key.
         key: String,
     },
+    /// A page cannot be served where it was to be.
+    #[error("cannot listen on {address}: {source}; another port may be free, and port 0 takes any that is")]
+    Address {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A report was asked for of other runs than were trained: it would replace a good one.
     #[error("{what}; a report wants the settings that it was trained with{}", as_in(.last.as_ref()))]
     NotTrained {

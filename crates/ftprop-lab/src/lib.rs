@@ -6,6 +6,7 @@
 //! | [`pictures`], [`diagnostics`] | the pictures of runs: learning curves, hard layers; drawn while they train |
 //! | [`report`] | pages of texts, tables and figures |
 //! | [`study`] | many runs in one folder |
+//! | [`watch`] | a page to look at while runs train |
 //! | [`reproduce`], [`sweep`] | the paper's table, grids over recipe keys |
 
 #![forbid(unsafe_code)]
@@ -19,5 +20,6 @@ pub mod report;
 pub mod reproduce;
 pub mod study;
 pub mod sweep;
+pub mod watch;
 
 pub use error::Error;

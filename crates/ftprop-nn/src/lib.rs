@@ -20,7 +20,7 @@
 //! | [`engine`] | a network with all that learning needs, on any device; the CPU's |
 //! | [`portion`] | a batch that several engines share |
 //! | [`parameter`] | what the numbers in the flat buffers are |
-//! | [`output_loss`], [`distillation`] | the loss of the whole network; learning from another one |
+//! | [`output_loss`], [`mixing`], [`distillation`] | the loss of the whole network; mixed examples; learning from another one |
 //! | [`optimizer`], [`schedule`] | the step along the gradients |
 //! | [`precision`] | what a GPU multiplies with |
 //! | [`probe`] | one step watched from within its hard layers |
@@ -37,6 +37,7 @@ pub mod graph;
 pub mod layer_loss;
 mod layers;
 mod lower;
+pub mod mixing;
 mod names;
 pub mod network;
 pub mod number;
@@ -61,6 +62,7 @@ pub use error::NnError;
 pub use ftprop_tensor::Shape;
 pub use graph::Graph;
 pub use layer_loss::LayerLoss;
+pub use mixing::Mixing;
 pub use network::{Network, Step};
 pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};

@@ -50,6 +50,8 @@ pub struct Network {
     stats: Buffer,
     scratch: Buffer,
     slopes: Slopes,
+    /// The examples of a step that mixes them; taken when one first does.
+    mixed: Vec<f32>,
     /// The last batch, for telling what blew up.
     last_n: usize,
     breakdown: Option<Breakdown>,
@@ -93,6 +95,7 @@ impl Network {
             stats: Buffer::zeros(graph.statistic_count()),
             scratch: Buffer::zeros(lowered.scratch),
             slopes: Slopes::new(batch * lowered.widest),
+            mixed: Vec::new(),
             last_n: 0,
             breakdown: None,
             graph,
@@ -134,15 +137,15 @@ impl Network {
     }
 
     /// The same on a portion of a batch: what the gradients of all portions add up to is that of the batch. Batch norm
-    /// goes by the portion's own statistics. Without examples all gradients are zero. And with a teacher's logits of the
-    /// examples.
+    /// goes by the portion's own statistics. Without examples all gradients are zero. And with a teacher, who sees
+    /// what the network sees.
     pub(crate) fn learn_guided(
         &mut self,
         images: &[f32],
         labels: &[u32],
         criterion: &Criterion,
         step: &Step,
-        (portion, guide): (Option<Portion>, Option<(&Distillation, &[f32])>),
+        (portion, guide): (Option<Portion>, Option<(&Distillation, &mut Network)>),
     ) -> Tally {
         if portion.is_some() && images.is_empty() {
             self.grads.fill(0.0);
@@ -150,16 +153,39 @@ impl Network {
         }
         let n = self.examples(images);
         assert_eq!(n, labels.len(), "as many labels as images");
-        let (classes, of) = (self.graph.classes(), portion.map_or(n, |portion| portion.of));
-        let (chain, mut pass, slopes) = self.pass(n, true, Some(step), labels);
-        pass.portion = portion;
-        let logits = chain.forward(&mut pass, images);
-        let by_logits = &mut slopes.current()[..n * classes];
-        let tally = criterion.apply_to_some(logits, labels, classes, of, Some(by_logits));
-        if let Some((distillation, teacher)) = guide {
-            distillation.mix(logits, teacher, classes, of, by_logits);
-        }
-        chain.backward(&mut pass, images, slopes, false);
+        self.mixing(images, criterion, step, |network, images, keep| {
+            let (classes, of) = (network.graph.classes(), portion.map_or(n, |portion| portion.of));
+            let guide = guide.map(|(distillation, teacher)| (distillation, teacher.infer(images)));
+            let (chain, mut pass, slopes) = network.pass(n, true, Some(step), labels);
+            pass.portion = portion;
+            let logits = chain.forward(&mut pass, images);
+            let by_logits = &mut slopes.current()[..n * classes];
+            let tally = criterion.learn(logits, labels, classes, (keep, of), Some(by_logits));
+            if let Some((distillation, teacher)) = guide {
+                distillation.mix(logits, teacher, classes, of, by_logits);
+            }
+            chain.backward(&mut pass, images, slopes, false);
+            tally
+        })
+    }
+
+    /// Mixes the examples, where the criterion asks for it, and goes on with them and with the share of their labels that
+    /// stays their own.
+    fn mixing(
+        &mut self,
+        images: &[f32],
+        criterion: &Criterion,
+        step: &Step,
+        go_on: impl FnOnce(&mut Self, &[f32], f32) -> Tally,
+    ) -> Tally {
+        let Some(mixing) = criterion.mixing() else { return go_on(self, images, 1.0) };
+        let input = self.graph.input();
+        let blend = mixing.at(step.seed, step.number, input);
+        let mut mixed = std::mem::take(&mut self.mixed);
+        mixed.resize(self.batch * input.len(), 0.0);
+        blend.apply(images, input, &mut mixed[..images.len()]);
+        let tally = go_on(self, &mixed[..images.len()], blend.keep);
+        self.mixed = mixed;
         tally
     }
 
@@ -175,9 +201,11 @@ impl Network {
     /// The tally of a batch as a training step sees it: the batch's own statistics, and the step's dropout.
     pub(crate) fn rehearse(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
         let n = self.examples(images);
-        let classes = self.graph.classes();
-        let (chain, mut pass, _) = self.pass(n, true, Some(step), labels);
-        criterion.apply(chain.forward(&mut pass, images), labels, classes, None)
+        self.mixing(images, criterion, step, |network, images, keep| {
+            let classes = network.graph.classes();
+            let (chain, mut pass, _) = network.pass(n, true, Some(step), labels);
+            criterion.learn(chain.forward(&mut pass, images), labels, classes, (keep, n), None)
+        })
     }
 
     /// The logits of the last batch that [`learn`](Self::learn) or [`infer`](Self::infer) saw came from

@@ -11,10 +11,13 @@ pub struct Schedule {
     pub kind: ScheduleKind,
     /// `step`: the epochs, counted from 1, from whose start on the rate is multiplied by `factor` (again).
     pub decay_at: Vec<u32>,
-    /// `step`: what the rate is multiplied by each time.
+    /// `step` and `plateau`: what the rate is multiplied by each time.
     pub factor: f64,
-    /// `cosine`, `linear` and `one_cycle`: where it ends, as a share of the learning rate.
+    /// `cosine`, `linear` and `one_cycle`: where it ends, as a share of the learning rate; `plateau`: the least.
     pub floor: f64,
+    /// `plateau`: epochs without a better one on the validation part after which the rate is multiplied by `factor`.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub patience: u32,
     /// Epochs over which the rate first rises linearly, for any kind.
     pub warmup: f64,
 }
@@ -33,6 +36,16 @@ pub enum ScheduleKind {
     Linear,
     /// Up half a cosine wave from a 25th for three tenths of the run, then down another to the floor.
     OneCycle,
+    /// Multiplied by a factor whenever so many epochs brought none that was better on the validation part.
+    Plateau,
+}
+
+/// Epochs that a plateau has unless it is told.
+const PATIENCE: u32 = 5;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual(patience: &u32) -> bool {
+    *patience == PATIENCE
 }
 
 /// The share of a run in which the rate of one cycle rises, and where it begins.
@@ -41,7 +54,14 @@ const BEGINNING: f64 = 0.04;
 
 impl Default for Schedule {
     fn default() -> Self {
-        Schedule { kind: ScheduleKind::Constant, decay_at: Vec::new(), factor: 0.1, floor: 0.0, warmup: 0.0 }
+        Schedule {
+            kind: ScheduleKind::Constant,
+            decay_at: Vec::new(),
+            factor: 0.1,
+            floor: 0.0,
+            patience: PATIENCE,
+            warmup: 0.0,
+        }
     }
 }
 
@@ -64,6 +84,18 @@ impl Schedule {
         if self.kind != ScheduleKind::Step && !self.decay_at.is_empty() {
             return bad("schedule.decay_at goes with schedule.kind = \"step\"".into());
         }
+        if self.kind == ScheduleKind::Plateau && self.factor >= 1.0 {
+            return bad(format!("schedule.factor must be below 1 for a plateau, not {}", self.factor));
+        }
+        if self.patience == 0 {
+            return bad("schedule.patience must be at least 1 epoch".into());
+        }
+        if self.kind != ScheduleKind::Plateau && self.patience != PATIENCE {
+            return bad(
+                "schedule.patience goes with schedule.kind = \"plateau\"; to end training early set train.patience"
+                    .into(),
+            );
+        }
         if self.kind == ScheduleKind::OneCycle && self.warmup > 0.0 {
             return bad("schedule.warmup does not go with schedule.kind = \"one_cycle\", which rises by itself".into());
         }
@@ -78,7 +110,7 @@ impl Schedule {
             return (done + 1.0 / steps_per_epoch as f64).min(self.warmup) / self.warmup;
         }
         match self.kind {
-            ScheduleKind::Constant => 1.0,
+            ScheduleKind::Constant | ScheduleKind::Plateau => 1.0,
             ScheduleKind::Step => {
                 self.factor.powi(self.decay_at.iter().filter(|&&start| epoch >= start).count() as i32)
             }
@@ -98,6 +130,24 @@ impl Schedule {
                 }
             }
         }
+    }
+
+    /// What a plateau's rate is multiplied by after epochs with these scores on the validation part, where more is better:
+    /// once for each time that its patience went by without a better one. 1 for any other kind.
+    pub fn cut(&self, scores: impl Iterator<Item = f64>) -> f64 {
+        if self.kind != ScheduleKind::Plateau {
+            return 1.0;
+        }
+        let (mut best, mut waited, mut factor) = (f64::NEG_INFINITY, 0, 1.0);
+        for score in scores {
+            waited += 1;
+            if score > best {
+                (best, waited) = (score, 0);
+            } else if waited == self.patience {
+                (factor, waited) = (factor * self.factor, 0);
+            }
+        }
+        f64::max(factor, self.floor)
     }
 
     /// The same schedule for a run of another length: whenever something changes, the same share of the whole is done.
@@ -162,8 +212,22 @@ mod tests {
     }
 
     #[test]
+    fn a_plateau_cuts_the_rate_each_time_that_patience_ends() {
+        let s = Schedule { kind: ScheduleKind::Plateau, factor: 0.5, patience: 2, floor: 0.2, ..Schedule::default() };
+        let scores = [0.1, 0.2, 0.2, 0.15, 0.3, 0.3, 0.3, 0.1, 0.1, 0.1];
+        let cuts: Vec<f64> = (0..=scores.len()).map(|done| s.cut(scores[..done].iter().copied())).collect();
+        assert_eq!(cuts, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2]);
+        assert_eq!(s.factor_at(7, 3, 10, 9), 1.0);
+        let other = Schedule { kind: ScheduleKind::Constant, ..s };
+        assert_eq!(other.cut(scores.into_iter()), 1.0);
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for s in [
+            Schedule { kind: ScheduleKind::Plateau, factor: 1.0, ..Schedule::default() },
+            Schedule { kind: ScheduleKind::Plateau, patience: 0, ..Schedule::default() },
+            Schedule { patience: 3, ..Schedule::default() },
             Schedule { kind: ScheduleKind::OneCycle, warmup: 1.0, ..Schedule::default() },
             Schedule { factor: 0.0, ..Schedule::default() },
             Schedule { warmup: -1.0, ..Schedule::default() },

@@ -29,6 +29,8 @@ pub enum Purpose {
     Problem = 6,
     /// Target rules that leave something to chance; the "epoch" is the training step.
     Target = 7,
+    /// How the examples of a batch are mixed; the "epoch" is the training step.
+    Mix = 8,
 }
 
 /// An endless table of random numbers, read by index.

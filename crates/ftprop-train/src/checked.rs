@@ -3,6 +3,7 @@
 use crate::built_in::built_in;
 use crate::error::Error;
 use crate::recipe::Recipe;
+use ftprop_nn::ScheduleKind;
 use std::ops::Deref;
 
 /// A recipe whose settings fit each other. It is made once, by [`Recipe::checked`], and cannot be changed; whoever wants
@@ -49,6 +50,18 @@ impl Recipe {
         if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return wrong("train.clip", "must be a positive number");
         }
+        if train.batch < 2 && (train.mixup > 0.0 || train.cutmix > 0.0) {
+            return wrong("train.batch", "must be at least 2 where examples are mixed with each other");
+        }
+        if train.accumulate == 0 {
+            return wrong("train.accumulate", "must be at least 1");
+        }
+        if train.accumulate > 1 && train.diagnostics {
+            return wrong("train.accumulate", "does not go with train.diagnostics, which looks at steps of one batch");
+        }
+        if self.schedule.kind == ScheduleKind::Plateau && data.validation == 0.0 {
+            return wrong("schedule.kind", "= \"plateau\" needs examples held out to judge by: set data.validation");
+        }
         if !(data.validation >= 0.0 && data.validation.is_finite()) {
             return wrong("data.validation", "must be 0, a share below 1, or a number of examples");
         }
@@ -69,7 +82,7 @@ impl Recipe {
             return wrong("network.widths", "goes with network.preset = \"mlp\" or \"auto\"");
         }
         self.schedule.check()?;
-        self.criterion()?;
+        self.criterion()?.with_mixing(self.mixing()?)?;
         self.distillation()?;
         Ok(CheckedRecipe(self))
     }

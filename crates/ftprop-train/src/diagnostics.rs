@@ -47,18 +47,26 @@ impl Diagnostics {
             bad_image: recipe.data.bad_image(),
             ..LoaderConfig::training(recipe.train.batch, recipe.train.seed, dataset.normalize.clone())
         };
-        let train = Loader::new(&train, config)?;
         let input = input_shape(dataset.shape);
         let graph = recipe.graph(input, dataset.classes.len())?;
+        let criterion = recipe.training_criterion(&graph, &train)?;
+        let train = Loader::new(&train, config)?;
         let optimizer = Optimizer::for_groups(recipe.learning(&graph)?.groups);
         let probe = Probe::new(cpu, graph, recipe.train.batch)?;
-        Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion: recipe.criterion()?, train })
+        Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion, train })
     }
 
     /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch; after the last
-    /// epoch the step is one more of it. `state` is that of the network under training. None if a number
-    /// blew up on the way, which training is about to find out, too.
-    pub fn look(&mut self, epoch: u32, step: u64, state: &TrainingState<'_>) -> Result<Option<Record>, Error> {
+    /// epoch the step is one more of it. `state` is that of the network under training, and `cut` what its learning rate is
+    /// multiplied by beside the schedule's curve. None if a number blew up on the way, which training is about to find
+    /// out, too.
+    pub fn look(
+        &mut self,
+        epoch: u32,
+        step: u64,
+        cut: f64,
+        state: &TrainingState<'_>,
+    ) -> Result<Option<Record>, Error> {
         let network = self.probe.network_mut();
         copy(&state.network.values, network.values_mut())?;
         copy(&state.network.statistics, network.stats_mut())?;
@@ -67,7 +75,7 @@ impl Diagnostics {
         let mut batches = self.train.epoch(u64::from(epoch) + 1, 0);
         let Some(batch) = batches.next_batch()? else { return Ok(None) };
         let at = if epoch < epochs { (epoch + 1, batch.index) } else { (epochs, steps - 1) };
-        let factor = self.recipe.schedule.factor_at(at.0, at.1, steps, epochs);
+        let factor = cut * self.recipe.schedule.factor_at(at.0, at.1, steps, epochs);
         let progress = (step as f64 / (f64::from(epochs) * steps as f64)).min(1.0) as f32;
         let next = Step { seed: self.recipe.train.seed, number: step, progress };
         let cpu = self.probe.network().cpu().clone();

@@ -136,6 +136,14 @@ pub enum Error {
         /// The keys that differ, with both values.
         keys: String,
     },
+    /// Settings that a run cannot go on with.
+    #[error("a run under way cannot take another {keys}; begin a new one, which may take over this one's network")]
+    Unchangeable {
+        /// The run's folder.
+        path: PathBuf,
+        /// The keys, with both values.
+        keys: String,
+    },
     /// A checkpoint of another network.
     #[error("{path} is of another network: {difference}")]
     OtherNetwork {

@@ -3,8 +3,10 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`recipe`], [`checked`] | what a run depends on, as it is written and as it is trained |
+//! | [`changes`] | in what a run that goes on differs from what it was |
 //! | [`built_in`], [`config`] | the recipes carried here, and the layers one is put together from |
 //! | [`own_data`] | a recipe for data that nobody wrote one for |
+//! | [`learned_loss`] | the loss as it is learned by: weights of classes, mixed examples |
 //! | [`trainer`], [`observe`] | the training loop, and what it tells whoever watches |
 //! | [`fleet`], [`gate`] | several runs at once, and how they share a device |
 //! | [`team`] | several processes that train one network together |
@@ -23,6 +25,7 @@
 
 pub mod built_in;
 mod by_name;
+pub mod changes;
 pub mod checked;
 pub mod checkpoint;
 pub mod choice;
@@ -30,7 +33,6 @@ pub mod config;
 pub mod confusion;
 pub mod device;
 pub mod diagnostics;
-mod differences;
 pub mod engine;
 pub mod error;
 pub mod evaluate;
@@ -39,6 +41,7 @@ pub mod fleet;
 pub mod gate;
 pub mod golden;
 pub mod jsonl;
+pub mod learned_loss;
 pub mod model;
 pub mod observe;
 pub mod own_data;

@@ -4,6 +4,7 @@
 //! says whether to go on: progress bars, pictures, early stopping and Ctrl-C are observers. [`Together`] makes one of
 //! several.
 
+use crate::changes::Change;
 use crate::checkpoint::{Note, State};
 use crate::diagnostics::Record;
 use crate::recipe::Recipe;
@@ -65,6 +66,8 @@ pub enum Notice {
     },
     /// The checkpoint that the run goes on from is not as it should be.
     Checkpoint(Note),
+    /// The run goes on with other settings.
+    Changed(Vec<Change>),
 }
 
 /// How a run ended.

@@ -8,6 +8,7 @@ use crate::by_name;
 use crate::choice::DeviceChoice;
 use crate::config::Layers;
 use crate::error::Error;
+use crate::learned_loss::ClassWeights;
 use ftprop_data::{
     Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Jitter, Known, LabelColumn, Missing, Options, Source,
     Split, TestPart,
@@ -106,6 +107,9 @@ pub struct DataRecipe {
     /// Training pictures: how much more or less colourful they may be.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub saturation: f32,
+    /// Training pictures: one operation of fourteen, at random (TrivialAugment).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub trivial_augment: bool,
     /// The side of the square window that the network sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<usize>,
@@ -197,6 +201,18 @@ pub struct TrainRecipe {
     pub loss: OutputLoss,
     /// How much of a label goes to all classes alike.
     pub label_smoothing: f32,
+    /// How much an example counts in learning, by its class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<ClassWeights>,
+    /// Examples of a batch are averaged in pairs: the α of their shares; 0 for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub mixup: f64,
+    /// Examples of a batch get a window of another's: the α of its share; 0 for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cutmix: f64,
+    /// Batches whose gradients make one step of the optimizer.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub accumulate: usize,
     /// The largest norm that a step's gradient may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
@@ -256,6 +272,7 @@ impl Default for Recipe {
                 brightness: 0.0,
                 contrast: 0.0,
                 saturation: 0.0,
+                trivial_augment: false,
                 crop: None,
                 resize: None,
                 sizes: Vec::new(),
@@ -270,6 +287,10 @@ impl Default for Recipe {
                 seed: 0,
                 loss: OutputLoss::CrossEntropy,
                 label_smoothing: 0.0,
+                class_weights: None,
+                mixup: 0.0,
+                cutmix: 0.0,
+                accumulate: 1,
                 clip: None,
                 ema: None,
                 teacher: None,
@@ -429,6 +450,20 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(number: &f64) -> bool {
+    *number == 0.0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(number: &usize) -> bool {
+    *number == 1
+}
+
+fn one() -> usize {
+    1
+}
+
 impl DataRecipe {
     /// Opens the data set.
     pub fn open(&self) -> Result<Dataset, Error> {
@@ -504,6 +539,7 @@ impl DataRecipe {
             cutout: self.cutout,
             area: self.area,
             jitter: Jitter { brightness: self.brightness, contrast: self.contrast, saturation: self.saturation },
+            trivial: self.trivial_augment,
         }
     }
 

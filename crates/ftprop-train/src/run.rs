@@ -14,7 +14,9 @@
 //!
 //! Whoever watches a run may draw pictures beside them.
 
+use crate::changes::Changed;
 use crate::checkpoint::{Checkpoint, Note};
+use crate::config::Layers;
 use crate::error::Error;
 use crate::files;
 use crate::jsonl;
@@ -290,6 +292,25 @@ impl RunFolder {
     pub fn recipe(&self) -> Result<Recipe, Error> {
         let path = self.recipe_path();
         Recipe::from_toml(&path.display().to_string(), &files::read_text(&path)?)
+    }
+
+    /// The recipe as the bottom of layers, for whoever wants to go on with other settings.
+    pub fn recipe_layers(&self) -> Result<Layers, Error> {
+        Ok(Recipe::defaults()?.file(&self.recipe_path())?)
+    }
+
+    /// The settings that changed on the way.
+    pub fn changes(&self) -> Result<Vec<Changed>, Error> {
+        jsonl::read(&self.changes_path(), "a change of a setting")
+    }
+
+    /// Records that a setting changes.
+    pub(crate) fn append_change(&self, change: &Changed) -> Result<(), Error> {
+        jsonl::append(&self.changes_path(), change)
+    }
+
+    fn changes_path(&self) -> PathBuf {
+        self.path.join("changes.jsonl")
     }
 
     fn recipe_path(&self) -> PathBuf {

@@ -5,6 +5,7 @@
 //! bytes: the checkpoint holds everything that the next step depends on, and whatever was written after it is
 //! written again.
 
+mod advance;
 mod epoch;
 mod sizes;
 mod spread;
@@ -13,11 +14,11 @@ mod whitening;
 
 pub use start::Taken;
 
+use crate::changes::{self, Change, Changed};
 use crate::checked::CheckedRecipe;
 use crate::checkpoint::{Checkpoint, Contents, ModelInfo, Note, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
-use crate::differences;
 use crate::engine::{self, Parts};
 use crate::error::Error;
 use crate::evaluate::shared_loader;
@@ -66,6 +67,8 @@ pub struct Trainer {
     averaged: Option<Vec<f32>>,
     /// What is to be said about the checkpoint that it goes on from.
     notes: Vec<Note>,
+    /// Settings that it goes on with in place of others, until they are recorded and told.
+    changes: Vec<Change>,
     saved: Instant,
     /// When the epoch began in this process, and how long it had taken before.
     began: Instant,
@@ -107,7 +110,7 @@ impl Trainer {
     /// # Ok::<(), ftprop_train::Error>(())
     /// ```
     pub fn new(recipe: CheckedRecipe, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
-        Trainer::made(recipe, None, dataset, place)
+        Trainer::made(recipe, None, dataset, place, None)
     }
 
     /// Prepares a run in its folder; goes on from the folder's checkpoint if it has one.
@@ -117,10 +120,29 @@ impl Trainer {
         dataset: &Dataset,
         place: &Place,
     ) -> Result<Self, Error> {
-        Trainer::made(recipe, Some(folder), dataset, place)
+        Trainer::made(recipe, Some(folder), dataset, place, None)
     }
 
-    fn made(recipe: CheckedRecipe, folder: Option<RunFolder>, dataset: &Dataset, place: &Place) -> Result<Self, Error> {
+    /// Prepares to go on with a run by another recipe than the one in its folder. What changes is told and recorded; what
+    /// would make another run of it is refused.
+    pub fn with_changes(
+        recipe: CheckedRecipe,
+        folder: RunFolder,
+        dataset: &Dataset,
+        place: &Place,
+    ) -> Result<Self, Error> {
+        let before = folder.recipe()?.checked()?;
+        Trainer::made(recipe, Some(folder), dataset, place, Some(before))
+    }
+
+    /// `before` is the recipe that a run's folder has, where this one is meant to be another.
+    fn made(
+        recipe: CheckedRecipe,
+        folder: Option<RunFolder>,
+        dataset: &Dataset,
+        place: &Place,
+        before: Option<CheckedRecipe>,
+    ) -> Result<Self, Error> {
         if let [only] = &dataset.classes[..] {
             return Err(Error::SingleClass { class: only.clone() });
         }
@@ -130,6 +152,16 @@ impl Trainer {
         let recipe = recipe.with_batch_of_at_most(train.len());
         let (team, batch) = (place.team.clone(), recipe.train.batch);
         let share = team.as_ref().map_or(Share::WHOLE, Team::share);
+        // Partners of a batch, and batches of a step, would lie on several ranks.
+        if !share.is_whole() {
+            let must = "goes with a single rank";
+            if recipe.mixing()?.is_some() {
+                return Err(Error::Setting { key: "train.mixup and train.cutmix", must });
+            }
+            if recipe.train.accumulate > 1 {
+                return Err(Error::Setting { key: "train.accumulate", must });
+            }
+        }
         if share.ranks > batch {
             return Err(Error::ManyRanks { batch, ranks: share.ranks });
         }
@@ -150,7 +182,8 @@ impl Trainer {
         let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
-        let train_loader = if engine.takes_pixels() { train_loader.delivering(true)? } else { train_loader };
+        let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
+        let train_loader = if pixels { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
         let mut trainer = Trainer {
             train: train_loader,
@@ -167,6 +200,7 @@ impl Trainer {
             best: None,
             averaged: None,
             notes: Vec::new(),
+            changes: Vec::new(),
             saved: Instant::now(),
             began: Instant::now(),
             before: 0.0,
@@ -179,6 +213,9 @@ impl Trainer {
             engine,
             sizes,
         };
+        if let Some(before) = before {
+            trainer.changes = changes::between(&before, &trainer.asked)?;
+        }
         // What lies where a new run's folder will be is not this run's.
         let begun = trainer.storage.as_mut().filter(|storage| !storage.folder().is_new());
         match begun.map(Storage::checkpoint).transpose()?.flatten() {
@@ -218,6 +255,11 @@ impl Trainer {
     pub fn claim(&mut self) -> Result<Option<&RunFolder>, Error> {
         let Some(storage) = &mut self.storage else { return Ok(None) };
         let new = storage.folder().is_new();
+        // Before the recipe, so that a run that was killed in between knows where the recipe comes from.
+        for change in &self.changes {
+            let (epoch, step) = (self.state.epoch, self.state.step);
+            storage.folder().append_change(&Changed { epoch, step, change: change.clone() })?;
+        }
         storage.claim(&self.asked)?;
         if let Some((_, records)) = self.diagnostics.as_mut().filter(|_| new) {
             *records = Records::before(storage.folder().path(), 0)?;
@@ -227,10 +269,7 @@ impl Trainer {
 
     /// Goes on where a checkpoint stands.
     fn take_up(&mut self, saved: &Checkpoint) -> Result<(), Error> {
-        if let Some(keys) = differences::between(&saved.recipe()?, &self.recipe)? {
-            let path = self.storage.as_ref().map(|s| s.folder().path().to_path_buf()).unwrap_or_default();
-            return Err(Error::RecipeChanged { path, keys });
-        }
+        self.check_changes(&saved.recipe()?)?;
         let graph = self.engine.graph().clone();
         let contents = saved.contents(&graph)?;
         let average = contents.optimizer.as_ref().and_then(|o| o.average.as_ref());
@@ -252,6 +291,27 @@ impl Trainer {
         self.state = state;
         self.before = self.state.seconds;
         Ok(())
+    }
+
+    /// Tells changes that were asked for, now or before the run was last ended, from a recipe that is another.
+    fn check_changes(&self, saved: &Recipe) -> Result<(), Error> {
+        let Some(folder) = self.storage.as_ref().map(Storage::folder) else { return Ok(()) };
+        let recorded = folder.changes()?;
+        let told = |change: &Change| {
+            let mut known = recorded.iter().map(|changed| &changed.change).chain(&self.changes);
+            known.any(|other| other.ends_like(change))
+        };
+        let (told, untold): (Vec<Change>, Vec<Change>) =
+            changes::between(saved, &self.recipe)?.into_iter().partition(told);
+        let path = || folder.path().to_path_buf();
+        if !untold.is_empty() {
+            return Err(Error::RecipeChanged { path: path(), keys: changes::said(&untold) });
+        }
+        let wrong: Vec<Change> = told.into_iter().filter(|change| !change.means_something()).collect();
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Unchangeable { path: path(), keys: changes::said(&wrong) }),
+        }
     }
 
     /// How many numbers the network learns.
@@ -361,6 +421,10 @@ impl Trainer {
         for note in std::mem::take(&mut self.notes) {
             observer.notice(&self.view(), &Notice::Checkpoint(note));
         }
+        if !self.changes.is_empty() {
+            let changes = std::mem::take(&mut self.changes);
+            observer.notice(&self.view(), &Notice::Changed(changes));
+        }
         let ending = self.run_epochs(observer);
         if let Some(storage) = &mut self.storage {
             storage.end();
@@ -421,8 +485,9 @@ impl Trainer {
 
     /// Looks at the step about to be taken, if the recipe asks for it.
     fn look(&mut self) -> Result<(), Error> {
+        let cut = self.cut();
         let Some((twin, records)) = &mut self.diagnostics else { return Ok(()) };
-        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, &self.engine.state()?)? {
+        if let Some(record) = twin.look(self.state.epoch - 1, self.state.step, cut, &self.engine.state()?)? {
             if let Some(storage) = self.storage.as_mut().filter(|_| !self.shown) {
                 storage.show_record(&record)?;
             }

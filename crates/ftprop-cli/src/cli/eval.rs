@@ -161,7 +161,7 @@ impl Eval {
         let split = self.part(&subject, packed)?;
         let Subject { recipe, dataset, .. } = &subject;
         let loader = evaluation_loader(&split, recipe, dataset, self.batch)?;
-        let (criterion, own_loss) = match subject.criterion {
+        let (criterion, own_loss) = match subject.criterion.clone() {
             Some(criterion) => (criterion, true),
             None => (Criterion::new(OutputLoss::CrossEntropy, 0.0)?, false),
         };

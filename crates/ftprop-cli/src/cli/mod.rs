@@ -22,6 +22,7 @@ mod summary;
 mod sweep;
 mod train;
 mod verify;
+mod watch;
 mod zoo;
 
 use crate::error::Error;
@@ -99,6 +100,7 @@ enum Command {
     Prepare(prepare::Prepare),
     Summary(summary::Summary),
     Plot(plot::Plot),
+    Watch(watch::Watch),
     Selftest(selftest::Selftest),
     Devices(devices::Devices),
     Separable(separable::Separable),
@@ -155,6 +157,7 @@ impl Program {
             Command::Prepare(command) => command.run(),
             Command::Summary(command) => command.run(),
             Command::Plot(command) => command.run(),
+            Command::Watch(command) => command.run(),
             Command::Selftest(command) => command.run(),
             Command::Devices(command) => command.run(),
             Command::Separable(command) => command.run(),

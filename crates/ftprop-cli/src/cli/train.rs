@@ -10,6 +10,7 @@ use clap::Args;
 use ftprop_data::Dataset;
 use ftprop_lab::pictures::Pictures;
 use ftprop_train::checked::CheckedRecipe;
+use ftprop_train::config::Layers;
 use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
 use ftprop_train::model::Which;
@@ -42,7 +43,8 @@ Examples:
   ftprop train --recipe my.toml --set activation=qrelu:3 --set optimizer.lr=5e-4 --out runs/trial
   ftprop train --recipe a.toml --recipe b.toml --device cuda:0 --out runs/both
   ftprop train --data my-photos --init-from runs/photos --set optimizer.lr=5e-4
-  ftprop train --resume runs/trial")]
+  ftprop train --resume runs/trial
+  ftprop train --resume runs/trial --set optimizer.lr=1e-4 --epochs 20")]
 pub(super) struct Train {
     /// The recipe, a TOML file; may be repeated to train several
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
@@ -50,8 +52,9 @@ pub(super) struct Train {
     /// Where the data is: a folder, an archive or a file (recipe key data.path)
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// Set a recipe's key, such as train.epochs=10; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
+    /// Set a recipe's key, such as train.epochs=10; may be repeated. With --resume only what a run can go on with, such as
+    /// optimizer.lr, schedule, augmentation; it is told and recorded in changes.jsonl
+    #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// The run folder to make [default: runs/NAME]
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
@@ -127,7 +130,8 @@ impl Train {
         let (recipe, folder) = match &self.resume {
             Some(run) => {
                 let folder = RunFolder::open(run)?;
-                let mut recipe = folder.recipe()?;
+                let set = |layers: Layers, setting: &String| layers.set(setting);
+                let mut recipe: Recipe = self.set.iter().try_fold(folder.recipe_layers()?, set)?.build()?;
                 self.overrule(&mut recipe)?;
                 recipe.train.epochs = self.epochs.unwrap_or(recipe.train.epochs);
                 (recipe, Some(folder))
@@ -172,7 +176,8 @@ impl Train {
         place: &Place,
         resumed: bool,
     ) -> Result<ExitCode, Error> {
-        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), dataset, place)?;
+        let open = if resumed && !self.set.is_empty() { Trainer::with_changes } else { Trainer::in_folder };
+        let mut trainer = open(recipe.clone(), folder.clone(), dataset, place)?;
         let done = trainer.state().epoch - 1;
         if self.epochs.is_some() && done > recipe.train.epochs {
             return Err(Error::Usage(format!(

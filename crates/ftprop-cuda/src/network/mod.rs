@@ -21,7 +21,7 @@ use crate::nccl::Communicator;
 use crate::passes::{self, CompileOptions, Statistics};
 use crate::plan::{FusionPlan, PlannedTensor};
 use crate::precision::Precision;
-use crate::scalars::ScalarLayout;
+use crate::scalars::{RowStep, ScalarLayout};
 use crate::staging::StagingBuffers;
 use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
@@ -190,7 +190,7 @@ impl CudaNetwork {
     pub fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
         let n = self.stage(images, labels)?;
         let at = DeviceStep::new(step.seed, 0, step.number, 0);
-        self.set_step(at, &[(1.0, step.progress)])?;
+        self.set_step(step.seed, at, &[(1.0, step.progress)])?;
         self.executor.clear_tally()?;
         self.executor.clear_not_numbers()?;
         self.load_staged(n)?;
@@ -203,7 +203,7 @@ impl CudaNetwork {
     /// back where it is clipped.
     pub fn optimize(&mut self, lr_factor: f64) -> Result<Option<f64>, CudaError> {
         self.wait()?;
-        self.set_step(DeviceStep::default(), &[(lr_factor, 0.0)])?;
+        self.set_step(0, DeviceStep::default(), &[(lr_factor, 0.0)])?;
         self.executor.optimize(false)?;
         self.steps += 1;
         self.executor.gradient_norm()
@@ -257,10 +257,11 @@ impl CudaNetwork {
 
     /// Sets the next step, and the scalars of as many as are given: what the learning rate is multiplied by, and the
     /// share of training done.
-    fn set_step(&self, step: DeviceStep, steps: &[(f64, f32)]) -> Result<(), CudaError> {
+    fn set_step(&self, seed: u64, step: DeviceStep, steps: &[(f64, f32)]) -> Result<(), CudaError> {
         let mut rows = Vec::with_capacity(steps.len() * self.scalars.width());
-        for (i, &(factor, progress)) in steps.iter().enumerate() {
-            self.scalars.push_row(self.steps + 1 + i as u64, factor, progress, &mut rows);
+        for (i, &(lr_factor, progress)) in (0..).zip(steps) {
+            let row = RowStep { seed, number: step.number + i, lr_factor, progress };
+            self.scalars.push_row(self.steps + 1 + i, row, &mut rows);
         }
         self.executor.set_step(step, &rows)
     }

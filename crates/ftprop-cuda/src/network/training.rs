@@ -31,7 +31,8 @@ impl CudaNetwork {
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion), steps)?;
+            let at = DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion);
+            self.set_step(span.seed, at, steps)?;
             let mut i = 0;
             while i < steps.len() {
                 let left = examples - (first + i) * full;
@@ -130,7 +131,8 @@ impl CudaNetwork {
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
-            self.set_step(DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion), steps)?;
+            let at = DeviceStep::new(span.seed, span.epoch, number, first).within(span.portion);
+            self.set_step(span.seed, at, steps)?;
             for i in 0..steps.len() {
                 let start = (first + i) * full;
                 let left = data.examples() - start;
@@ -232,7 +234,7 @@ impl CudaNetwork {
         self.check_portion(span)?;
         self.portion = span.portion;
         let at = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch).within(span.portion);
-        self.set_step(at, &span.steps)?;
+        self.set_step(span.seed, at, &span.steps)?;
         self.staging.as_mut().expect("made above").begin(span.first_batch, steps);
         if let Some(pixels) = &mut self.pixels {
             pixels.begin(span.first_batch, steps);

@@ -33,6 +33,7 @@ pub struct CpuEngine {
 impl CpuEngine {
     /// Compiles a graph for batches of at most `batch` examples. All parameters are zero until they are set.
     pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, learning: Learning, batch: usize) -> Result<Self, NnError> {
+        learning.criterion.check_classes(graph.classes())?;
         let teacher = learning.teacher.as_ref().map(|teacher| taught_by(teacher, &graph, &cpu, batch)).transpose()?;
         let network = Network::new(cpu, graph, batch)?;
         let optimizer = Optimizer::for_groups(learning.groups.clone());
@@ -79,9 +80,7 @@ impl CpuEngine {
             self.check(images, Some(labels))?;
         }
         let guide = match (&mut self.teacher, &self.learning.teacher) {
-            (Some(network), Some(teacher)) if !images.is_empty() => {
-                Some((&teacher.distillation, network.infer(images)))
-            }
+            (Some(network), Some(teacher)) if !images.is_empty() => Some((&teacher.distillation, network)),
             _ => None,
         };
         let tally = self.network.learn_guided(images, labels, &self.learning.criterion, step, (portion, guide));

@@ -13,6 +13,7 @@ use crate::NnError;
 use crate::activation::Activation;
 use crate::graph::Graph;
 use crate::layer_loss::LayerLoss;
+use crate::mixing::Mixing;
 use crate::network::Step;
 use crate::optimizer::{GroupSpec, OptimizerSpec, ParameterClass, ParameterGroups, Setting};
 use crate::output_loss::{Criterion, OutputLoss};
@@ -96,6 +97,7 @@ pub fn run(
     portions::check(make, exactness)?.into_iter().for_each(&mut add);
     teachers::check(make, exactness)?.into_iter().for_each(&mut add);
     let case = plain_case()?;
+    add(whole_steps(make, &mixed(&case)?)?);
     add(resumed(make, &case)?);
     add(reduced(make, &case)?);
     add(frozen(make, &case)?);
@@ -274,6 +276,18 @@ fn some_groups() -> Vec<GroupSpec> {
     ]
 }
 
+/// Every third with weights of classes, every fourth with mixed examples, where the loss allows it.
+fn criterion(loss: OutputLoss, smoothing: f32, number: usize, classes: usize) -> Result<Criterion, NnError> {
+    let mut criterion = Criterion::new(loss, smoothing)?;
+    if number % 3 == 1 {
+        criterion = criterion.with_class_weights((0..classes).map(|c| 0.25 + c as f32 / 4.0).collect())?;
+    }
+    if number % 4 == 1 && loss == OutputLoss::CrossEntropy {
+        criterion = criterion.with_mixing(Mixing::new([0.0, 0.4, 1.0][number % 3], 1.0)?)?;
+    }
+    Ok(criterion)
+}
+
 /// Every network with every kind of activation, every layer loss and target rule, and all optimizers in turn.
 pub fn cases() -> Result<Vec<Case>, NnError> {
     let (networks, optimizers) = (networks(), optimizers()?);
@@ -287,7 +301,7 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
         let groups = if number % 5 == 4 && with_norms { some_groups() } else { vec![] };
         let optimizer = &optimizers[number % optimizers.len()];
         let learning = Learning {
-            criterion: Criterion::new(loss, smoothing)?,
+            criterion: criterion(loss, smoothing, number, graph.classes())?,
             groups: Arc::new(ParameterGroups::resolve(optimizer, &groups, &graph)?),
             clip: number.is_multiple_of(3).then_some(0.05),
             average: None,
@@ -350,6 +364,13 @@ fn networks_only() -> Result<Vec<Case>, NnError> {
 /// The network with a little of everything.
 fn plain_case() -> Result<Case, NnError> {
     Ok(networks_only()?.swap_remove(2))
+}
+
+/// The same with mixed examples.
+fn mixed(case: &Case) -> Result<Case, NnError> {
+    let criterion = case.learning.criterion.clone().with_mixing(Mixing::new(0.5, 1.0)?)?;
+    let learning = Learning { criterion, ..case.learning.clone() };
+    Ok(Case { name: format!("{}, mixed", case.name), learning, ..case.clone() })
 }
 
 impl Case {

@@ -54,7 +54,7 @@ impl Setting {
 
     /// The state after so many epochs of 13 steps, with an optimizer that has no past.
     fn look(&self, diagnostics: &mut Diagnostics, epoch: u32) -> Record {
-        diagnostics.look(epoch, u64::from(epoch) * 13, &self.state()).unwrap().unwrap()
+        diagnostics.look(epoch, u64::from(epoch) * 13, 1.0, &self.state()).unwrap().unwrap()
     }
 }
 
@@ -94,8 +94,8 @@ fn there_is_a_step_to_look_at_after_the_last_epoch() {
     // A state of another network is refused.
     let mut short = setting.state();
     short.network.values = vec![0.0; 7].into();
-    assert!(diagnostics.look(0, 0, &short).is_err());
-    assert!(diagnostics.look(0, 0, &TrainingState { moments: Vec::new(), ..setting.state() }).is_err());
+    assert!(diagnostics.look(0, 0, 1.0, &short).is_err());
+    assert!(diagnostics.look(0, 0, 1.0, &TrainingState { moments: Vec::new(), ..setting.state() }).is_err());
 }
 
 /// Two layers that start far out: the saturated hinge leaves them there, the soft hinge does not.

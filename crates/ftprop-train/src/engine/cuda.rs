@@ -47,6 +47,11 @@ pub(super) fn open(
     let mut streamed = false;
     for (part, split, augment, shuffle) in all {
         let Some(split) = split else { continue };
+        // The GPU has no kernels for TrivialAugment, so the host's workers make these batches.
+        if augment.trivial {
+            streamed = true;
+            continue;
+        }
         let data = gpu.resident(&name_of(recipe, part, split), || {
             let (free, _) = gpu.device.memory()?;
             match ResidentData::bytes_needed(split) {

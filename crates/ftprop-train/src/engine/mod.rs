@@ -67,9 +67,11 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
 }
 
 /// A recipe's network for its data, on a device; parts of the data live there where they can.
-#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "only a GPU keeps parts of the data"))]
 pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
     let mut config = EngineConfig::new(recipe, dataset)?;
+    if let Some(train) = parts.train {
+        config.learning.criterion = recipe.training_criterion(&config.graph, train)?;
+    }
     config.learning.teacher = teacher::load(recipe, dataset, place)?;
     if let Some(team) = &place.team {
         config.batch = team.share().most(config.batch);

@@ -1,5 +1,6 @@
 //! One epoch: its steps, and what is measured and kept after them.
 
+use super::advance::{ANNOUNCED, Advance};
 use super::{BestNetwork, Trainer, owned, stops};
 use crate::checkpoint::{Best, State};
 use crate::engine;
@@ -8,13 +9,11 @@ use crate::gate::Gate;
 use crate::observe::{Notice, Observer, StepReport};
 use crate::run::{EpochMetrics, Scores};
 use crate::team::Team;
-use ftprop_nn::engine::{NetworkState, Part, StepSpan};
-use ftprop_nn::{Portion, Tally};
+use ftprop_nn::Tally;
+use ftprop_nn::engine::{NetworkState, Part};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Steps that are announced at once, at most.
-const ANNOUNCED: usize = 4096;
 /// How often a device that runs ahead is asked for results: waiting for them leaves it idle for a moment.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// What saving may cost: an epoch that ends sooner than this many times the last saving took is not saved.
@@ -36,7 +35,9 @@ impl Trainer {
     /// The steps of one epoch; none if the observer had enough before its end.
     pub(super) fn learn_epoch(&mut self, observer: &mut dyn Observer) -> Result<Option<EpochTimes>, Error> {
         let steps = self.train.batches_per_epoch();
-        let resident = self.engine.resident().is_some_and(|resident| resident.has(Part::Train));
+        // Gradients of several batches are added up in the host's memory, so the host brings the batches.
+        let accumulated = self.recipe.train.accumulate > 1;
+        let resident = !accumulated && self.engine.resident().is_some_and(|resident| resident.has(Part::Train));
         let mut batches = (!resident).then(|| self.train.epoch(u64::from(self.state.epoch), self.state.batch));
         let mut tally = Tally::from(self.state.tally);
         let (started, mut settled) = (Instant::now(), Instant::now());
@@ -52,30 +53,9 @@ impl Trainer {
                 turn = Some(gate.enter());
                 settled = Instant::now();
             }
-            match &mut batches {
-                None => {
-                    let span = self.announce(self.state.batch, self.span);
-                    if let Some(resident) = self.engine.resident() {
-                        resident.train(&span)?;
-                    }
-                    self.state.batch += span.steps.len();
-                    self.state.step += span.steps.len() as u64;
-                }
-                Some(batches) => {
-                    let Some(batch) = batches.next_batch()? else { break };
-                    // A batch whose pictures were all skipped leaves a gap.
-                    if announced <= batch.index || self.state.batch != batch.index {
-                        let span = self.announce(batch.index, ANNOUNCED);
-                        announced = batch.index + span.steps.len();
-                        self.engine.begin(span)?;
-                    }
-                    match batch.pixels {
-                        [] => self.engine.step(batch.images, batch.labels)?,
-                        pixels => self.engine.step_pixels(pixels, batch.labels, batch.numbers)?,
-                    }
-                    self.state.batch = batch.index + 1;
-                    self.state.step += 1;
-                }
+            let advance = self.advance(batches.as_mut(), &mut announced)?;
+            if matches!(advance, Advance::Over) {
+                break;
             }
             let last = self.state.batch >= steps;
             let due =
@@ -85,10 +65,11 @@ impl Trainer {
                 Some(_) => self.state.batch - open < self.span,
                 None => self.engine.runs_ahead() && !resident && !due && settled.elapsed() < SETTLE_EVERY,
             };
-            if ahead && !last {
-                continue;
-            }
-            let mut seen = self.engine.finish()?;
+            let mut seen = match advance {
+                Advance::Made(seen) => seen,
+                _ if ahead && !last => continue,
+                _ => self.engine.finish()?,
+            };
             let (mut took, mut stop) = (settled.elapsed(), false);
             if let Some(team) = &team {
                 let all = team.settle(&seen, enough, took)?;
@@ -160,37 +141,6 @@ impl Trainer {
             exchanged,
             enough,
         }))
-    }
-
-    /// What the learning rate is multiplied by at a step of the present epoch.
-    fn factor(&self, batch: usize) -> f64 {
-        let steps = self.train.batches_per_epoch();
-        self.recipe.schedule.factor_at(self.state.epoch, batch, steps, self.recipe.train.epochs)
-    }
-
-    /// The next steps of the epoch, `most` of them at most.
-    fn announce(&self, first_batch: usize, most: usize) -> StepSpan {
-        let per_epoch = self.train.batches_per_epoch();
-        let total = f64::from(self.recipe.train.epochs) * per_epoch as f64;
-        let (batch, examples) = (self.recipe.train.batch, self.train.examples());
-        let mut count = most.min(per_epoch - first_batch);
-        let portion = self.team.as_ref().map(|team| {
-            // The last batch, if it is smaller, is divided in another way and announced by itself.
-            count = count.min((examples / batch).saturating_sub(first_batch).max(1));
-            Portion::new(team.share(), batch.min(examples - first_batch * batch), batch)
-        });
-        let step = |i: usize| {
-            let progress = ((self.state.step + i as u64) as f64 / total) as f32;
-            (self.factor(first_batch + i), progress)
-        };
-        StepSpan {
-            seed: self.recipe.train.seed,
-            epoch: u64::from(self.state.epoch),
-            first_batch,
-            first_step: self.state.step,
-            steps: (0..count).map(step).collect(),
-            portion,
-        }
     }
 
     /// Asks for as many steps next time as take about as long as results may be waited for.

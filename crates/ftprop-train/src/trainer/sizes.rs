@@ -77,7 +77,7 @@ impl Sizes {
         let train = Loader::new(&split, LoaderConfig { pixels: false, ..config.clone() })?;
         let parts = Parts { train: Some(&split), validation: None, test: None };
         let engine = engine::open(recipe, &dataset, &parts, &self.place)?;
-        let train = if engine.takes_pixels() { train.delivering(true)? } else { train };
+        let train = if engine.takes_pixels() && recipe.train.accumulate == 1 { train.delivering(true)? } else { train };
         Ok(Sized { side, engine, train })
     }
 }
