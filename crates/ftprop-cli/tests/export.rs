@@ -4,6 +4,7 @@ mod common;
 
 use common::Temp;
 use std::fs;
+use std::path::Path;
 
 /// A network with all that an exporter meets, trained: norms, groups, a residual block, pools, dropout, two hard
 /// activations, one overridden in place.
@@ -94,8 +95,8 @@ fn a_damaged_packed_model_is_refused_in_one_line() {
     temp.run("eval missing.ftp --source digits").refused(1, &["missing.ftp", "no such file"]);
 }
 
-/// A model that was put into a zoo is listed with its accuracy, and used only as long as it is the same file; the program's
-/// own zoo is found by itself.
+/// A model that was put into a zoo is listed with its accuracy, and used only as long as it is the same file; the repository's
+/// own zoo is found where the program works.
 #[test]
 fn a_zoo_gives_out_what_was_put_in() {
     let temp = Temp::new();
@@ -115,6 +116,10 @@ fn a_zoo_gives_out_what_was_put_in() {
     temp.run("zoo --add run.ftp --name ../mine --recipe digits --folder here").refused(1, &["../mine"]);
     temp.run("zoo --add run.ftp --folder here").refused(2, &["--name"]);
     temp.run("zoo --folder nowhere").refused(1, &["nowhere"]);
+    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
+    for file in ["index.toml", "digits.ftp"] {
+        temp.write(&format!("zoo/{file}"), fs::read(zoo.join(file)).unwrap());
+    }
     temp.run("eval zoo:none-of-this-name").refused(1, &["none-of-this-name", "not in the zoo", "digits"]);
     assert!(accuracy(&temp, "zoo:digits") > 0.9);
 }
