@@ -3,7 +3,7 @@
 use crate::CudaError;
 use crate::device::Device;
 use crate::memory::DeviceBuffer;
-use crate::pictures::PictureTable;
+use crate::picture_table::PictureTable;
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::Shape;
 use std::sync::Arc;

@@ -51,6 +51,7 @@
 //! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `distillation`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `nccl`, `exchange` | several GPUs that share batches: [`Communicator`], and gradients summed beside the backward pass |
+//! | `picture_table` | where pictures of different sizes lie |
 //! | `pictures`, `streamed` | batches of pictures of different sizes: [`StreamedPictures`], [`StreamedPixels`] |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
 //! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
@@ -106,6 +107,7 @@ mod optimizer;
 mod parameters;
 mod passes;
 mod patch;
+mod picture_table;
 mod pictures;
 mod plan;
 mod precision;

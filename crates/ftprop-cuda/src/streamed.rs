@@ -6,7 +6,7 @@ use crate::abi::PictureEntry;
 use crate::data::next_id;
 use crate::device::Device;
 use crate::memory::{DeviceBuffer, PinnedBuffer};
-use crate::pictures::{PictureTable, entry_of};
+use crate::picture_table::{PictureTable, entry_of};
 use crate::stream::{CudaEvent, CudaStream};
 use ftprop_data::{Augment, DataError, Normalize, Pictures, Split};
 use ftprop_nn::Shape;
@@ -113,7 +113,7 @@ impl PictureSlots {
         unsafe {
             self.pixels.write_pinned(&self.copies, at * self.slot_bytes, &slot.pixels, bytes)?;
             let entries = size_of::<PictureEntry>() * row;
-            self.table.buffer().write_pinned(&self.copies, entries, &slot.entries, n)?;
+            self.table.entries.write_pinned(&self.copies, entries, &slot.entries, n)?;
             self.labels.write_pinned(&self.copies, 4 * row, &slot.labels, n)?;
             self.numbers.write_pinned(&self.copies, 4 * row, &slot.numbers, n)?;
         }

@@ -16,8 +16,8 @@ use ftprop_tensor::random::{Purpose, Stream};
 
 use crate::dataset::{Dataset, PassedOver};
 use crate::decode::EXTENSIONS;
-use crate::photo::check_sizes;
 use crate::preprocess::{Normalize, Shape};
+use crate::sizes::check_sizes;
 use crate::split::{Content, Split};
 use crate::{DataError, Options, Source};
 

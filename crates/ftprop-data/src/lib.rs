@@ -30,10 +30,13 @@
 //! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format, [`CsvTable`] |
 //! | `table`, `table_file` | [`TableTransform`]: from cells to numbers, for any rows alike |
 //! | `prepared` | [`prepare`]: pictures decoded once, in one file |
+//! | `pictures` | [`Pictures`]: those of different sizes, in such a file or in memory |
+//! | `sizes` | what pictures are resized to, and how large they may be |
 //! | `photo`, `decode`, `jpeg_scan`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
 //! | `patch` | [`Patch`]: a random part of a picture |
 //! | `colours` | [`Jitter`], [`Colours`]: pictures brighter, more contrasty, more colourful |
+//! | `trivial` | TrivialAugment: one operation of fourteen a picture |
 //! | `memory` | numbers in memory, whoever they belong to |
 //! | `view` | what of a picture is shown, at which size |
 //! | `window` | cutting a normalised window out of a picture |
@@ -62,10 +65,12 @@ mod loader;
 mod memory;
 mod patch;
 mod photo;
+mod pictures;
 mod prepare;
 mod prepared;
 mod preprocess;
 mod resize;
+mod sizes;
 mod source;
 mod split;
 mod statistics;
@@ -85,8 +90,9 @@ pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
 pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};
+pub use pictures::Pictures;
 pub use prepare::{BadImage, LoaderConfig};
-pub use prepared::{Pictures, PrepareOptions, Prepared, Preparing, prepare};
+pub use prepared::{PrepareOptions, Prepared, Preparing, prepare};
 pub use preprocess::{Normalize, Preprocess, Shape};
 pub use source::{Known, Options, Source, open};
 pub use split::{HoldOut, Split};

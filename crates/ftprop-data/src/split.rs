@@ -8,9 +8,9 @@ use ftprop_tensor::random::{Permutation, Purpose, Stream};
 
 use crate::DataError;
 use crate::memory::Memory;
-use crate::photo::check_sizes;
-use crate::prepared::{PictureFile, Pictures};
+use crate::pictures::{PictureFile, Pictures};
 use crate::preprocess::Shape;
+use crate::sizes::check_sizes;
 
 /// Where the values of the examples are.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use crate::Shape;
 use crate::augment::{Augment, Draws, Placement, Room};
-use crate::photo::cover;
 use crate::resize::{self, Axis, Rows};
+use crate::sizes::cover;
 use crate::window::Cutter;
 
 /// A picture in memory: rows of pixels of as many bytes as the window has channels.

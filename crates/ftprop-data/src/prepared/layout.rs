@@ -1,6 +1,6 @@
 //! The bytes of a prepared file: little-endian, every part with a checksum (CRC-32).
 
-use crate::photo::MOST_PIXELS;
+use crate::pictures::Entry;
 
 /// What a file begins with.
 pub(super) const MAGIC: [u8; 8] = *b"FTPIMGS\0";
@@ -11,8 +11,6 @@ pub(super) const RECORD: usize = 32;
 pub(super) const ENTRY: usize = 24;
 /// What a picture begins with.
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PIC1");
-/// Bytes of a pixel.
-pub(super) const CHANNELS: usize = 3;
 
 /// How the folder was laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,30 +89,7 @@ impl Header {
     }
 }
 
-/// A picture of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Where its pixels begin.
-    pub(super) offset: u64,
-    pub(crate) height: u32,
-    pub(crate) width: u32,
-    pub(crate) label: u32,
-    /// Of its pixels.
-    pub(super) sum: u32,
-}
-
 impl Entry {
-    /// Bytes of its pixels; `None` if no picture is so large.
-    pub(super) fn checked_len(&self) -> Option<usize> {
-        let pixels = (self.height as usize).checked_mul(self.width as usize)?;
-        (pixels > 0 && pixels <= MOST_PIXELS).then(|| pixels * CHANNELS)
-    }
-
-    /// Bytes of its pixels, once that was checked.
-    pub(crate) fn len(&self) -> usize {
-        self.height as usize * self.width as usize * CHANNELS
-    }
-
     pub(super) fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         bytes[..8].copy_from_slice(&self.offset.to_le_bytes());

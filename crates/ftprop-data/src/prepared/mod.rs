@@ -6,6 +6,5 @@ mod layout;
 mod read;
 mod write;
 
-pub use read::Pictures;
-pub(crate) use read::{PictureFile, is_prepared, open};
+pub(crate) use read::{is_prepared, open};
 pub use write::{PrepareOptions, Prepared, Preparing, prepare};

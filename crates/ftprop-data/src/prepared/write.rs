@@ -14,11 +14,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use ftprop_files::{FileError, Unfinished};
 
-use super::layout::{CHANNELS, Entry, HEADER, Header, Parts, RECORD, encode_names};
+use super::layout::{HEADER, Header, Parts, RECORD, encode_names};
 use crate::folder::{self, Layout};
-use crate::photo::{Scratch, check_sizes, cover, refused};
+use crate::photo::{Scratch, refused};
+use crate::pictures::{CHANNELS, Entry};
 use crate::preprocess::Shape;
 use crate::resize::Axis;
+use crate::sizes::{check_sizes, cover};
 use crate::split::Content;
 use crate::view::Picture;
 use crate::{BadImage, DataError, Dataset, Options, PassedOver};
