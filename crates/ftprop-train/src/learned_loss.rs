@@ -4,42 +4,6 @@ use crate::error::Error;
 use crate::recipe::Recipe;
 use ftprop_data::Split;
 use ftprop_nn::{Criterion, Graph, Mixing};
-use serde::{Deserialize, Serialize};
-
-/// How much an example counts in learning, by its class.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "must be \"balanced\" or a list with a number for each class")]
-pub enum ClassWeights {
-    /// By how often the classes occur.
-    ByCount(ByCount),
-    /// A number for each class, in the order of the classes.
-    Each(Vec<f32>),
-}
-
-/// Weights that follow from how often the classes occur.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ByCount {
-    /// All classes together count alike: examples / (classes × examples of the class). The mean over the examples is 1.
-    Balanced,
-}
-
-impl ClassWeights {
-    /// The weight of each of so many classes, for the examples that are learned from.
-    pub fn of(&self, labels: impl Iterator<Item = u32>, classes: usize) -> Vec<f32> {
-        match self {
-            ClassWeights::Each(weights) => weights.clone(),
-            ClassWeights::ByCount(ByCount::Balanced) => {
-                let mut counts = vec![0u64; classes];
-                labels.for_each(|label| counts[label as usize] += 1);
-                let (examples, present) = (counts.iter().sum::<u64>(), counts.iter().filter(|&&n| n > 0).count());
-                // A class without an example has a weight that nothing is multiplied by.
-                let weight = |&n: &u64| if n == 0 { 1.0 } else { examples as f64 / (present as f64 * n as f64) };
-                counts.iter().map(|n| weight(n) as f32).collect()
-            }
-        }
-    }
-}
 
 impl Recipe {
     /// The loss that a network learns these examples by.
@@ -63,20 +27,5 @@ impl Recipe {
     /// How examples are mixed, where they are.
     pub(crate) fn mixing(&self) -> Result<Option<Mixing>, Error> {
         Ok(Mixing::new(self.train.mixup, self.train.cutmix)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn balanced_classes_count_alike_and_the_mean_is_one() {
-        let labels = [0, 0, 0, 0, 0, 0, 1, 1, 3, 0];
-        let weights = ClassWeights::ByCount(ByCount::Balanced).of(labels.into_iter(), 4);
-        let total = |class: u32| weights[class as usize] * labels.iter().filter(|&&l| l == class).count() as f32;
-        assert!((total(0) - total(1)).abs() < 1e-5 && (total(1) - total(3)).abs() < 1e-5);
-        assert!((labels.iter().map(|&l| weights[l as usize]).sum::<f32>() - 10.0).abs() < 1e-4);
-        assert_eq!(weights[2], 1.0);
     }
 }

@@ -6,7 +6,7 @@
 //! | [`changes`] | in what a run that goes on differs from what it was |
 //! | [`built_in`], [`config`] | the recipes carried here, and the layers one is put together from |
 //! | [`own_data`] | a recipe for data that nobody wrote one for |
-//! | [`learned_loss`] | the loss as it is learned by: weights of classes, mixed examples |
+//! | [`class_weights`], [`learned_loss`] | how much examples count by their class, and the loss as it is learned by |
 //! | [`trainer`], [`observe`] | the training loop, and what it tells whoever watches |
 //! | [`fleet`], [`gate`] | several runs at once, and how they share a device |
 //! | [`team`] | several processes that train one network together |
@@ -29,6 +29,7 @@ pub mod changes;
 pub mod checked;
 pub mod checkpoint;
 pub mod choice;
+pub mod class_weights;
 pub mod config;
 pub mod confusion;
 pub mod device;

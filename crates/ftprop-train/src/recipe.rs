@@ -6,9 +6,9 @@
 use crate::built_in::built_in;
 use crate::by_name;
 use crate::choice::DeviceChoice;
+use crate::class_weights::ClassWeights;
 use crate::config::Layers;
 use crate::error::Error;
-use crate::learned_loss::ClassWeights;
 use ftprop_data::{
     Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Jitter, Known, LabelColumn, Missing, Options, Source,
     Split, TestPart,

@@ -152,19 +152,7 @@ impl Trainer {
         let recipe = recipe.with_batch_of_at_most(train.len());
         let (team, batch) = (place.team.clone(), recipe.train.batch);
         let share = team.as_ref().map_or(Share::WHOLE, Team::share);
-        // Partners of a batch, and batches of a step, would lie on several ranks.
-        if !share.is_whole() {
-            let must = "goes with a single rank";
-            if recipe.mixing()?.is_some() {
-                return Err(Error::Setting { key: "train.mixup and train.cutmix", must });
-            }
-            if recipe.train.accumulate > 1 {
-                return Err(Error::Setting { key: "train.accumulate", must });
-            }
-        }
-        if share.ranks > batch {
-            return Err(Error::ManyRanks { batch, ranks: share.ranks });
-        }
+        check_share(&recipe, share)?;
         let first = share.rank == 0;
         let config = LoaderConfig {
             workers: recipe.data.workers,
@@ -233,21 +221,27 @@ impl Trainer {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
         if trainer.recipe.train.diagnostics && first {
-            // Between epochs the next look is due now; within one it was when the epoch began.
-            let next = trainer.state.epoch - u32::from(trainer.state.batch == 0);
-            let records = match &trainer.storage {
-                Some(storage) if !storage.folder().is_new() => {
-                    let folder = storage.folder().path();
-                    // Within an epoch, what came after its start is shown anew.
-                    trainer.shown = trainer.state.batch == 0
-                        && Records::before(folder, next + 1)?.all().last().is_some_and(|r| r.epoch == next);
-                    Records::before(folder, next)?
-                }
-                _ => Records::default(),
-            };
-            trainer.diagnostics = Some((Diagnostics::new(&trainer.recipe, dataset, place.cpu.clone())?, records));
+            trainer.open_diagnostics(dataset)?;
         }
         Ok(trainer)
+    }
+
+    /// Gets ready to look into the hard layers, with what was seen of them before.
+    fn open_diagnostics(&mut self, dataset: &Dataset) -> Result<(), Error> {
+        // Between epochs the next look is due now; within one it was when the epoch began.
+        let next = self.state.epoch - u32::from(self.state.batch == 0);
+        let records = match &self.storage {
+            Some(storage) if !storage.folder().is_new() => {
+                let folder = storage.folder().path();
+                // Within an epoch, what came after its start is shown anew.
+                self.shown = self.state.batch == 0
+                    && Records::before(folder, next + 1)?.all().last().is_some_and(|r| r.epoch == next);
+                Records::before(folder, next)?
+            }
+            _ => Records::default(),
+        };
+        self.diagnostics = Some((Diagnostics::new(&self.recipe, dataset, self.cpu.clone())?, records));
+        Ok(())
     }
 
     /// Makes a new run's folder, unless it is made, and writes the recipe into it: until this is called, or the run
@@ -543,6 +537,24 @@ fn owned(network: NetworkState<'_>) -> NetworkState<'static> {
 /// Whether an observer wants the run to stop.
 fn stops(answer: Answer) -> Result<bool, Error> {
     Ok(answer.map_err(Error::Outside)? == ControlFlow::Break(()))
+}
+
+/// Refuses what cannot be divided among so many ranks.
+fn check_share(recipe: &CheckedRecipe, share: Share) -> Result<(), Error> {
+    // Partners of a batch, and batches of a step, would lie on several ranks.
+    if !share.is_whole() {
+        let must = "goes with a single rank";
+        if recipe.mixing()?.is_some() {
+            return Err(Error::Setting { key: "train.mixup and train.cutmix", must });
+        }
+        if recipe.train.accumulate > 1 {
+            return Err(Error::Setting { key: "train.accumulate", must });
+        }
+    }
+    match recipe.train.batch {
+        batch if share.ranks > batch => Err(Error::ManyRanks { batch, ranks: share.ranks }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

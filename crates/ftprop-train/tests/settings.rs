@@ -3,8 +3,8 @@
 
 use ftprop_nn::{Activation, OptimizerSpec, ScheduleKind};
 use ftprop_train::choice::DeviceChoice;
+use ftprop_train::class_weights::{ByCount, ClassWeights};
 use ftprop_train::device::Place;
-use ftprop_train::learned_loss::{ByCount, ClassWeights};
 use ftprop_train::model::Which;
 use ftprop_train::observe::{Answer, Ending, Observer, RunView, StepReport};
 use ftprop_train::recipe::Recipe;

@@ -9,6 +9,7 @@ use crate::gate::Gate;
 use crate::observe::{Notice, Observer, StepReport};
 use crate::run::{EpochMetrics, Scores};
 use crate::team::Team;
+use ftprop_data::Epoch;
 use ftprop_nn::Tally;
 use ftprop_nn::engine::{NetworkState, Part};
 use std::borrow::Cow;
@@ -110,6 +111,27 @@ impl Trainer {
             tally.add(&self.engine.finish()?);
         }
         drop(turn);
+        self.check_learned(&tally, resident)?;
+        self.state.tally = tally.into();
+        let waited = batches.as_ref().map_or(Duration::ZERO, Epoch::waited);
+        if let Some(batches) = batches.filter(|batches| batches.skipped() > 0) {
+            let (count, first) = (batches.skipped(), batches.first_skipped().map(ToString::to_string));
+            observer.notice(&self.view(), &Notice::PicturesSkipped { count, first });
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let own = [waited, exchanging() - exchanged_before].map(|time| time.as_secs_f64() / seconds);
+        let (waited, exchanged) = self.shares_of_all(own)?;
+        Ok(Some(EpochTimes {
+            rate: self.factor(steps - 1) * self.recipe.optimizer.lr(),
+            images_per_s: images as f64 / seconds,
+            waited,
+            exchanged,
+            enough,
+        }))
+    }
+
+    /// Refuses an epoch that left what is no number, or that did not see every example once.
+    fn check_learned(&self, tally: &Tally, resident: bool) -> Result<(), Error> {
         // Thresholds hide what is no number from the loss. A GPU looks for it as it goes.
         if !self.engine.runs_ahead() {
             self.ensure_finite(&self.engine.network()?)?;
@@ -118,29 +140,14 @@ impl Trainer {
             let (counted, examples) = (tally.examples, self.train_examples());
             return Err(Error::Miscounted { counted, examples, epoch: self.state.epoch });
         }
-        self.state.tally = tally.into();
-        let mut waited = Duration::ZERO;
-        if let Some(batches) = batches {
-            waited = batches.waited();
-            if batches.skipped() > 0 {
-                let (count, first) = (batches.skipped(), batches.first_skipped().map(ToString::to_string));
-                observer.notice(&self.view(), &Notice::PicturesSkipped { count, first });
-            }
-        }
-        let seconds = started.elapsed().as_secs_f64();
-        let (mut waited, mut exchanged) = (waited.as_secs_f64() / seconds, None);
-        if let Some(team) = &team {
-            let own = (exchanging() - exchanged_before).as_secs_f64() / seconds;
-            let means = team.sums([waited, own])?.map(|sum| sum / team.share().ranks as f64);
-            (waited, exchanged) = (means[0], Some(means[1]));
-        }
-        Ok(Some(EpochTimes {
-            rate: self.factor(steps - 1) * self.recipe.optimizer.lr(),
-            images_per_s: images as f64 / seconds,
-            waited,
-            exchanged,
-            enough,
-        }))
+        Ok(())
+    }
+
+    /// The shares of an epoch that were spent waiting for batches and, where there are others, for them: means over all ranks.
+    fn shares_of_all(&self, own: [f64; 2]) -> Result<(f64, Option<f64>), Error> {
+        let Some(team) = &self.team else { return Ok((own[0], None)) };
+        let [waited, exchanged] = team.sums(own)?.map(|sum| sum / team.share().ranks as f64);
+        Ok((waited, Some(exchanged)))
     }
 
     /// Asks for as many steps next time as take about as long as results may be waited for.
