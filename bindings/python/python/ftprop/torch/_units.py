@@ -26,6 +26,8 @@ _LOSSES = (
     "annealed_tanh",
 )
 _RULES = ("gradient_sign", "random_subset")
+#: Rules that go by the labels of a whole batch, which a unit does not see.
+_BATCH_RULES = ("class_mean", "class_agreement")
 
 
 def _indicator(truth: Tensor, like: Tensor) -> Tensor:
@@ -228,6 +230,8 @@ class HardThreshold(nn.Module):
         self._start = _stream_of(self.seed)
         self._loss = _family(self.layer_loss)
         self._rule = _family(self.target_rule)
+        if self._rule[0] in _BATCH_RULES:
+            raise ValueError(f"{self.target_rule} goes by the labels of a whole batch, which a unit in PyTorch does not see")
         if self._loss[0] not in _LOSSES or self._rule[0] not in _RULES:
             raise ValueError(f"PyTorch has no formula for {self.layer_loss} with {self.target_rule}")
         kind, _, k = self.activation.partition(":")
