@@ -217,6 +217,14 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// The line of a table that is wrong, counted from 1, where it is a single one.
+    pub fn line(&self) -> Option<u64> {
+        match self {
+            DataError::Row { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+
     /// A failed read; an early end of a compressed stream counts as truncation.
     pub(crate) fn read(path: &Path, why: io::Error) -> Self {
         let path = path.to_owned();

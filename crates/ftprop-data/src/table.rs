@@ -6,7 +6,7 @@
 //! names where both files have them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,8 @@ pub struct CsvOptions {
     /// Columns of numbers that are names all the same, such as a postcode: one-hot. Columns of text are without being
     /// named here.
     pub categories: Vec<String>,
+    /// Columns that are left out, such as the number of a row.
+    pub ignore: Vec<String>,
 }
 
 impl Default for CsvOptions {
@@ -73,6 +75,7 @@ impl Default for CsvOptions {
             test: TestPart::Fraction(0.2),
             missing: Missing::default(),
             categories: Vec::new(),
+            ignore: Vec::new(),
         }
     }
 }
@@ -91,6 +94,9 @@ pub struct TableTransform {
     pub columns: Vec<TableColumn>,
     /// The names of the classes; label i is class i.
     pub classes: Vec<String>,
+    /// The names of columns that are left out; a file may have them or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 /// A column of a table and what becomes of it.
@@ -148,12 +154,17 @@ impl TableTransform {
         if table.width() < 2 {
             return Err(wrong("a table needs at least one feature and a label, this one has a single column".into()));
         }
+        table.check_names()?;
         let name = |column: usize| table.names().map(|names| names[column].clone());
-        let distinct = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len() == names.len();
-        let features: Vec<usize> = (0..table.width()).filter(|&column| column != label).collect();
-        let unknown = |wanted: &&String| !features.iter().any(|&column| name(column).as_ref() == Some(*wanted));
-        if let Some(unknown) = options.categories.iter().find(unknown) {
+        let others: Vec<usize> = (0..table.width()).filter(|&column| column != label).collect();
+        let unknown = |wanted: &&String| !others.iter().any(|&column| name(column).as_ref() == Some(*wanted));
+        if let Some(unknown) = options.categories.iter().chain(&options.ignore).find(unknown) {
             return Err(wrong(format!("no column of features is called {}", quote(unknown))));
+        }
+        let used = |column: &usize| name(*column).is_none_or(|name| !options.ignore.contains(&name));
+        let features: Vec<usize> = others.into_iter().filter(used).collect();
+        if features.is_empty() {
+            return Err(wrong("all features are left out".into()));
         }
         let classes = classes_of(table, label)?;
         let column = |&column: &usize| {
@@ -164,8 +175,42 @@ impl TableTransform {
             })
         };
         let columns = features.iter().map(column).collect::<Result<Vec<_>, DataError>>()?;
-        let named = table.names().is_some_and(distinct);
-        Ok(TableTransform { label: name(label), label_at: label, named, columns, classes })
+        let (named, ignored) = (table.names().is_some(), options.ignore.clone());
+        Ok(TableTransform { label: name(label), label_at: label, named, columns, classes, ignored })
+    }
+
+    /// Reads a table of such rows. Where the training file had no names, a first line that could be a row is one.
+    pub fn read(&self, path: &Path, header: Option<bool>) -> Result<CsvTable, DataError> {
+        let (mut table, _) = CsvTable::read_lines(path, header, &LabelColumn::Last)?;
+        if !self.named && header.is_none() && table.names().is_some() {
+            let whole = table.clone().with_names_as_row();
+            if self.places(&whole).and_then(|places| self.check_row(&whole, 0, &places)).is_ok() {
+                table = whole;
+            }
+        }
+        table.check_rows()?;
+        Ok(table)
+    }
+
+    /// What is wrong with a row, if anything is.
+    fn check_row(&self, table: &CsvTable, row: usize, places: &[usize]) -> Result<(), DataError> {
+        let mut numbers = vec![0.0; self.columns.iter().map(|column| column.kind.width()).max().unwrap_or(0)];
+        let check = |(column, &place): (&TableColumn, &usize)| column.kind.write(table, row, place, &mut numbers);
+        self.columns.iter().zip(places).try_for_each(check)
+    }
+
+    /// The rows that numbers can be made of, and what is wrong with the others, in order. What is wrong with the whole, such
+    /// as a column that is missing, is an error.
+    pub fn sound(&self, table: CsvTable) -> Result<(CsvTable, Vec<DataError>), DataError> {
+        let places = self.places(&table)?;
+        let wrong: BTreeMap<usize, DataError> = (0..table.rows())
+            .filter_map(|row| self.check_row(&table, row, &places).err().map(|why| (row, why)))
+            .collect();
+        if wrong.is_empty() {
+            return Ok((table, Vec::new()));
+        }
+        let sound: Vec<usize> = (0..table.rows()).filter(|row| !wrong.contains_key(row)).collect();
+        Ok((table.select(&sound), wrong.into_values().collect()))
     }
 
     /// How many numbers a row becomes: the network's inputs.
@@ -258,6 +303,9 @@ impl TableTransform {
     fn places(&self, table: &CsvTable) -> Result<Vec<usize>, DataError> {
         let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
         let Some(names) = table.names().filter(|_| self.named) else {
+            if !self.ignored.is_empty() {
+                return Err(wrong("a first line with the names of the columns is missing: some are left out".into()));
+            }
             let (width, wanted) = (table.width(), self.columns.len());
             let skipped = if width == wanted { usize::MAX } else { self.label_at };
             if width != wanted && width != wanted + 1 {
@@ -271,15 +319,15 @@ impl TableTransform {
         if !missing.is_empty() {
             return Err(wrong(format!("columns of the training file are missing: {}", list(missing))));
         }
-        let known =
-            |name: &&String| self.label.as_ref() == Some(*name) || self.columns.iter().any(|c| c.name == **name);
+        let known = |name: &&String| {
+            let label = self.label.as_ref() == Some(*name);
+            label || self.columns.iter().any(|c| c.name == **name) || self.ignored.contains(name)
+        };
         let additional: Vec<_> = names.iter().filter(|name| !known(name)).collect();
         if !additional.is_empty() {
             return Err(wrong(format!("columns that the training file has not: {}", list(additional))));
         }
-        if names.len() > self.columns.len() + 1 {
-            return Err(wrong("two columns have the same name".into()));
-        }
+        table.check_names()?;
         let place = |c: &TableColumn| names.iter().position(|name| *name == c.name).unwrap_or(0);
         Ok(self.columns.iter().map(place).collect())
     }
@@ -343,6 +391,9 @@ fn fit_column(
     // A column is text if none of its cells is a number; what is neither the one nor the other is an error below.
     let texts = (0..table.rows()).map(cell).filter(|cell| !is_missing(cell));
     if as_text || (texts.clone().next().is_some() && !texts.clone().any(is_number)) {
+        if !as_text {
+            check_texts(table, column, texts)?;
+        }
         return fit_texts(table, column, missing);
     }
     let (mut values, mut any_absent) = (Vec::new(), false);
@@ -385,6 +436,32 @@ fn median(values: &mut [f32]) -> f32 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
+/// Refuses texts that nobody means as categories: numbers in another spelling, and texts that name single rows.
+fn check_texts<'a>(
+    table: &CsvTable,
+    column: usize,
+    texts: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), DataError> {
+    let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
+    let with_comma = |text: &str| text.contains(',') && text.replace(',', ".").parse::<f32>().is_ok();
+    if texts.clone().all(with_comma) {
+        let some = texts.clone().next().map(quote).unwrap_or_default();
+        let words = table.column_words(column);
+        return Err(wrong(format!(
+            "{words} holds numbers with a decimal comma, such as {some}; write them with a point"
+        )));
+    }
+    let (rows, different) = (texts.clone().count(), texts.collect::<BTreeSet<_>>().len());
+    if different > MOST_NUMBERS && rows < LEAST_OF_A_CLASS * different && different <= MOST_TEXTS {
+        let words = table.column_words(column);
+        return Err(wrong(format!(
+            "{words} holds {different} different texts in {rows} rows, so most name a single row; leave it out \
+             (csv.ignore), put the texts in groups, or say that they are categories (csv.categories)"
+        )));
+    }
+    Ok(())
+}
+
 fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<ColumnKind, DataError> {
     let mut texts = BTreeSet::new();
     for row in 0..table.rows() {
@@ -396,8 +473,9 @@ fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<Column
         texts.insert(if is_missing(cell) { "" } else { cell });
         if texts.len() > MOST_TEXTS {
             let words = table.column_words(column);
-            let why =
-                format!("{words} holds more than {MOST_TEXTS} different texts; leave it out or put them in groups");
+            let why = format!(
+                "{words} holds more than {MOST_TEXTS} different texts; leave it out (csv.ignore) or put them in groups"
+            );
             return Err(DataError::Table { path: table.path().to_owned(), why });
         }
     }
