@@ -270,3 +270,27 @@ fn labels_that_look_like_a_measurement_are_told_of() {
     let run = temp.run("train --data ages.csv --epochs 1 --out run").ok();
     assert!(run.err.contains("30 different numbers in 90 rows"), "{run:?}");
 }
+
+/// Folders as people have them: what is not as it should be is called what it is.
+#[test]
+fn folders_of_pictures_are_taken_as_people_have_them() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    for (part, name) in [("train", "training"), ("val", "valid")] {
+        std::fs::create_dir_all(temp.path("named")).unwrap();
+        std::fs::rename(temp.path(&format!("photos/{part}")), temp.path(&format!("named/{name}"))).unwrap();
+    }
+    temp.run("train --data named/valid/dark --quiet").refused(1, &["4 pictures lie in", "CLASS/*"]);
+    std::fs::create_dir_all(temp.path("one")).unwrap();
+    std::fs::rename(temp.path("named/training/dark"), temp.path("one/dark")).unwrap();
+    temp.run("train --data one --quiet").refused(1, &["one/dark", "single class"]);
+    std::fs::rename(temp.path("one/dark"), temp.path("named/training/dark")).unwrap();
+    // Hidden files are passed over in silence, pictures of no class are counted.
+    temp.write("named/training/dark/._0.png", "no picture");
+    std::fs::copy(temp.path("named/valid/dark/0.png"), temp.path("named/training/loose.png")).unwrap();
+    let run = temp.run("train --data named --set data.resize=8 --set data.crop=8 --epochs 1 --out run").ok();
+    assert!(run.err.contains("16 training and 8 test examples"), "{run:?}");
+    assert!(run.err.contains("1 pictures in no class folder were passed over"), "{run:?}");
+    let said = temp.run("predict run named/training/dark").ok();
+    assert_eq!(said.out.lines().count(), 8, "{said:?}");
+}

@@ -130,6 +130,25 @@ pub enum DataError {
         path: PathBuf,
     },
 
+    /// Pictures that are in no class folder.
+    #[error(
+        "{count} pictures lie in {} itself, and no class folders with pictures; put those of each class in a folder of its \
+         own: CLASS/*", .path.display()
+    )]
+    LoosePictures {
+        /// The folder.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+
+    /// A single class folder.
+    #[error("only {} holds pictures, so there is a single class and nothing to tell apart; add a folder of another", .path.display())]
+    LoneClass {
+        /// The class's folder.
+        path: PathBuf,
+    },
+
     /// A class folder without pictures.
     #[error(
         "class folder {} holds no picture (.jpg, .jpeg, .png, .webp, .bmp, .gif, .tif or .tiff); add some or remove \
