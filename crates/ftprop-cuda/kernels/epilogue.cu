@@ -47,7 +47,7 @@ struct Rows {
 extern "C" __global__ void __launch_bounds__(MAP_THREADS)
 epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
                  const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, position_t* __restrict__ argmax,
-                 const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n, int training) {
+                 act_t* __restrict__ largest, const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n, int training) {
     const MapThread thread;
     if (!thread.active) return;
     const int c = thread.c, pixels = n * POOL_H * POOL_W;
@@ -59,7 +59,7 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
             const int pixel = first + i * MAP_Y;
             if (pixel >= pixels) break;
-            const Outputs outputs = pooled_outputs(pixel, c, affine, y, argmax);
+            const Outputs outputs = pooled_outputs(pixel, c, affine, y, argmax, largest);
             bad |= outputs.bad;
             keep_outputs(outputs.v, pixel, c, out, step, training);
         }

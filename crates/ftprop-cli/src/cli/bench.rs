@@ -71,7 +71,7 @@ struct GpuArgs {
 
 #[derive(Args)]
 struct Config {
-    /// A preset: convnet4, convnet8, alexnet, resnet18
+    /// A preset: convnet4, convnet8, fast, vgg_small, resnet20, bireal18 at 32×32, alexnet, resnet18 at 224×224
     #[arg(long, default_value = "convnet4")]
     network: String,
     #[arg(long, default_value = "sign")]
@@ -118,6 +118,16 @@ struct Report {
     first_step_s: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     breakdown: Vec<Part>,
+    /// Where the time before the first step went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    startup: Vec<StartupRow>,
+}
+
+#[derive(Serialize)]
+struct StartupRow {
+    what: &'static str,
+    times: usize,
+    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -155,11 +165,11 @@ impl Config {
             false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None, team: None },
         };
         let (side, classes) = match self.network.as_str() {
-            "convnet4" | "convnet8" => (32, 10),
+            "convnet4" | "convnet8" | "fast" | "vgg_small" | "resnet20" | "bireal18" => (32, 10),
             "alexnet" | "resnet18" => (224, 1000),
             other => {
                 return Err(Error::Usage(format!(
-                    "--network {other}: known are convnet4, convnet8, alexnet and resnet18"
+                    "--network {other}: known are convnet4, convnet8, fast, vgg_small, resnet20, bireal18 (at 32×32), alexnet and resnet18"
                 )));
             }
         };
@@ -250,6 +260,7 @@ impl Config {
             peak_rss_mb: peak_rss_mb(),
             first_step_s,
             breakdown,
+            startup: Vec::new(),
         })
     }
 
@@ -308,6 +319,12 @@ fn print(r: &Report) -> Result<(), Error> {
     for part in &r.breakdown {
         let (kind, ms) = (&part.kind, part.ms_per_step);
         say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole))?;
+    }
+    if !r.startup.is_empty() {
+        say("before the first step (parts may run side by side):")?;
+    }
+    for row in &r.startup {
+        say(&format!("  {:<28} {:>6} times {:>8.3} s", row.what, row.times, row.seconds))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
+//! | `windows` | the way back through a max pool by its windows |
 //! | `average_pool` | average pooling |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
@@ -14,6 +15,7 @@ mod epilogue_source;
 mod map;
 mod norm;
 mod product;
+mod windows;
 
 use crate::CudaError;
 use crate::abi::DevicePtr;
@@ -36,8 +38,8 @@ use std::ops::Range;
 
 /// Every kernel that passes launch.
 #[cfg(test)]
-pub(crate) const KERNELS: [&[crate::arguments::Signature]; 4] =
-    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS];
+pub(crate) const KERNELS: [&[crate::arguments::Signature]; 5] =
+    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS, windows::KERNELS];
 
 /// Where a tensor's values and the slopes by them are.
 #[derive(Clone, Copy)]
