@@ -189,7 +189,8 @@ impl OperationGraph {
     }
 }
 
-/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled.
+/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled
+/// (`compiled` tries those that are not).
 fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     let engine = BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let one = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
@@ -210,7 +211,7 @@ fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     }
     let behavior = Type::CUDNN_TYPE_BEHAVIOR_NOTE;
     let count = engine.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, behavior, &mut notes)?;
-    Ok(!notes[..count.min(64)].contains(&compiled))
+    Ok(tries("compiled") || !notes[..count.min(64)].contains(&compiled))
 }
 
 /// The engines proposed for a convolution of batches of n.

@@ -185,7 +185,9 @@ impl Threads {
             false => wide_vectors(shape.channels, start, rows, options.precision),
         };
         let columns = ColumnReduction::new(shape.channels, vector_width, rows);
-        let many = f.pool.is_some() || matches!(f.residual, Some((_, Some(_))));
+        let two = matches!(f.residual, Some((_, Some(_))));
+        let dense = tries("dense") && cooperative.is_none() && f.pool.is_none() && !two && vector_width == 8;
+        let many = f.pool.is_some() || two || dense;
         let map = MapLaunch::new(shape.channels / vector_width, rows, if many { 2 } else { 4 });
         let sharing = Sharing {
             vector_width,
@@ -195,6 +197,7 @@ impl Threads {
             rows_per_thread: cooperative.map(|(_, rows)| rows),
             keeps_dz: keeps_dz(f, tensors),
             by_windows,
+            dense,
         };
         Threads { columns, map, cooperative: cooperative.map(|(config, _)| config), sharing }
     }

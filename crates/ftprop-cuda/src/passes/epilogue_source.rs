@@ -53,6 +53,8 @@ pub(super) struct Sharing {
     pub(super) keeps_dz: bool,
     /// Whether a pool goes back by its windows.
     pub(super) by_windows: bool,
+    /// Whether the ways back keep to few registers.
+    pub(super) dense: bool,
 }
 
 /// Bytes in which a pool keeps where in its window the largest value was.
@@ -106,6 +108,7 @@ pub(super) fn source(
         .int("THREADS_X", sharing.threads_x)
         .int("MAP_X", sharing.map_x)
         .int("KEEPS_DZ", usize::from(sharing.keeps_dz))
+        .int("DENSE", usize::from(sharing.dense))
         .int("KEEPS_LARGEST", usize::from(sharing.by_windows && !f.pool_last))
         .int("C", shape.channels)
         .int("VEC", sharing.vector_width)
