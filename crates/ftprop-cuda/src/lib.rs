@@ -135,7 +135,7 @@ pub use library::Library;
 pub use nccl::{Breaker, Communicator, nccl_id, nccl_version};
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
-pub use selftest::selftest;
+pub use selftest::{SelftestPart, selftest};
 pub use startup::StartupPart;
 pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;
