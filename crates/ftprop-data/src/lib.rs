@@ -25,14 +25,14 @@
 //! | `preprocess` | [`Shape`], [`Normalize`], [`Preprocess`] |
 //! | `split` | [`Split`]: examples and labels, and holding some of them out |
 //! | `statistics` | mean and deviation of what is in memory |
-//! | `source` | [`Source`] and [`open`]: which reader for which name |
+//! | `source`, `open` | [`Source`], and [`open()`]: which reader for which name |
 //! | `detect` | [`Source::detect`]: what a path holds |
 //! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format, [`CsvTable`] |
 //! | `table`, `table_file` | [`TableTransform`]: from cells to numbers, for any rows alike |
 //! | `prepared` | [`prepare`]: pictures decoded once, in one file |
 //! | `pictures` | [`Pictures`]: those of different sizes, in such a file or in memory |
 //! | `sizes` | what pictures are resized to, and how large they may be |
-//! | `photo`, `decode`, `jpeg_scan`, `resize` | pictures from files, [`load_image`] |
+//! | `photo`, `decode`, `jpeg_scan`, `jpeg_reduced`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
 //! | `patch` | [`Patch`]: a random part of a picture |
 //! | `colours` | [`Jitter`], [`Colours`]: pictures brighter, more contrasty, more colourful |
@@ -60,9 +60,11 @@ mod digits;
 mod error;
 mod folder;
 mod idx;
+mod jpeg_reduced;
 mod jpeg_scan;
 mod loader;
 mod memory;
+mod open;
 mod patch;
 mod photo;
 mod pictures;
@@ -88,12 +90,13 @@ pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
+pub use open::open;
 pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};
 pub use pictures::Pictures;
 pub use prepare::{BadImage, LoaderConfig};
 pub use prepared::{PrepareOptions, Prepared, Preparing, prepare};
 pub use preprocess::{Normalize, Preprocess, Shape};
-pub use source::{Known, Options, Source, open};
+pub use source::{Known, Options, Source};
 pub use split::{HoldOut, Split};
 pub use table::{ColumnKind, CsvOptions, Missing, TableColumn, TableTransform, TestPart};

@@ -71,7 +71,7 @@ struct GpuArgs {
 
 #[derive(Args)]
 struct Config {
-    /// A preset: convnet4, convnet8, fast, vgg_small, resnet20, bireal18 at 32×32, alexnet, resnet18 at 224×224
+    /// A preset: convnet4, convnet8, fast, vgg_small, resnet20, bireal18, alexnet, resnet18
     #[arg(long, default_value = "convnet4")]
     network: String,
     #[arg(long, default_value = "sign")]
@@ -169,7 +169,8 @@ impl Config {
             "alexnet" | "resnet18" => (224, 1000),
             other => {
                 return Err(Error::Usage(format!(
-                    "--network {other}: known are convnet4, convnet8, fast, vgg_small, resnet20, bireal18 (at 32×32), alexnet and resnet18"
+                    "--network {other}: known are convnet4, convnet8, fast, vgg_small, resnet20, bireal18, alexnet and \
+                     resnet18"
                 )));
             }
         };

@@ -58,6 +58,7 @@ impl Layer for Norm {
             Statistics::Running => None,
             Statistics::Batch => Some(self.momentum),
             Statistics::Mean { before } => Some(1.0 / (before + 1) as f32),
+            Statistics::Again => return norm::affine(pass.cpu, rows, channels, x, &self.scale, &self.shift, y),
         };
         if let Some(momentum) = momentum {
             // `inverse_deviation` holds the variance for a moment.
@@ -101,6 +102,15 @@ impl Layer for Norm {
             needs_input,
             pass.scratch,
         );
+    }
+
+    /// With the batch's statistics as they are: how they depend on a single example is left aside.
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, _: &[f32], curvature: &mut Slopes) {
+        let (rows, channels) = (pass.n * self.shape.height * self.shape.width, self.shape.channels);
+        let scale: Vec<f32> = self.scale.iter().map(|s| s * s).collect();
+        let (dy, dx) = curvature.both();
+        norm::affine(pass.cpu, rows, channels, dy, &scale, &vec![0.0; channels], dx);
+        curvature.advance();
     }
 
     fn learns(&self) -> bool {
