@@ -7,7 +7,7 @@ use crate::streamed::{StreamedPictures, StreamedPixels};
 use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
-use ftprop_nn::{Graph, Step, Tally};
+use ftprop_nn::{Graph, Portion, Step, Tally};
 use ftprop_tensor::Share;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -79,8 +79,14 @@ impl Engine for CudaNetwork {
         Ok(self.set_average(state.average.as_deref().unwrap_or(&state.network.values))?)
     }
 
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
-        CudaNetwork::learn(self, images, labels, step)
+    fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError> {
+        CudaNetwork::learn_portion(self, images, labels, step, portion)
     }
 
     fn gradients(&self) -> Result<Cow<'_, [f32]>, EngineError> {

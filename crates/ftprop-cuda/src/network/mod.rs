@@ -188,12 +188,26 @@ impl CudaNetwork {
 
     /// One step of Algorithm 2 up to the optimizer, on a batch from the host.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
-        let n = self.stage(images, labels)?;
-        let at = DeviceStep::new(step.seed, 0, step.number, 0);
+        self.learn_portion(images, labels, step, None)
+    }
+
+    /// The same on a portion of a batch that several GPUs share; there may be no example here.
+    pub fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError> {
+        let none = portion.is_some() && images.is_empty() && labels.is_empty();
+        let n = if none { 0 } else { self.stage(images, labels)? };
+        let at = DeviceStep::new(step.seed, 0, step.number, 0).within(portion);
         self.set_step(step.seed, at, &[(1.0, step.progress)])?;
         self.executor.clear_tally()?;
         self.executor.clear_not_numbers()?;
-        self.load_staged(n)?;
+        if n > 0 {
+            self.load_staged(n)?;
+        }
         self.executor.take_gradients(n)?;
         self.reduce()?;
         Ok(self.take_tally()?)

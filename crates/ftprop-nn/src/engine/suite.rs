@@ -306,6 +306,7 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
             clip: number.is_multiple_of(3).then_some(0.05),
             average: None,
             teacher: None,
+            sync_norm: false,
         };
         cases.push(Case {
             name: format!("{}, {name}", networks[i % networks.len()].0),
@@ -489,6 +490,9 @@ fn reduced(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     impl Reducer for Halve {
         fn reduce(&mut self, gradients: &mut [f32], _: &mut [f32]) -> Result<(), EngineError> {
             gradients.iter_mut().for_each(|g| *g *= 0.5);
+            Ok(())
+        }
+        fn sum(&mut self, _: &mut [f64]) -> Result<(), EngineError> {
             Ok(())
         }
     }

@@ -78,6 +78,15 @@ impl Chain {
         }
     }
 
+    /// Takes part in what others do on the way forward, or back, without examples.
+    pub(crate) fn attend(&mut self, pass: &mut Pass<'_>, backward: bool) {
+        let attend = |link: &mut Link| link.layer.attend(pass, backward);
+        match backward {
+            false => self.layers.iter_mut().for_each(attend),
+            true => self.layers.iter_mut().rev().for_each(attend),
+        }
+    }
+
     /// The name of the first layer whose output is not finite.
     pub(crate) fn first_non_finite(&self, n: usize) -> Option<&str> {
         for (Link { name, layer, .. }, output) in self.layers.iter().zip(&self.outputs) {

@@ -54,6 +54,11 @@ impl Layer for Residual {
         }
     }
 
+    fn attend(&mut self, pass: &mut Pass<'_>, backward: bool) {
+        self.main.attend(pass, backward);
+        self.shortcut.attend(pass, backward);
+    }
+
     fn learns(&self) -> bool {
         self.main.learns() || self.shortcut.learns()
     }
