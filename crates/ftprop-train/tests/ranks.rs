@@ -1,6 +1,6 @@
 //! Ranks that share every batch against one that has it alone: here they are threads of one process.
 
-use ftprop_data::Dataset;
+use ftprop_data::{Dataset, Split};
 use ftprop_nn::engine::NetworkState;
 use ftprop_ranks::{Group, RankError, Transport};
 use ftprop_train::choice::DeviceChoice;
@@ -159,6 +159,34 @@ fn ranks_learn_what_one_learns_behind_thresholds() {
             }
         }
     }
+}
+
+/// Epochs of other sizes have engines of their own, which the ranks share batches on as well.
+#[test]
+fn sizes_change_on_all_ranks_at_once() {
+    let text = "name = \"sizes\"\nactivation = \"relu\"\n[data]\nflip = true\nrandom_crop = true\nsizes = [[1, 6], [2, 9], [3, 12]]\n\
+                [optimizer]\nname = \"sgd\"\nlr = 0.02\n[train]\nepochs = 5\nbatch = 2\nsync_norm = true\n[network]\nlayers = [\
+                { kind = \"conv\", out = 6, kernel = 3 }, { kind = \"batch_norm\" }, { kind = \"avg_pool\" }, { kind = \"fc\" }]\n";
+    let recipe = Recipe::from_toml("sizes", text).unwrap();
+    let pictures: Vec<(usize, usize)> = (0..41).map(|i| (16 + i % 5, 16 + i % 3)).collect();
+    let bytes: usize = pictures.iter().map(|(height, width)| height * width * 3).sum();
+    let random = ftprop_tensor::random::Stream::numbered(4);
+    let bytes: Vec<u8> = (0..bytes).map(|i| random.below(i as u64, 256) as u8).collect();
+    let window = ftprop_data::Shape::new(12, 12, 3);
+    let train = Split::from_pictures(&pictures, bytes, (0..41).map(|i| i % 3).collect(), window).unwrap();
+    let dataset = Dataset {
+        name: "photographs".into(),
+        shape: window,
+        classes: ["a", "b", "c"].map(String::from).to_vec(),
+        normalize: ftprop_data::Normalize::imagenet(),
+        test: train.select(&[0, 5, 9, 14]).unwrap(),
+        train,
+        passed_over: Default::default(),
+        table: None,
+    };
+    let (one, two) = (&trained(&recipe, &dataset, 1)[0], &trained(&recipe, &dataset, 2)[0]);
+    let error = apart(&one.network.values, &two.network.values);
+    assert!(error < 1e-3, "{error:.1e}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ftprop_nn::engine::{
 use ftprop_nn::{Graph, Portion, Step, Tally};
 use ftprop_tensor::Share;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 impl From<CudaError> for EngineError {
     fn from(error: CudaError) -> Self {
@@ -19,6 +19,7 @@ impl From<CudaError> for EngineError {
             CudaError::Length { what, got, expected } => EngineError::Length { what, got, expected },
             CudaError::NotAnnounced => EngineError::NotAnnounced,
             ranks @ CudaError::Nccl { .. } => EngineError::Ranks(Box::new(ranks)),
+            CudaError::Others(error) => *error,
             memory if memory.is_memory() => EngineError::Memory(Box::new(memory)),
             other => EngineError::Device(Box::new(other)),
         }
@@ -146,6 +147,8 @@ impl Engine for CudaNetwork {
     }
 
     fn set_reducer(&mut self, reducer: Box<dyn Reducer>) -> Result<(), EngineError> {
+        let reducer = Arc::new(Mutex::new(reducer));
+        self.executor.set_host_sums(reducer.clone());
         self.reducer = Some(reducer);
         Ok(())
     }

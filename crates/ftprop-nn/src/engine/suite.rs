@@ -6,6 +6,7 @@
 
 mod matrices;
 mod portions;
+mod shared_norms;
 mod teachers;
 
 use super::{CpuEngine, Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
@@ -95,6 +96,7 @@ pub fn run(
     }
     matrices::check(make, exactness)?.into_iter().for_each(&mut add);
     portions::check(make, exactness)?.into_iter().for_each(&mut add);
+    shared_norms::check(make, exactness)?.into_iter().for_each(&mut add);
     teachers::check(make, exactness)?.into_iter().for_each(&mut add);
     let case = plain_case()?;
     add(whole_steps(make, &mixed(&case)?)?);
