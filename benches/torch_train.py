@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's side of the comparisons: the time of a training step of the paper's networks on a CPU or a GPU.
 
-    torch_train.py --network convnet4|convnet8|alexnet|resnet18 [--activation sign|qrelu:3|relu] [--batch 64]
+    torch_train.py --network convnet4|convnet8|bireal18|alexnet|resnet18 [--activation sign|qrelu:3|relu] [--batch 64]
                    [--threads 2] [--steps 20] [--layout channels_last|contiguous]
                    [--device cpu|cuda] [--mode eager|graph|compile] [--precision f32|tf32|bf16]
 
@@ -109,6 +109,29 @@ def resnet18(act):
     return nn.Sequential(*layers, nn.AvgPool2d(7), nn.Flatten(), nn.Linear(512, 1000))
 
 
+class Around(nn.Module):
+    """Activation, convolution and norm with a way around them, which is averaged and projected where it shrinks."""
+
+    def __init__(self, act, inputs, outputs):
+        super().__init__()
+        shrinks = inputs != outputs
+        conv = lambda k, s, p: (nn.Conv2d(inputs, outputs, k, s, p, bias=False), nn.BatchNorm2d(outputs))
+        self.main = nn.Sequential(act(), *conv(3, 2 if shrinks else 1, 1))
+        self.around = nn.Sequential(nn.AvgPool2d(2), *conv(1, 1, 0)) if shrinks else nn.Identity()
+
+    def forward(self, x):
+        return self.main(x) + self.around(x)
+
+
+def bireal18(act):
+    layers, inputs = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)], 64
+    for outputs in (64, 128, 256, 512):
+        for _ in range(4):
+            layers.append(Around(act, inputs, outputs))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AvgPool2d(4), nn.Flatten(), nn.Linear(512, 10))
+
+
 def time_cpu(step, steps):
     times = []
     for number in range(steps + 3):
@@ -148,7 +171,7 @@ def time_gpu(step, captured, steps):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--network", default="convnet4", choices=("convnet4", "convnet8", "alexnet", "resnet18"))
+    parser.add_argument("--network", default="convnet4", choices=("convnet4", "convnet8", "bireal18", "alexnet", "resnet18"))
     parser.add_argument("--activation", default="sign")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
@@ -161,7 +184,7 @@ def main():
     torch.set_num_threads(a.threads)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
-    side, classes = (32, 10) if a.network.startswith("convnet") else (224, 1000)
+    side, classes = (224, 1000) if a.network in ("alexnet", "resnet18") else (32, 10)
     model = globals()[a.network](lambda: Act(a.activation, plain=a.mode == "compile")).to(a.device)
     x = torch.randn(a.batch, 3, side, side, device=a.device)
     y = torch.randint(0, classes, (a.batch,), device=a.device)

@@ -22,6 +22,7 @@ GOLDEN = Path(__file__).parents[3] / "crates" / "ftprop-train" / "golden"
 LOSSES, RULES = _native.names()
 #: Rules that a unit alone cannot follow.
 BATCH_RULES = ["class_mean", "class_agreement"]
+FURTHER_RULES = ["secant", "verified:0.1", "teacher"]
 #: Every loss, and others of the families.
 ALL_LOSSES = [*LOSSES, "sigmoid:1", "sigmoid:4.5", "soft_hinge:2.5", "soft_hinge:0.3", "saturated_hinge:-0.5", "saturated_hinge:0.5"]
 ACTIVATIONS = ["sign", "step", "qrelu:2", "qrelu:3", "qrelu:5", "qrelu:11"]
@@ -30,11 +31,15 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 1 + 2**-23, -1 - 2**-23, -1e-30, 
 
 def test_every_loss_and_rule_is_known_here() -> None:
     for loss in LOSSES:
-        for rule in set(RULES) - set(BATCH_RULES):
+        for rule in set(RULES) - set(BATCH_RULES) - set(FURTHER_RULES):
             HardThreshold("sign", loss, rule)
     for rule in BATCH_RULES:
         assert rule in RULES
         with pytest.raises(ValueError, match=f"{rule} goes by the labels of a whole batch"):
+            HardThreshold(target_rule=rule)
+    for rule in FURTHER_RULES:
+        assert rule in RULES
+        with pytest.raises(ValueError, match=f"{rule} looks at other layers or a teacher"):
             HardThreshold(target_rule=rule)
     with pytest.raises(ftprop.RecipeError, match="unknown layer loss"):
         HardThreshold(layer_loss="softhinge")

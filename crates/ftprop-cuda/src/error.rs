@@ -196,8 +196,10 @@ pub enum CudaError {
         network: Shape,
     },
     /// A target rule that a kernel of single units cannot follow.
-    #[error("the target rule {rule} looks at whole batches, which a GPU does not do yet; train with it on the CPU")]
-    BatchRule {
+    #[error(
+        "the target rule {rule} looks at more than a unit's own numbers, which a GPU does not do yet; train with it on the CPU"
+    )]
+    FurtherRule {
         /// The rule.
         rule: String,
     },

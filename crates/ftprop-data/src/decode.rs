@@ -9,7 +9,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use crate::jpeg_scan;
+use crate::{jpeg_reduced, jpeg_scan};
 
 /// The formats that are read, by the ends of their files' names.
 pub(crate) const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"];
@@ -20,18 +20,28 @@ const LEAST_ROOM: u64 = 192 << 20;
 const MOST_ROOM: u64 = 512 << 20;
 const MOST_TIMES: u64 = 64;
 
+/// No picture has sides so long, so none is reduced for this.
+#[cfg(test)]
+pub(crate) const WHOLE: usize = usize::MAX;
+
 /// Bytes that a file of so many bytes may take while it is decoded.
 fn room(file: &[u8]) -> u64 {
     (file.len() as u64 * MOST_TIMES).clamp(LEAST_ROOM, MOST_ROOM)
 }
 
 /// Height, width and bytes of an encoded picture, grey or RGB. Whether a JPEG has all its data takes a third of the time
-/// to find out, so whoever knows already says so.
-pub(crate) fn decode(file: &[u8], channels: usize, known_whole: bool) -> Result<(usize, usize, Vec<u8>), String> {
+/// to find out, so whoever knows already says so. It may come at a half, a quarter or an eighth of its size where both
+/// sides stay at least `least` pixels long.
+pub(crate) fn decode(
+    file: &[u8],
+    channels: usize,
+    known_whole: bool,
+    least: usize,
+) -> Result<(usize, usize, Vec<u8>), String> {
     let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format().map_err(|why| why.to_string())?;
     let mut picture = match reader.format() {
         None => return Err(format!("it is neither JPEG nor PNG, WebP, BMP, GIF or TIFF ({} bytes)", file.len())),
-        Some(ImageFormat::Jpeg) => jpeg(file, known_whole)?,
+        Some(ImageFormat::Jpeg) => jpeg(file, known_whole, least)?,
         Some(_) => {
             let mut limits = Limits::default();
             limits.max_alloc = Some(room(file));
@@ -64,7 +74,7 @@ fn check_room(bytes: u64, file: &[u8]) -> Result<(), String> {
 }
 
 /// A JPEG. Where data are missing the decoder fills the rest with something and says nothing, so that is looked for.
-fn jpeg(file: &[u8], known_whole: bool) -> Result<DynamicImage, String> {
+fn jpeg(file: &[u8], known_whole: bool, least: usize) -> Result<DynamicImage, String> {
     if !jpeg_is_whole(file) {
         return Err("the file is truncated".into());
     }
@@ -82,14 +92,19 @@ fn jpeg(file: &[u8], known_whole: bool) -> Result<DynamicImage, String> {
     if !known_whole && jpeg_scan::lacks_data(file) {
         return Err("a part of its data is missing".into());
     }
-    decoder.set_options(options.jpeg_set_out_colorspace(kept));
-    let bytes = decoder.decode().map_err(|why| why.to_string())?;
     let (width, height) = (u32::from(info.width), u32::from(info.height));
-    let picture = match kept {
-        ColorSpace::Luma => GrayImage::from_raw(width, height, bytes).map(DynamicImage::from),
-        _ => RgbImage::from_raw(width, height, bytes).map(DynamicImage::from),
+    let mut picture = match jpeg_reduced::decode(file, [info.width, info.height], least, room(file)) {
+        Some(picture) => picture,
+        None => {
+            decoder.set_options(options.jpeg_set_out_colorspace(kept));
+            let bytes = decoder.decode().map_err(|why| why.to_string())?;
+            let picture = match kept {
+                ColorSpace::Luma => GrayImage::from_raw(width, height, bytes).map(DynamicImage::from),
+                _ => RgbImage::from_raw(width, height, bytes).map(DynamicImage::from),
+            };
+            picture.ok_or("the decoder gave too few pixels")?
+        }
     };
-    let mut picture = picture.ok_or("the decoder gave too few pixels")?;
     if let Some(orientation) = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif)) {
         picture.apply_orientation(orientation);
     }
@@ -123,15 +138,18 @@ mod tests {
     fn every_format_is_read() {
         let picture = slope();
         for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp, ImageFormat::Tiff] {
-            let decoded = decode(&encoded(format, &picture), 3, false).unwrap();
+            let decoded = decode(&encoded(format, &picture), 3, false, WHOLE).unwrap();
             assert!(decoded == (16, 24, picture.to_rgb8().into_raw()), "{format:?}");
         }
         for format in [ImageFormat::Jpeg, ImageFormat::Gif] {
-            let (height, width, bytes) = decode(&encoded(format, &picture), 3, false).unwrap();
+            let (height, width, bytes) = decode(&encoded(format, &picture), 3, false, WHOLE).unwrap();
             let far = bytes.iter().zip(picture.to_rgb8().as_raw()).filter(|(a, b)| a.abs_diff(**b) > 40).count();
             assert!((height, width) == (16, 24) && far < bytes.len() / 20, "{format:?}: {far}");
         }
-        assert_eq!(decode(&encoded(ImageFormat::Png, &picture), 1, false).unwrap().2, picture.to_luma8().into_raw());
+        assert_eq!(
+            decode(&encoded(ImageFormat::Png, &picture), 1, false, WHOLE).unwrap().2,
+            picture.to_luma8().into_raw()
+        );
     }
 
     #[test]
@@ -139,7 +157,7 @@ mod tests {
         for picture in [slope(), slope().to_luma8().into()] {
             let file = encoded(ImageFormat::Jpeg, &picture);
             let expected = image::load_from_memory(&file).unwrap().into_rgb8().into_raw();
-            assert_eq!(decode(&file, 3, false).unwrap().2, expected);
+            assert_eq!(decode(&file, 3, false, WHOLE).unwrap().2, expected);
         }
     }
 
@@ -155,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_camera_held_upright_gives_upright_pictures() {
-        let upright = decode(&turned(1), 3, false).unwrap();
+        let upright = decode(&turned(1), 3, false, WHOLE).unwrap();
         assert_eq!((upright.0, upright.1), (16, 24));
-        let (height, width, pixels) = decode(&turned(6), 3, false).unwrap();
+        let (height, width, pixels) = decode(&turned(6), 3, false, WHOLE).unwrap();
         assert_eq!((height, width), (24, 16));
         // Turned clockwise by a quarter: what was left is at the top.
         for (y, x) in [(0, 0), (5, 3), (23, 15)] {
@@ -179,23 +197,26 @@ mod tests {
     fn a_jpeg_without_all_its_data_is_no_picture() {
         for (width, height) in [(64, 64), (8, 8), (100, 9), (9, 100)] {
             let (whole, scan) = noisy(width, height);
-            assert!(decode(&whole, 3, false).is_ok() && !jpeg_scan::lacks_data(&whole));
+            assert!(decode(&whole, 3, false, WHOLE).is_ok() && !jpeg_scan::lacks_data(&whole));
             for left in [0, 2, 5, 8] {
                 let mut cut = whole.clone();
                 cut.drain(scan + (whole.len() - scan) * left / 10..whole.len() - 2);
-                let why = decode(&cut, 3, false).err();
+                let why = decode(&cut, 3, false, WHOLE).err();
                 assert_eq!(why.as_deref(), Some("a part of its data is missing"), "{width}×{height}, {left} tenths");
             }
             // Without its end marker it is simply cut off.
-            assert_eq!(decode(&whole[..whole.len() / 2], 3, false).err().as_deref(), Some("the file is truncated"));
+            assert_eq!(
+                decode(&whole[..whole.len() / 2], 3, false, WHOLE).err().as_deref(),
+                Some("the file is truncated")
+            );
         }
         // Flat pictures are whole, and cameras fill the space between headers.
         let flat = encoded(ImageFormat::Jpeg, &RgbImage::new(33, 65).into());
-        assert!(decode(&flat, 3, false).is_ok());
+        assert!(decode(&flat, 3, false, WHOLE).is_ok());
         let mut padded = flat.clone();
         let first = 4 + usize::from(u16::from_be_bytes([flat[4], flat[5]]));
         padded.splice(first..first, [0; 9]);
-        assert!(decode(&padded, 3, false) == decode(&flat, 3, false));
+        assert!(decode(&padded, 3, false, WHOLE) == decode(&flat, 3, false, WHOLE));
     }
 
     #[test]
@@ -214,7 +235,7 @@ mod tests {
         let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
         jpeg[frame + 5..frame + 9].fill(0xff);
         for (name, file) in [("png", png), ("bmp", bmp), ("gif", gif), ("jpeg", jpeg)] {
-            assert!(decode(&file, 3, false).is_err(), "{name}");
+            assert!(decode(&file, 3, false, WHOLE).is_err(), "{name}");
         }
     }
 

@@ -32,7 +32,7 @@
 //! | `prepared` | [`prepare`]: pictures decoded once, in one file |
 //! | `pictures` | [`Pictures`]: those of different sizes, in such a file or in memory |
 //! | `sizes` | what pictures are resized to, and how large they may be |
-//! | `photo`, `decode`, `jpeg_scan`, `resize` | pictures from files, [`load_image`] |
+//! | `photo`, `decode`, `jpeg_scan`, `jpeg_reduced`, `resize` | pictures from files, [`load_image`] |
 //! | `augment` | crops and flips, and which random number decides which |
 //! | `patch` | [`Patch`]: a random part of a picture |
 //! | `colours` | [`Jitter`], [`Colours`]: pictures brighter, more contrasty, more colourful |
@@ -60,6 +60,7 @@ mod digits;
 mod error;
 mod folder;
 mod idx;
+mod jpeg_reduced;
 mod jpeg_scan;
 mod loader;
 mod memory;

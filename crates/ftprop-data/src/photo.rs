@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::DataError;
 use crate::augment::{Augment, Placement};
 use crate::decode::{EXTENSIONS, decode};
-use crate::preprocess::Preprocess;
+use crate::preprocess::{Preprocess, Shape};
 use crate::resize::Axis;
 use crate::sizes::{check_sizes, cover};
 use crate::trivial::Canvas;
@@ -40,7 +40,8 @@ pub fn load_image(path: &Path, preprocess: &Preprocess) -> Result<Vec<f32>, Data
 pub fn load_pixels(path: &Path, preprocess: &Preprocess) -> Result<Vec<u8>, DataError> {
     let (window, cutter) = (preprocess.shape, one_window(preprocess)?);
     let mut scratch = Scratch::default();
-    let (height, width, pixels) = scratch.decode(path, window.channels, false)?;
+    let least = least_side(window, preprocess.resize);
+    let (height, width, pixels) = scratch.decode(path, window.channels, false, least)?;
     let picture = Picture { height, width, pixels: &pixels };
     let (new_height, new_width) =
         cover(height, width, window, preprocess.resize).ok_or_else(|| refused(path, "it is too long and thin"))?;
@@ -88,7 +89,13 @@ impl Scratch {
         chosen: &Chosen<'_>,
         out: Out<'_>,
     ) -> Result<(), DataError> {
-        let (height, width, pixels) = self.decode(path, cutter.window().channels, known_whole)?;
+        let least = match *chosen {
+            Chosen::Drawn { augment: Augment { area: Some([smallest, _]), .. }, .. } => {
+                least_side_of_parts(cutter.window(), *smallest)
+            }
+            _ => least_side(cutter.window(), resize),
+        };
+        let (height, width, pixels) = self.decode(path, cutter.window().channels, known_whole, least)?;
         let picture = Picture { height, width, pixels: &pixels };
         let shown = match out {
             Out::Values(out) => self.viewer.show(&picture, Some(resize), cutter, chosen, out),
@@ -97,12 +104,13 @@ impl Scratch {
         shown.map_err(|why| refused(path, &why))
     }
 
-    /// Height, width and bytes of the picture in a file.
+    /// Height, width and bytes of the picture in a file, whose sides need not be longer than `least`.
     pub(crate) fn decode(
         &mut self,
         path: &Path,
         channels: usize,
         known_whole: bool,
+        least: usize,
     ) -> Result<(usize, usize, Vec<u8>), DataError> {
         let failed = |why| DataError::Read { path: path.to_owned(), why };
         // Opening a pipe would wait for somebody to write to it.
@@ -116,10 +124,23 @@ impl Scratch {
         self.file.clear();
         File::open(path).and_then(|file| file.take(MOST_FILE).read_to_end(&mut self.file)).map_err(failed)?;
         // A decoder's bug must not end a training run.
-        let decoded = catch_unwind(AssertUnwindSafe(|| decode(&self.file, channels, known_whole)))
+        let decoded = catch_unwind(AssertUnwindSafe(|| decode(&self.file, channels, known_whole, least)))
             .unwrap_or_else(|_| Err("the decoder failed".into()));
         decoded.map_err(|why| refused(path, &one_line(&why)))
     }
+}
+
+/// How long the sides of a picture have to be so that resizing it to cover the window never makes it larger, however it
+/// is turned.
+pub(crate) fn least_side(window: Shape, resize: usize) -> usize {
+    let (shorter, longer) = (window.height.min(window.width).max(1), window.height.max(window.width));
+    resize.saturating_mul(longer).div_ceil(shorter)
+}
+
+/// The same for a window that shows a random part: the smallest one, and of that the shorter side.
+fn least_side_of_parts(window: Shape, smallest: f32) -> usize {
+    let share = (f64::from(smallest) * 3.0 / 4.0).sqrt();
+    (window.height.max(window.width) as f64 / share).ceil() as usize
 }
 
 pub(crate) fn refused(path: &Path, why: &str) -> DataError {

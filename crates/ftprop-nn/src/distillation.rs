@@ -49,6 +49,29 @@ impl Distillation {
         }
     }
 
+    /// One example's loss with the teacher's part, given that of its labels.
+    pub(crate) fn loss(&self, of_labels: f64, logits: &[f32], teacher: &[f32]) -> f64 {
+        let (own, wanted) = (self.softened(logits), self.softened(teacher));
+        let apart = |(&z, &t): (&f32, &f32)| {
+            let (p, q) = (f64::from(wanted(t)), f64::from(own(z)));
+            if p > 0.0 { p * (p.ln() - q.max(f64::MIN_POSITIVE).ln()) } else { 0.0 }
+        };
+        let divergence: f64 = logits.iter().zip(teacher).map(apart).sum();
+        let (weight, temperature) = (f64::from(self.weight), f64::from(self.temperature));
+        (1.0 - weight) * of_labels + weight * temperature * temperature * divergence
+    }
+
+    /// Mixes the curvature of the teacher's part, p (1 − p) of the softened logits, into that of the mean loss.
+    pub(crate) fn mix_curvature(&self, logits: &[f32], classes: usize, of: usize, curvature: &mut [f32]) {
+        let share = 1.0 / of as f32;
+        for (z, curvature) in logits.chunks_exact(classes).zip(curvature.chunks_exact_mut(classes)) {
+            let own = self.softened(z);
+            for (c, &z) in curvature.iter_mut().zip(z) {
+                *c = (1.0 - self.weight) * *c + self.weight * share * own(z) * (1.0 - own(z));
+            }
+        }
+    }
+
     /// The softmax of logits / T, as a function of one of them.
     fn softened(&self, z: &[f32]) -> impl Fn(f32) -> f32 {
         let most = z.iter().copied().fold(f32::NEG_INFINITY, f32::max);

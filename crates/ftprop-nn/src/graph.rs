@@ -21,7 +21,7 @@ use crate::NnError;
 use crate::activation::Activation;
 use crate::parameter::{Parameter, Statistic};
 use crate::spec::{Defaults, LayerSpec, PoolKind, pool_words};
-use crate::target::HardUnit;
+use crate::target::{HardUnit, TargetRule};
 use ftprop_tensor::Shape;
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use resolve::Resolver;
@@ -317,6 +317,14 @@ impl Node {
 }
 
 impl Op {
+    /// The rule that sets its units' targets, where they are hard.
+    pub fn target_rule(&self) -> Option<TargetRule> {
+        match self {
+            Op::Hard(unit, _) => Some(unit.rule),
+            _ => None,
+        }
+    }
+
     /// The word a recipe writes for it.
     pub fn kind(&self) -> &'static str {
         match self {

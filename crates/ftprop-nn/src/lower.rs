@@ -101,7 +101,7 @@ impl Lowering<'_> {
                 Box::new(layers::Affine::new(input, scale.map(range), range(*shift)))
             }
             Op::Hard(unit, number) => {
-                let layer = layers::HardLayer { unit: *unit, number: *number, len: input.len() };
+                let layer = layers::HardLayer::new(*unit, *number, input.len());
                 match self.watch {
                     None => Box::new(layer),
                     Some(watch) => {

@@ -30,13 +30,15 @@
 
 use crate::NnError;
 use crate::distillation::Distillation;
-use crate::graph::Graph;
-use crate::layers::{Chain, Others, Pass, Slopes, Statistics, Watch};
+use crate::graph::{Graph, Op};
+use crate::layers::{Chain, Others, Output, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
 use crate::output_loss::{Criterion, Tally};
 use crate::portion::Portion;
+use crate::target::Needs;
 use crate::timing::Breakdown;
-use ftprop_tensor::{Buffer, Cpu};
+use ftprop_tensor::cpu::elementwise;
+use ftprop_tensor::{Buffer, Cpu, Shape};
 use std::sync::Arc;
 
 /// A compiled network.
@@ -50,6 +52,12 @@ pub struct Network {
     stats: Buffer,
     scratch: Buffer,
     slopes: Slopes,
+    /// The squares of the parameters, where a target rule asks for curvature.
+    squared: Buffer,
+    /// Whether a target rule asks the layers above.
+    asks_above: bool,
+    /// Which of a teacher's activations each hard layer goes by; empty where no rule does.
+    followed: Vec<Option<usize>>,
     /// The examples of a step that mixes them; taken when one first does.
     mixed: Vec<f32>,
     /// The last batch, for telling what blew up.
@@ -99,6 +107,11 @@ impl Network {
         }
         let lowered = lower(&graph, &cpu, batch, watch)?;
         let count = graph.parameter_count();
+        let needs: Vec<Needs> =
+            graph.walk().into_iter().filter_map(|node| Some(node.op.target_rule()?.needs())).collect();
+        let mut slopes = Slopes::new(batch * lowered.widest);
+        let curved = needs.contains(&Needs::Curvature);
+        slopes.curvature = curved.then(|| Box::new(Slopes::new(batch * lowered.widest)));
         let mut network = Network {
             chain: lowered.chain,
             batch,
@@ -106,7 +119,10 @@ impl Network {
             grads: Buffer::zeros(count),
             stats: Buffer::zeros(graph.statistic_count()),
             scratch: Buffer::zeros(lowered.scratch),
-            slopes: Slopes::new(batch * lowered.widest),
+            slopes,
+            squared: Buffer::zeros(if curved { count } else { 0 }),
+            asks_above: needs.iter().any(|needs| matches!(needs, Needs::Above { .. })),
+            followed: Vec::new(),
             mixed: Vec::new(),
             last_n: 0,
             breakdown: None,
@@ -167,9 +183,15 @@ impl Network {
         assert_eq!(n, labels.len(), "as many labels as images");
         self.mixing(images, criterion, step, |network, images, keep| {
             let (classes, of) = (network.graph.classes(), portion.map_or(n, |portion| portion.of));
-            let guide = guide.map(|(distillation, teacher)| (distillation, teacher.infer(images)));
+            let asks_above = network.asks_above;
+            let mut taught = Vec::new();
+            let guide = guide.map(|(distillation, teacher)| {
+                teacher.infer(images);
+                taught = teacher.taught(images, &network.followed);
+                (distillation, teacher.logits())
+            });
             let (chain, mut pass, slopes) = network.pass(n, true, Some(step), labels);
-            pass.portion = portion;
+            (pass.portion, pass.taught) = (portion, &taught);
             pass.others = others.map(|others| others as &mut dyn Others);
             let logits = chain.forward(&mut pass, images);
             let by_logits = &mut slopes.current()[..n * classes];
@@ -177,9 +199,60 @@ impl Network {
             if let Some((distillation, teacher)) = guide {
                 distillation.mix(logits, teacher, classes, of, by_logits);
             }
-            chain.backward(&mut pass, images, slopes, false);
+            if let Some(curvature) = &mut slopes.curvature {
+                let curvature = &mut curvature.current()[..n * classes];
+                criterion.curvatures(logits, labels, (keep, of), curvature);
+                if let Some((distillation, _)) = guide {
+                    distillation.mix_curvature(logits, classes, of, curvature);
+                }
+            }
+            if asks_above {
+                let kept = logits.to_vec();
+                let mut output = Output::new(criterion, labels, keep, guide, &kept);
+                chain.backward(&mut pass, images, slopes, false, Some(&mut output));
+                // The layers were run again with other outputs below.
+                chain.output_mut().expect("a network has layers")[..kept.len()].copy_from_slice(&kept);
+            } else {
+                chain.backward(&mut pass, images, slopes, false, None);
+            }
             tally
         })
+    }
+
+    /// The pre-activations of the last batch, for those who learn from them: by their hard layers' numbers.
+    fn taught<'a>(&'a self, images: &'a [f32], followed: &[Option<usize>]) -> Vec<Option<&'a [f32]>> {
+        if followed.is_empty() {
+            return Vec::new();
+        }
+        let mut all = Vec::new();
+        self.chain.pre_activations(self.last_n, images, &mut all);
+        followed.iter().map(|at| at.map(|at| all[at])).collect()
+    }
+
+    /// Makes hard layers whose rule goes by a teacher follow the activations of the same shape, the first of them the first.
+    pub(crate) fn follow(&mut self, teacher: &Graph) -> Result<(), NnError> {
+        let walked = self.graph.walk();
+        let activates = |op: &Op| matches!(op, Op::Hard(..) | Op::Soft(_));
+        let shapes: Vec<Shape> =
+            teacher.walk().into_iter().filter(|node| activates(&node.op)).map(|node| node.input).collect();
+        let own: Vec<_> = walked.iter().filter(|node| activates(&node.op)).collect();
+        let mut followed = Vec::new();
+        for (i, node) in own.iter().enumerate() {
+            let Op::Hard(unit, number) = &node.op else { continue };
+            let nth = own[..i].iter().filter(|before| before.input == node.input).count();
+            let mut alike = shapes.iter().enumerate().filter(|(_, shape)| **shape == node.input).map(|(at, _)| at);
+            let at = alike.nth(nth).filter(|_| unit.rule.follows_teacher());
+            followed.resize(followed.len().max(*number as usize + 1), None);
+            followed[*number as usize] = at;
+        }
+        if followed.iter().all(Option::is_none) {
+            return Err(NnError::Setting(
+                "the target rule teacher goes by a teacher whose activations have the same shapes; this one has none"
+                    .into(),
+            ));
+        }
+        self.followed = followed;
+        Ok(())
     }
 
     /// Mixes the examples, where the criterion asks for it, and goes on with them and with the share of their labels that
@@ -273,11 +346,16 @@ impl Network {
         labels: &'a [u32],
     ) -> (&'a mut Chain, Pass<'a>, &'a mut Slopes) {
         self.last_n = n;
+        if !self.squared.is_empty() && step.is_some() {
+            elementwise::map(&self.cpu, &self.values, &mut self.squared, |w| w * w);
+        }
         let pass = Pass {
             cpu: &self.cpu,
             n,
             statistics: if training { Statistics::Batch } else { Statistics::Running },
             params: &self.values,
+            squared: &self.squared,
+            taught: &[],
             stats: &mut self.stats,
             grads: &mut self.grads,
             scratch: &mut self.scratch,

@@ -1,5 +1,7 @@
 //! The loss of the whole network: of the last layer's pre-activations and the labels.
 
+mod curvature;
+
 use crate::NnError;
 use crate::mixing::Mixing;
 use std::fmt;
@@ -201,18 +203,27 @@ impl Criterion {
         (keep, of): (f32, usize),
         slopes: Option<&mut [f32]>,
     ) -> Tally {
+        self.tally(logits, labels, classes, of, slopes, |i| self.learned(labels, keep, i))
+    }
+
+    /// Each example's loss in learning.
+    pub(crate) fn losses(&self, logits: &[f32], labels: &[u32], keep: f32) -> Vec<f64> {
+        let rows = logits.chunks_exact(logits.len() / labels.len().max(1)).enumerate();
+        rows.map(|(i, z)| self.of_example(z, self.learned(labels, keep, i), 1.0, None)).collect()
+    }
+
+    /// What the loss of an example is made of in learning, where examples keep this share of their own label.
+    fn learned(&self, labels: &[u32], keep: f32, i: usize) -> Target {
         let weight = |label: usize| self.weights.as_deref().map_or(1.0, |weights| weights[label]);
-        self.tally(logits, labels, classes, of, slopes, |i| {
-            let own = labels[i] as usize;
-            if keep == 1.0 {
-                return Target { labels: [own; 2], weights: [weight(own), 0.0] };
-            }
-            let other = labels[labels.len() - 1 - i] as usize;
-            let shares = [(own, keep), (other, 1.0 - keep)];
-            // The label with the larger share first: it is the one that is counted.
-            let [a, b] = if keep >= 0.5 { shares } else { [shares[1], shares[0]] };
-            Target { labels: [a.0, b.0], weights: [a.1 * weight(a.0), b.1 * weight(b.0)] }
-        })
+        let own = labels[i] as usize;
+        if keep == 1.0 {
+            return Target { labels: [own; 2], weights: [weight(own), 0.0] };
+        }
+        let other = labels[labels.len() - 1 - i] as usize;
+        let shares = [(own, keep), (other, 1.0 - keep)];
+        // The label with the larger share first: it is the one that is counted.
+        let [a, b] = if keep >= 0.5 { shares } else { [shares[1], shares[0]] };
+        Target { labels: [a.0, b.0], weights: [a.1 * weight(a.0), b.1 * weight(b.0)] }
     }
 
     fn tally(
@@ -235,12 +246,18 @@ impl Criterion {
             tally.top1 += u64::from(rank < 1);
             tally.top5 += u64::from(rank < 5);
             let slopes = slopes.as_deref_mut().map(|s| &mut s[i * classes..(i + 1) * classes]);
-            tally.loss_sum += match self.loss {
-                OutputLoss::CrossEntropy => self.cross_entropy(z, target, share, slopes),
-                _ => f64::from(target.weights[0]) * self.hinge(z, y, share * target.weights[0], slopes),
-            };
+            tally.loss_sum += self.of_example(z, target, share, slopes);
         }
         tally
+    }
+
+    /// One example's loss; its slopes are multiplied by `share`.
+    fn of_example(&self, z: &[f32], target: Target, share: f32, slopes: Option<&mut [f32]>) -> f64 {
+        let weight = target.weights[0];
+        match self.loss {
+            OutputLoss::CrossEntropy => self.cross_entropy(z, target, share, slopes),
+            _ => f64::from(weight) * self.hinge(z, target.labels[0], share * weight, slopes),
+        }
     }
 
     /// One example's cross entropy; its slopes are multiplied by `share`.

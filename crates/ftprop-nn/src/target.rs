@@ -6,7 +6,8 @@
 //! by |g|, has the slope `−t φ(t z) |g|`, which is what the layer's weights and the layer below see.
 //!
 //! Each rule is a small type that implements [`Rule`]; to add one, write its type and give it a name in `FAMILIES`.
-//! A program adds its own by [`TargetRule::register`]. One that looks at several examples at once is a [`BatchRule`].
+//! A program adds its own by [`TargetRule::register`]. One that looks at several examples at once is a [`BatchRule`]; those that
+//! need the curvature of the loss, the layers above or a teacher are in `beyond`.
 //!
 //! ```
 //! use ftprop_nn::activation::Activation;
@@ -19,8 +20,10 @@
 //! ```
 
 mod batch;
+mod beyond;
 
 pub use batch::{BatchRule, ClassAgreement, ClassMean, SeenBatch};
+pub(crate) use beyond::Needs;
 
 use crate::NnError;
 use crate::activation::Activation;
@@ -30,6 +33,7 @@ use crate::number::Number;
 use crate::portion::Portion;
 use crate::trace::{Traced, function};
 use batch::OfBatch;
+use beyond::Beyond;
 use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::elementwise;
 use ftprop_tensor::random::{Purpose, Stream};
@@ -89,6 +93,9 @@ const FAMILIES: &[Family<dyn AnyRule>] = &[
     Family::share("random_subset", "p", 0.5, |p| Box::new(RandomSubset { p })),
     Family::plain("class_mean", || Box::new(OfBatch(ClassMean))),
     Family::plain("class_agreement", || Box::new(OfBatch(ClassAgreement))),
+    Family::plain("secant", || Box::new(Beyond(Needs::Curvature))),
+    Family::share("verified", "p", 0.1, |share| Box::new(Beyond(Needs::Above { share }))),
+    Family::plain("teacher", || Box::new(Beyond(Needs::Teacher))),
 ];
 
 static REGISTRY: Registry<dyn AnyRule> = Registry::new("target rule", FAMILIES);
@@ -119,12 +126,26 @@ impl TargetRule {
         REGISTRY.add(name, Box::new(OfBatch(rule))).map(TargetRule)
     }
 
-    /// Whether it looks at more than one unit's numbers, which the CPU alone can do.
-    pub fn looks_at_batch(self) -> bool {
-        self.0.looks_at_batch()
+    /// Whether it looks at more than its unit's own numbers, which the CPU alone can do.
+    pub fn looks_further(self) -> bool {
+        self.needs() != Needs::Nothing
     }
 
-    /// The target of one unit, alone in its batch.
+    /// Whether it looks at all examples of a batch, so that a batch cannot be shared.
+    pub fn looks_at_batch(self) -> bool {
+        self.needs() == Needs::Batch
+    }
+
+    /// Whether it needs a teacher whose activations are the targets.
+    pub fn follows_teacher(self) -> bool {
+        self.needs() == Needs::Teacher
+    }
+
+    pub(crate) fn needs(self) -> Needs {
+        self.0.needs()
+    }
+
+    /// The target of one unit, alone in its batch, with nothing above it and no teacher.
     pub fn target(self, seen: Seen<f32>) -> f32 {
         self.0.target(seen)
     }
@@ -144,8 +165,8 @@ trait AnyRule: fmt::Debug + Send + Sync {
     fn targets(&self, cpu: &Cpu, seen: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]);
     /// None where a unit's own numbers are not enough.
     fn traced<'a>(&self, seen: Seen<Traced<'a>>) -> Option<Traced<'a>>;
-    fn looks_at_batch(&self) -> bool {
-        false
+    fn needs(&self) -> Needs {
+        Needs::Nothing
     }
 }
 
@@ -294,7 +315,8 @@ impl HardUnit {
     }
 
     /// Turns a layer's gradients by h into its slopes by z, in place: sets each unit's target, then takes the slope of
-    /// the weighted layer loss at it. `spare` has room for as many targets.
+    /// the weighted layer loss at it. `spare` has room for as many targets. Rules that look at other layers or at a teacher
+    /// see none here, and set the paper's targets.
     pub fn slopes(&self, cpu: &Cpu, moment: &Moment<'_>, g: &mut [f32], z: &[f32], spare: &mut [f32]) {
         let targets = if self.rule == TargetRule::gradient_sign() {
             Targets::GradientSign
@@ -303,6 +325,11 @@ impl HardUnit {
             self.targets(cpu, moment, g, z, targets);
             Targets::Given(targets)
         };
+        self.slopes_at(cpu, moment, targets, g, z);
+    }
+
+    /// The same with targets that are set.
+    pub(crate) fn slopes_at(&self, cpu: &Cpu, moment: &Moment<'_>, targets: Targets<'_>, g: &mut [f32], z: &[f32]) {
         let (share, s) = (self.share(moment), self.layer_loss.scheduled(moment.progress));
         self.layer_loss.slopes(cpu, &SlopesAt { reach: self.reach(), share, targets, s }, g, z);
     }
@@ -329,9 +356,9 @@ impl HardUnit {
     }
 
     /// The slope as a function of g, z, the label, the step, a random number, the loss's scheduled number and one over
-    /// the batch size, for a GPU's compiler. None where the rule looks at the whole batch.
+    /// the batch size, for a GPU's compiler. None where the rule looks at more than that.
     pub fn device_slope(&self, name: &str) -> Option<String> {
-        if self.rule.looks_at_batch() {
+        if self.rule.looks_further() {
             return None;
         }
         let inputs = &["g", "z", "label", "step", "random", "s", "share"];

@@ -73,7 +73,7 @@ fn every_activation_layer_loss_form_and_rule() {
     for (i, layer_loss) in LayerLoss::all().into_iter().enumerate() {
         for (j, activation) in hard.into_iter().enumerate() {
             for form in [QreluForm::Single, QreluForm::PerStep] {
-                for (r, rule) in TargetRule::all().into_iter().filter(|r| !r.looks_at_batch()).enumerate() {
+                for (r, rule) in TargetRule::all().into_iter().filter(|r| !r.looks_further()).enumerate() {
                     let weighted = (i + j + r) % 3 != 0;
                     cases.push(HardUnit { activation, layer_loss, rule, form, weighted });
                 }

@@ -71,7 +71,7 @@ struct GpuArgs {
 
 #[derive(Args)]
 struct Config {
-    /// A preset: convnet4, convnet8, alexnet, resnet18
+    /// A preset: convnet4, convnet8, fast, vgg_small, resnet20, bireal18, alexnet, resnet18
     #[arg(long, default_value = "convnet4")]
     network: String,
     #[arg(long, default_value = "sign")]
@@ -155,11 +155,12 @@ impl Config {
             false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None, team: None },
         };
         let (side, classes) = match self.network.as_str() {
-            "convnet4" | "convnet8" => (32, 10),
+            "convnet4" | "convnet8" | "fast" | "vgg_small" | "resnet20" | "bireal18" => (32, 10),
             "alexnet" | "resnet18" => (224, 1000),
             other => {
                 return Err(Error::Usage(format!(
-                    "--network {other}: known are convnet4, convnet8, alexnet and resnet18"
+                    "--network {other}: known are convnet4, convnet8, fast, vgg_small, resnet20, bireal18, alexnet and \
+                     resnet18"
                 )));
             }
         };

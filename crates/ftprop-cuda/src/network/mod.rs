@@ -26,7 +26,6 @@ use crate::staging::StagingBuffers;
 use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Teacher, check_batch};
-use ftprop_nn::graph::{Node, Op};
 use ftprop_nn::{Graph, OptimizerSpec, Portion, Step, Tally};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -88,13 +87,9 @@ impl NetworkConfig {
         if self.batch == 0 {
             return Err(CudaError::EmptyBatch);
         }
-        let rule_of = |node: &Node| match &node.op {
-            Op::Hard(unit, _) => Some(unit.rule),
-            _ => None,
-        };
-        let rules = self.graph.walk().into_iter().filter_map(rule_of);
-        if let Some(rule) = rules.into_iter().find(|rule| rule.looks_at_batch()) {
-            return Err(CudaError::BatchRule { rule: rule.to_string() });
+        let mut rules = self.graph.walk().into_iter().filter_map(|node| node.op.target_rule());
+        if let Some(rule) = rules.find(|rule| rule.looks_further()) {
+            return Err(CudaError::FurtherRule { rule: rule.to_string() });
         }
         let plan = FusionPlan::new(&self.graph);
         let large = |t: &&PlannedTensor| self.batch * t.shape.height * t.shape.width * t.stored > MAX_NUMBERS;

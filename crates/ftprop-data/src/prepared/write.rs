@@ -16,7 +16,7 @@ use ftprop_files::{FileError, Unfinished};
 
 use super::layout::{HEADER, Header, Parts, RECORD, encode_names};
 use crate::folder::{self, Layout};
-use crate::photo::{Scratch, refused};
+use crate::photo::{Scratch, least_side, refused};
 use crate::pictures::{CHANNELS, Entry};
 use crate::preprocess::Shape;
 use crate::resize::Axis;
@@ -331,7 +331,7 @@ impl Shared {
 
 /// A picture, decoded and resized.
 fn one(input: &Input, window: Shape, scratch: &mut Scratch) -> Outcome {
-    let (height, width, pixels) = scratch.decode(&input.path, CHANNELS, false)?;
+    let (height, width, pixels) = scratch.decode(&input.path, CHANNELS, false, least_side(window, window.height))?;
     let edge = window.height;
     let (new_height, new_width) = cover(height, width, window, edge).ok_or_else(|| {
         refused(&input.path, &format!("{width}×{height} pixels are too long and thin to be resized to {edge}"))

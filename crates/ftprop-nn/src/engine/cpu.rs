@@ -4,7 +4,7 @@ use super::{
     Engine, EngineError, Learning, NetworkState, Reducer, StepSpan, Teacher, TrainingState, check_batch, check_length,
 };
 use crate::NnError;
-use crate::graph::{Graph, Node, Op};
+use crate::graph::Graph;
 use crate::layers::Others;
 use crate::network::{Company, Network, Step};
 use crate::optimizer::{Optimizer, average_rest, moving_average};
@@ -36,7 +36,13 @@ impl CpuEngine {
     pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, learning: Learning, batch: usize) -> Result<Self, NnError> {
         learning.criterion.check_classes(graph.classes())?;
         let teacher = learning.teacher.as_ref().map(|teacher| taught_by(teacher, &graph, &cpu, batch)).transpose()?;
-        let network = Network::new(cpu, graph, batch)?;
+        let mut network = Network::new(cpu, graph, batch)?;
+        if rules(network.graph()).any(TargetRule::follows_teacher) {
+            let Some(teacher) = &learning.teacher else {
+                return Err(NnError::Setting("the target rule teacher needs a teacher: none is given".into()));
+            };
+            network.follow(&teacher.graph)?;
+        }
         let optimizer = Optimizer::for_groups(learning.groups.clone());
         let average = learning.average.map(|_| Buffer::zeros(network.values().len()));
         let tally = Tally::default();
@@ -104,7 +110,8 @@ impl CpuEngine {
     }
 
     fn check_portion(&self, portion: Option<Portion>) -> Result<(), EngineError> {
-        let Some(rule) = portion.and_then(|_| batch_rule(self.network.graph())) else { return Ok(()) };
+        let rule = portion.and_then(|_| rules(self.network.graph()).find(|rule| rule.looks_at_batch()));
+        let Some(rule) = rule else { return Ok(()) };
         let what = format!("share batches where the target rule, {rule}, looks at the whole of them");
         Err(EngineError::Unsupported { device: "the CPU", what })
     }
@@ -141,13 +148,9 @@ impl Others for Summed<'_> {
     }
 }
 
-/// A rule that needs to see whole batches, where there is one.
-fn batch_rule(graph: &Graph) -> Option<TargetRule> {
-    let rule = |node: &Node| match &node.op {
-        Op::Hard(unit, _) => Some(unit.rule).filter(|rule| rule.looks_at_batch()),
-        _ => None,
-    };
-    graph.walk().into_iter().find_map(rule)
+/// The rules of a graph's hard layers.
+fn rules(graph: &Graph) -> impl Iterator<Item = TargetRule> + '_ {
+    graph.walk().into_iter().filter_map(|node| node.op.target_rule())
 }
 
 /// A teacher's network, ready to be shown batches.

@@ -335,8 +335,8 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
             add(format!("{activation}, {layer_loss}"), i, defaults, OutputLoss::CrossEntropy)?;
         }
     }
-    // Rules that look at whole batches are the CPU's alone.
-    let rules = TargetRule::all().into_iter().filter(|rule| !rule.looks_at_batch());
+    // Rules that look further than at their unit are the CPU's alone.
+    let rules = TargetRule::all().into_iter().filter(|rule| !rule.looks_further());
     for (i, target_rule) in rules.enumerate().skip(1) {
         for (j, activation) in [Activation::Sign, Activation::Qrelu { k: 3 }].into_iter().enumerate() {
             let defaults = Defaults { target_rule, ..Defaults::new(activation, LayerLoss::soft_hinge()) };

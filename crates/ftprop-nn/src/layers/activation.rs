@@ -1,8 +1,9 @@
 //! Activation layers: hard ones set targets on the way back, soft ones pass the gradient.
 
-use super::{Layer, Pass, Slopes};
+use super::{Above, Layer, Pass, Slopes};
 use crate::activation::{Activation, qrelu, relu, saturated_relu, sign, step};
-use crate::target::HardUnit;
+use crate::layer_loss::Targets;
+use crate::target::{HardUnit, Needs, TargetRule};
 use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::elementwise;
 
@@ -27,6 +28,80 @@ pub(crate) struct HardLayer {
     /// Tells it from other hard layers.
     pub(crate) number: u64,
     pub(crate) len: usize,
+    /// Outputs that are tried; taken when a rule first does.
+    tried: Vec<f32>,
+}
+
+/// Where a layer's targets are, once they are set.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Set {
+    /// They follow from g alone, t = sign(−g).
+    ByGradient,
+    /// In the place for the next slopes.
+    Spare,
+}
+
+impl HardLayer {
+    pub(crate) fn new(unit: HardUnit, number: u64, len: usize) -> Self {
+        HardLayer { unit, number, len, tried: Vec::new() }
+    }
+
+    /// Sets the targets; a rule may put something else in the place of g.
+    pub(super) fn set_targets(
+        &mut self,
+        pass: &mut Pass<'_>,
+        z: &[f32],
+        slopes: &mut Slopes,
+        above: Option<&mut dyn Above>,
+    ) -> Set {
+        let (cpu, unit, len) = (pass.cpu, self.unit, pass.n * self.len);
+        let z = &z[..len];
+        let taught = pass.taught.get(self.number as usize).copied().flatten();
+        match (unit.rule.needs(), &slopes.curvature, taught, above) {
+            (Needs::Curvature, Some(_), ..) => {
+                let (g, curvature) = slopes.with_curvature();
+                unit.secants(cpu, &mut g[..len], &curvature[..len], z);
+                Set::ByGradient
+            }
+            (Needs::Above { share }, .., Some(above)) => {
+                let (g, spare) = slopes.in_place();
+                self.tried.resize(len, 0.0);
+                unit.propose(cpu, (share, pass.progress), self.len, [&g[..len], z], &mut self.tried);
+                let helped = above.helped(pass, &self.tried);
+                unit.verified(cpu, self.len, [&g[..len], z, &self.tried], &helped, &mut spare[..len]);
+                Set::Spare
+            }
+            (Needs::Teacher, _, Some(teacher), _) => {
+                unit.taught(cpu, teacher, z, &mut slopes.in_place().1[..len]);
+                Set::Spare
+            }
+            _ if unit.rule == TargetRule::gradient_sign() => Set::ByGradient,
+            _ => {
+                let (g, spare) = slopes.in_place();
+                unit.targets(cpu, &pass.moment(self.len, self.number), &g[..len], z, &mut spare[..len]);
+                Set::Spare
+            }
+        }
+    }
+
+    /// Turns g into the slopes at the targets, and carries the curvature down where there is one.
+    pub(super) fn take_slopes(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, set: Set) {
+        let (len, moment) = (pass.n * self.len, pass.moment(self.len, self.number));
+        let z = &z[..len];
+        let mut curvature = slopes.curvature.take();
+        // The place for the next slopes is free: these are changed where they are.
+        let (g, spare) = slopes.in_place();
+        let targets = match set {
+            Set::ByGradient => Targets::GradientSign,
+            Set::Spare => Targets::Given(&spare[..len]),
+        };
+        if let Some(curvature) = &mut curvature {
+            let (c, spare) = curvature.in_place();
+            self.unit.carry(pass.cpu, moment.progress, targets, [&g[..len], z], [&mut c[..len], &mut spare[..len]]);
+        }
+        self.unit.slopes_at(pass.cpu, &moment, targets, &mut g[..len], z);
+        slopes.curvature = curvature;
+    }
 }
 
 impl Layer for HardLayer {
@@ -39,11 +114,20 @@ impl Layer for HardLayer {
     }
 
     fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool) {
-        let len = pass.n * self.len;
-        let moment = pass.moment(self.len, self.number);
-        // The place for the next slopes is free: these are changed where they are.
-        let (g, spare) = slopes.in_place();
-        self.unit.slopes(pass.cpu, &moment, &mut g[..len], &z[..len], &mut spare[..len]);
+        let set = self.set_targets(pass, z, slopes, None);
+        self.take_slopes(pass, z, slopes, set);
+    }
+
+    fn backward_below(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool, above: &mut dyn Above) {
+        let set = self.set_targets(pass, z, slopes, Some(above));
+        self.take_slopes(pass, z, slopes, set);
+    }
+
+    /// Done with the slopes, which say where φ is taken.
+    fn carry_curvature(&mut self, _: &mut Pass<'_>, _: &[f32], _: &mut Slopes) {}
+
+    fn activates(&self) -> bool {
+        true
     }
 }
 
@@ -76,5 +160,14 @@ impl Layer for SoftLayer {
                 unreachable!("the graph gives hard activations a layer loss")
             }
         }
+    }
+
+    /// As the slopes: what they are multiplied by is 0 or 1, its own square.
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, z: &[f32], curvature: &mut Slopes) {
+        self.backward(pass, z, curvature, true);
+    }
+
+    fn activates(&self) -> bool {
+        true
     }
 }

@@ -54,6 +54,13 @@ impl Layer for Affine {
         }
     }
 
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, _: &[f32], curvature: &mut Slopes) {
+        let Some(scale) = self.scale.clone() else { return };
+        let (dy, dx) = curvature.both();
+        norm::affine(pass.cpu, self.rows(pass), self.shape.channels, dy, &pass.squared[scale], &self.zeros, dx);
+        curvature.advance();
+    }
+
     fn learns(&self) -> bool {
         true
     }

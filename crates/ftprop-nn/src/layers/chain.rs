@@ -1,5 +1,6 @@
 //! Layers one after another: a whole network, or one path of a residual block.
 
+use super::above::{Above, AboveInChain};
 use super::{Layer, Pass, Slopes};
 use ftprop_tensor::Buffer;
 use std::time::Instant;
@@ -67,14 +68,35 @@ impl Chain {
         self.outputs.last().map(|y| &y[..n * last.layer.out_len()])
     }
 
-    pub(crate) fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool) {
+    /// The way back; `above` is asked what is above this chain, where a target rule wants to know.
+    pub(crate) fn backward(
+        &mut self,
+        pass: &mut Pass<'_>,
+        x: &[f32],
+        slopes: &mut Slopes,
+        needs_input: bool,
+        mut above: Option<&mut dyn Above>,
+    ) {
         for i in (0..self.layers.len()).rev() {
             if !needs_input && i < self.first_learned {
                 break;
             }
-            let x = if i == 0 { x } else { &self.outputs[i - 1][..] };
+            let (below, outputs) = self.outputs.split_at_mut(i);
+            let (layers, layers_above) = self.layers.split_at_mut(i + 1);
+            let (x, link) = (below.last().map_or(x, |b| &b[..]), &mut layers[i]);
             let needs_input = needs_input || i > self.first_learned;
-            self.layers[i].timed(pass, true, |layer, pass| layer.backward(pass, x, slopes, needs_input));
+            if let Some(curvature) = slopes.curvature.as_deref_mut().filter(|_| needs_input) {
+                link.layer.carry_curvature(pass, x, curvature);
+            }
+            match &mut above {
+                None => link.timed(pass, true, |layer, pass| layer.backward(pass, x, slopes, needs_input)),
+                Some(next) => {
+                    let mut above = AboveInChain::new(layers_above, &mut outputs[1..], &mut **next);
+                    link.timed(pass, true, |layer, pass| {
+                        layer.backward_below(pass, x, slopes, needs_input, &mut above)
+                    });
+                }
+            }
         }
     }
 
@@ -85,6 +107,22 @@ impl Chain {
             false => self.layers.iter_mut().for_each(attend),
             true => self.layers.iter_mut().rev().for_each(attend),
         }
+    }
+
+    /// What the activations of the last pass were of, in the order of the graph's nodes; x went in.
+    pub(crate) fn pre_activations<'a>(&'a self, n: usize, x: &'a [f32], all: &mut Vec<&'a [f32]>) {
+        for (i, link) in self.layers.iter().enumerate() {
+            let x = if i == 0 { x } else { &self.outputs[i - 1][..] };
+            link.layer.inner().into_iter().for_each(|chain| chain.pre_activations(n, x, all));
+            if link.layer.activates() {
+                all.push(&x[..n * link.layer.out_len()]);
+            }
+        }
+    }
+
+    /// The last layer's output, to be put right after others were tried.
+    pub(crate) fn output_mut(&mut self) -> Option<&mut Buffer> {
+        self.outputs.last_mut()
     }
 
     /// The name of the first layer whose output is not finite.

@@ -45,6 +45,13 @@ impl Layer for PooledConv {
         }
     }
 
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, _: &[f32], curvature: &mut Slopes) {
+        let (dy, dx) = curvature.both();
+        let w = &pass.squared[self.conv.weight.clone()];
+        conv_pool::backward_input(pass.cpu, &self.geometry, pass.n, dy, &self.chosen, w, dx, pass.scratch);
+        curvature.advance();
+    }
+
     fn learns(&self) -> bool {
         true
     }

@@ -45,4 +45,10 @@ impl Layer for Dropout {
             self.masked(pass, &mut slopes.current()[..pass.n * self.shape.len()]);
         }
     }
+
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, x: &[f32], curvature: &mut Slopes) {
+        // Twice the same mask is its square.
+        self.backward(pass, x, curvature, true);
+        self.backward(pass, x, curvature, true);
+    }
 }

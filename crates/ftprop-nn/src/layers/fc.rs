@@ -38,6 +38,13 @@ impl Layer for Fc {
         }
     }
 
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, _: &[f32], curvature: &mut Slopes) {
+        let (dy, dx) = curvature.both();
+        let w = &pass.squared[self.weight.clone()];
+        linear::backward_input(pass.cpu, pass.n, self.inputs, self.outputs, dy, w, dx, pass.scratch);
+        curvature.advance();
+    }
+
     fn learns(&self) -> bool {
         true
     }

@@ -4,6 +4,7 @@
 //! A layer is compiled for one batch size; the last batch of an epoch may be smaller. Nothing here
 //! allocates after it is built.
 
+mod above;
 mod activation;
 mod affine;
 mod chain;
@@ -16,6 +17,7 @@ mod pool;
 mod residual;
 mod watch;
 
+pub(crate) use above::{Above, Output};
 pub(crate) use activation::{HardLayer, SoftLayer};
 pub(crate) use affine::Affine;
 pub(crate) use chain::{Chain, Link};
@@ -42,6 +44,10 @@ pub(crate) struct Pass<'a> {
     pub(crate) n: usize,
     pub(crate) statistics: Statistics,
     pub(crate) params: &'a [f32],
+    /// The squares of the parameters, where curvature is carried down.
+    pub(crate) squared: &'a [f32],
+    /// A teacher's pre-activations for this batch, by the number of the hard layer that follows them.
+    pub(crate) taught: &'a [Option<&'a [f32]>],
     /// Running statistics.
     pub(crate) stats: &'a mut [f32],
     /// Gradients of the parameters, written on the way back.
@@ -77,12 +83,14 @@ pub(crate) enum Statistics {
     Batch,
     /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
     Mean { before: usize },
+    /// Those of the last pass, again: what the step would have seen with other outputs below.
+    Again,
 }
 
 impl Pass<'_> {
     /// Whether dropout drops.
     pub(crate) fn drops(&self) -> bool {
-        self.statistics == Statistics::Batch
+        matches!(self.statistics, Statistics::Batch | Statistics::Again)
     }
 
     /// When and for whom a hard layer of so many units sets its targets.
@@ -96,11 +104,13 @@ impl Pass<'_> {
 pub(crate) struct Slopes {
     current: Buffer,
     spare: Buffer,
+    /// The diagonal of the loss's curvature, which goes the same way where a target rule asks for it.
+    pub(crate) curvature: Option<Box<Slopes>>,
 }
 
 impl Slopes {
     pub(crate) fn new(len: usize) -> Self {
-        Slopes { current: Buffer::zeros(len), spare: Buffer::zeros(len) }
+        Slopes { current: Buffer::zeros(len), spare: Buffer::zeros(len), curvature: None }
     }
 
     pub(crate) fn current(&mut self) -> &mut [f32] {
@@ -115,6 +125,12 @@ impl Slopes {
     /// The current slopes, to be changed in place, and the buffer beside them.
     pub(crate) fn in_place(&mut self) -> (&mut [f32], &mut [f32]) {
         (&mut self.current, &mut self.spare)
+    }
+
+    /// The current slopes, to be changed, and the curvature, which there must be.
+    pub(crate) fn with_curvature(&mut self) -> (&mut [f32], &[f32]) {
+        let curvature = self.curvature.as_ref().expect("a rule asks for it, so the network has it");
+        (&mut self.current, &curvature.current)
     }
 
     pub(crate) fn advance(&mut self) {
@@ -135,6 +151,27 @@ pub(crate) trait Layer: Send {
 
     /// Takes part in what [others](Pass::others) do on the way forward, or back, where none of the examples are here.
     fn attend(&mut self, _pass: &mut Pass<'_>, _backward: bool) {}
+
+    /// The same where the layers above can be asked what they would make of other outputs.
+    fn backward_below(
+        &mut self,
+        pass: &mut Pass<'_>,
+        x: &[f32],
+        slopes: &mut Slopes,
+        needs_input: bool,
+        _above: &mut dyn Above,
+    ) {
+        self.backward(pass, x, slopes, needs_input);
+    }
+
+    /// Takes the curvature by y and leaves that by x, before the slopes go the same way. A hard layer and a layer made of
+    /// layers do so on the way back instead.
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, x: &[f32], curvature: &mut Slopes);
+
+    /// Whether it is an activation.
+    fn activates(&self) -> bool {
+        false
+    }
 
     /// Whether it has parameters.
     fn learns(&self) -> bool {

@@ -65,7 +65,7 @@ impl Norm {
     /// How much of the running statistics gives way to the batch's, where those count.
     fn gives_way(&self, pass: &Pass<'_>) -> Option<f32> {
         match pass.statistics {
-            Statistics::Running => None,
+            Statistics::Running | Statistics::Again => None,
             Statistics::Batch => Some(self.momentum),
             Statistics::Mean { before } => Some(1.0 / (before + 1) as f32),
         }
@@ -146,6 +146,9 @@ impl Layer for Norm {
 
     fn forward(&mut self, pass: &mut Pass<'_>, x: &[f32], y: &mut [f32]) {
         let (channels, rows) = (self.shape.channels, self.rows(pass));
+        if pass.statistics == Statistics::Again {
+            return norm::affine(pass.cpu, rows, channels, x, &self.scale, &self.shift, y);
+        }
         if let Some(momentum) = self.gives_way(pass) {
             let of = self.take_statistics(pass, x);
             self.move_running(pass, momentum, of);
@@ -199,6 +202,15 @@ impl Layer for Norm {
             }
             (false, None) => {}
         }
+    }
+
+    /// With the batch's statistics as they are: how they depend on a single example is left aside.
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, _: &[f32], curvature: &mut Slopes) {
+        let (rows, channels) = (pass.n * self.shape.height * self.shape.width, self.shape.channels);
+        let scale: Vec<f32> = self.scale.iter().map(|s| s * s).collect();
+        let (dy, dx) = curvature.both();
+        norm::affine(pass.cpu, rows, channels, dy, &scale, &vec![0.0; channels], dx);
+        curvature.advance();
     }
 
     fn learns(&self) -> bool {

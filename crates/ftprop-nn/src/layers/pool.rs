@@ -1,6 +1,7 @@
 //! Pooling layers.
 
 use super::{Layer, Pass, Slopes};
+use ftprop_tensor::cpu::elementwise;
 use ftprop_tensor::cpu::pool::{self, PoolKind};
 use ftprop_tensor::geometry::PoolGeometry;
 
@@ -23,6 +24,16 @@ impl Layer for Pool {
         let (dy, dx) = slopes.both();
         pool::backward(pass.cpu, self.kind, &self.geometry, pass.n, x, dy, dx);
         slopes.advance();
+    }
+
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, x: &[f32], curvature: &mut Slopes) {
+        self.backward(pass, x, curvature, true);
+        if self.kind == PoolKind::Average {
+            // Padding counts in, so that every value has the same share of its windows.
+            let share = 1.0 / (self.geometry.kernel * self.geometry.kernel) as f32;
+            let len = pass.n * self.geometry.in_len();
+            elementwise::update_places(pass.cpu, &mut curvature.current()[..len], |_, c| c * share);
+        }
     }
 
     fn max_pool(&self) -> Option<PoolGeometry> {

@@ -1,10 +1,11 @@
 //! A hard layer that reports what it sees, for diagnosing how targets fare.
 
-use super::{HardLayer, Layer, Pass, Slopes};
+use super::activation::Set;
+use super::{Above, HardLayer, Layer, Pass, Slopes};
 use crate::activation::{Activation, qrelu};
 use crate::layer_loss::LayerLoss;
-use crate::target::{HardUnit, Moment};
-use ftprop_tensor::Cpu;
+use crate::number::Number;
+use crate::target::HardUnit;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,18 +130,15 @@ impl Steps {
 }
 
 impl Sight {
-    /// The targets as they are set, on the way back; g arrives from above.
-    fn see_targets(&mut self, cpu: &Cpu, unit: &HardUnit, moment: &Moment<'_>, g: &[f32], z: &[f32]) {
-        let mut targets = vec![0.0; g.len()];
-        unit.targets(cpu, moment, g, z, &mut targets);
+    /// The targets as they are set, on the way back; g arrives from above, or is what a rule put in its place.
+    fn see_targets(&mut self, unit: &HardUnit, progress: f32, [g, z, targets]: [&[f32]; 3]) {
         let saturated = HardUnit { layer_loss: LayerLoss::saturated_hinge(), ..*unit };
-        let progress = moment.progress;
         let faint = [-1.0, 1.0].map(|t| FAINT * unit.phi(t, threshold(unit.activation), progress));
         (self.beyond, self.targeted, self.faint) = (0, 0, 0);
         (self.agreeing, self.disagreeing) = Default::default();
         let steps = steps(unit.activation);
         self.units.clear();
-        for ((&g, &z), t) in g.iter().zip(z).zip(targets) {
+        for ((&g, &z), &t) in g.iter().zip(z).zip(targets) {
             let on = steps_on(unit.activation, z);
             self.beyond += usize::from(saturated.phi(1.0, z, progress) == 0.0);
             if t != 0.0 {
@@ -227,6 +225,20 @@ impl Watched {
         });
         Watched { layer, watch: watch.clone(), index }
     }
+
+    fn back(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, above: Option<&mut dyn Above>) {
+        let len = pass.n * self.layer.len;
+        let set = self.layer.set_targets(pass, z, slopes, above);
+        let (g, spare) = slopes.in_place();
+        let targets = match set {
+            Set::Spare => spare[..len].to_vec(),
+            Set::ByGradient => g[..len].iter().map(|g| g.opposite_sign()).collect(),
+        };
+        let seen = [&g[..len], &z[..len], &targets[..]];
+        self.watch.lock().sights[self.index].see_targets(&self.layer.unit, pass.progress, seen);
+        self.layer.take_slopes(pass, z, slopes, set);
+        self.watch.lock().sights[self.index].slope = norm(&slopes.current()[..len]);
+    }
 }
 
 impl Layer for Watched {
@@ -243,12 +255,20 @@ impl Layer for Watched {
         self.layer.forward(pass, z, h);
     }
 
-    fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, needs_input: bool) {
-        let len = pass.n * self.layer.len;
-        let (unit, moment) = (self.layer.unit, pass.moment(self.layer.len, self.layer.number));
-        self.watch.lock().sights[self.index].see_targets(pass.cpu, &unit, &moment, &slopes.current()[..len], &z[..len]);
-        self.layer.backward(pass, z, slopes, needs_input);
-        self.watch.lock().sights[self.index].slope = norm(&slopes.current()[..len]);
+    fn backward(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool) {
+        self.back(pass, z, slopes, None);
+    }
+
+    fn backward_below(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, _: bool, above: &mut dyn Above) {
+        self.back(pass, z, slopes, Some(above));
+    }
+
+    fn carry_curvature(&mut self, pass: &mut Pass<'_>, z: &[f32], curvature: &mut Slopes) {
+        self.layer.carry_curvature(pass, z, curvature);
+    }
+
+    fn activates(&self) -> bool {
+        true
     }
 }
 

@@ -4,7 +4,7 @@
 //! Such a rule sees more than one unit's numbers, so it cannot be part of a GPU's kernel that has those alone: the CPU runs
 //! it, and other devices refuse it by name.
 
-use super::{AnyRule, Seen, SeenBy};
+use super::{AnyRule, Needs, Seen, SeenBy};
 use crate::number::Number;
 use crate::trace::Traced;
 use ftprop_tensor::Cpu;
@@ -93,8 +93,8 @@ impl<R: BatchRule> AnyRule for OfBatch<R> {
         None
     }
 
-    fn looks_at_batch(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs::Batch
     }
 }
 

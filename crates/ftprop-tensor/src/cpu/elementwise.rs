@@ -210,6 +210,11 @@ pub fn update_places(cpu: &Cpu, x: &mut [f32], f: impl Fn(usize, f32) -> f32 + S
     });
 }
 
+/// `f(i, row i of x)` for rows of `len` numbers, each a task of its own.
+pub fn update_rows(cpu: &Cpu, x: &mut [f32], len: usize, f: impl Fn(usize, &mut [f32]) + Sync + Send) {
+    cpu.each_chunk(x, len, f);
+}
+
 /// `out[i] = f(i, x[i], y[i])`
 pub fn map_places(cpu: &Cpu, out: &mut [f32], [x, y]: [&[f32]; 2], f: impl Fn(usize, f32, f32) -> f32 + Sync + Send) {
     assert!(x.len() == out.len() && y.len() == out.len(), "the buffers differ in length");

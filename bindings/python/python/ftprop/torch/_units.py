@@ -28,6 +28,8 @@ _LOSSES = (
 _RULES = ("gradient_sign", "random_subset")
 #: Rules that go by the labels of a whole batch, which a unit does not see.
 _BATCH_RULES = ("class_mean", "class_agreement")
+#: Rules that need the curvature of the loss, the layers above or a teacher, which it does not see either.
+_FURTHER_RULES = ("secant", "verified", "teacher")
 
 
 def _indicator(truth: Tensor, like: Tensor) -> Tensor:
@@ -232,6 +234,8 @@ class HardThreshold(nn.Module):
         self._rule = _family(self.target_rule)
         if self._rule[0] in _BATCH_RULES:
             raise ValueError(f"{self.target_rule} goes by the labels of a whole batch, which a unit in PyTorch does not see")
+        if self._rule[0] in _FURTHER_RULES:
+            raise ValueError(f"{self.target_rule} looks at other layers or a teacher, which a unit in PyTorch does not see")
         if self._loss[0] not in _LOSSES or self._rule[0] not in _RULES:
             raise ValueError(f"PyTorch has no formula for {self.layer_loss} with {self.target_rule}")
         kind, _, k = self.activation.partition(":")

@@ -1,14 +1,15 @@
 use super::*;
 use crate::activation::step as step_at;
-use crate::target::QreluForm;
+use crate::target::{Moment, QreluForm};
 use ftprop_tensor::random::Stream;
 
 fn seen(unit: &HardUnit, progress: f32, g: &[f32], z: &[f32], z_after: &[f32]) -> LayerDiagnosis {
     let watch = Watch::default();
-    let layer = HardLayer { unit: *unit, number: 0, len: z.len() };
+    let layer = HardLayer::new(*unit, 0, z.len());
     Watched::new(layer, &watch, "1", "fc", 0);
     let sight = &mut watch.lock().sights[0];
-    sight.see_targets(&Cpu::new(1).unwrap(), unit, &Moment { progress, ..Moment::default() }, g, z);
+    let targets: Vec<f32> = g.iter().zip(z).map(|(&g, &z)| unit.target(&Moment::default(), 0, g, z)).collect();
+    sight.see_targets(unit, progress, [g, z, &targets]);
     sight.see_outcome(unit, z_after);
     sight.diagnosis(0.0)
 }
