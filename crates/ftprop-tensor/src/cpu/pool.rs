@@ -16,6 +16,17 @@ pub enum PoolKind {
     Average,
 }
 
+impl PoolKind {
+    /// How much a value that counts in a window of this side counts there. Padding counts in, so that it is the same for
+    /// every window.
+    pub fn share(self, side: usize) -> f32 {
+        match self {
+            PoolKind::Max => 1.0,
+            PoolKind::Average => 1.0 / (side * side) as f32,
+        }
+    }
+}
+
 /// y = what the kind takes of each window.
 pub fn forward(cpu: &Cpu, kind: PoolKind, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
     match kind {
