@@ -404,8 +404,24 @@ impl CompiledEpilogue {
                 let config = self.columns.launch_config(self.rows(batch.n));
                 // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
                 unsafe { backward.launch(stream, config, &args)? };
+                self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
                 self.backward_input(batch, stream)
             }
+        }
+    }
+
+    /// Takes part in what other GPUs do forward, or on the way back, with a batch of which no example is here.
+    pub(super) fn attend(
+        &self,
+        batch: &BatchContext<'_>,
+        stream: &CudaStream,
+        backward: bool,
+    ) -> Result<(), CudaError> {
+        let norms = self.norms().filter(|norm| norm.is_shared());
+        match backward {
+            false => norms.into_iter().try_for_each(|norm| norm.statistics(batch, stream)),
+            true if batch.slopes(self.epilogue.out).is_null() => Ok(()),
+            true => norms.into_iter().try_for_each(|norm| norm.agree_on_slopes(batch, stream)),
         }
     }
 
@@ -527,6 +543,7 @@ impl CompiledEpilogue {
                 };
                 // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
                 unsafe { windows.launch(stream, config, &args)? };
+                self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
                 if dy.is_null() {
                     return Ok(());
                 }
@@ -556,6 +573,7 @@ impl CompiledEpilogue {
                 };
                 // SAFETY: as above.
                 unsafe { groups.launch(stream, config, &args)? };
+                self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
                 self.backward_input(batch, stream)
             }
             (WindowKernels::Before { .. }, None) => Ok(()),
