@@ -6,6 +6,7 @@
 
 mod matrices;
 mod portions;
+mod shared_norms;
 mod teachers;
 
 use super::{CpuEngine, Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
@@ -95,6 +96,7 @@ pub fn run(
     }
     matrices::check(make, exactness)?.into_iter().for_each(&mut add);
     portions::check(make, exactness)?.into_iter().for_each(&mut add);
+    shared_norms::check(make, exactness)?.into_iter().for_each(&mut add);
     teachers::check(make, exactness)?.into_iter().for_each(&mut add);
     let case = plain_case()?;
     add(whole_steps(make, &mixed(&case)?)?);
@@ -306,6 +308,7 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
             clip: number.is_multiple_of(3).then_some(0.05),
             average: None,
             teacher: None,
+            sync_norm: false,
         };
         cases.push(Case {
             name: format!("{}, {name}", networks[i % networks.len()].0),
@@ -489,6 +492,9 @@ fn reduced(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     impl Reducer for Halve {
         fn reduce(&mut self, gradients: &mut [f32], _: &mut [f32]) -> Result<(), EngineError> {
             gradients.iter_mut().for_each(|g| *g *= 0.5);
+            Ok(())
+        }
+        fn sum(&mut self, _: &mut [f64]) -> Result<(), EngineError> {
             Ok(())
         }
     }

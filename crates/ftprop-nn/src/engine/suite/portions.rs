@@ -20,6 +20,9 @@ impl Reducer for Keep {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gradients.to_vec();
         Ok(())
     }
+    fn sum(&mut self, _: &mut [f64]) -> Result<(), EngineError> {
+        Ok(())
+    }
 }
 
 /// Networks without norms, whose every random number depends on the place of an example in its batch.
