@@ -108,8 +108,9 @@ fn batches(device: &Device, add: &mut dyn FnMut(Check)) -> Result<(), EngineErro
 fn networks(device: &Device, small: bool, large: bool, add: &mut dyn FnMut(Check)) -> Result<(), EngineError> {
     for (precision, exactness) in [
         (Precision::F32, Exactness::Float),
-        // Rounding carries some units of a residual network past a kink, where slopes jump: up to 0.11 was seen.
-        (Precision::Tf32, Exactness::Rounded(2e-1)),
+        // Units that rounding carries past a kink: emulated on the CPU they make 5e-2 of the residual network's gradients on
+        // the suite's examples, and the rest of rounding 1e-3.
+        (Precision::Tf32, Exactness::Rounded(1e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
         let make = |case: &suite::Case, paths| -> Result<Box<dyn Engine>, EngineError> {
