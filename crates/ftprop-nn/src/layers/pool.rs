@@ -28,10 +28,9 @@ impl Layer for Pool {
 
     fn carry_curvature(&mut self, pass: &mut Pass<'_>, x: &[f32], curvature: &mut Slopes) {
         self.backward(pass, x, curvature, true);
-        if self.kind == PoolKind::Average {
-            // Padding counts in, so that every value has the same share of its windows.
-            let share = 1.0 / (self.geometry.kernel * self.geometry.kernel) as f32;
-            let len = pass.n * self.geometry.in_len();
+        // Each value's share in a window counts squared.
+        let (share, len) = (self.kind.share(&self.geometry), pass.n * self.geometry.in_len());
+        if share != 1.0 {
             elementwise::update_places(pass.cpu, &mut curvature.current()[..len], |_, c| c * share);
         }
     }

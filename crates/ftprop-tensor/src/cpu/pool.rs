@@ -16,6 +16,16 @@ pub enum PoolKind {
     Average,
 }
 
+impl PoolKind {
+    /// What a value that counts in its window is multiplied by: the same for all, as padding counts.
+    pub fn share(self, g: &PoolGeometry) -> f32 {
+        match self {
+            PoolKind::Max => 1.0,
+            PoolKind::Average => 1.0 / (g.kernel * g.kernel) as f32,
+        }
+    }
+}
+
 /// y = what the kind takes of each window.
 pub fn forward(cpu: &Cpu, kind: PoolKind, g: &PoolGeometry, n: usize, x: &[f32], y: &mut [f32]) {
     match kind {
