@@ -131,6 +131,35 @@ fn a_sweep_trains_every_combination() {
 }
 
 #[test]
+fn the_networks_for_imagenet_on_other_pictures_are_not_compared_with_the_papers_figures() {
+    let temp = Temp::new();
+    for part in ["train", "val"] {
+        for (number, class) in ["ant", "bee", "cat"].into_iter().enumerate() {
+            std::fs::create_dir_all(temp.path(&format!("pictures/{part}/{class}"))).unwrap();
+            for shade in 0..2u8 {
+                let mut ppm = image::RgbImage::new(36, 36);
+                ppm.pixels_mut().for_each(|p| p.0[number] = 200 + 20 * shade);
+                ppm.save(temp.path(&format!("pictures/{part}/{class}/{shade}.png"))).unwrap();
+            }
+        }
+    }
+    let small = "--seeds 1 --epochs 1 --validation 0 --set data.resize=32 --set data.crop=32 --device cpu";
+    let cells = "--cells resnet18-sign-sste,resnet18-sign-ftpsh";
+    temp.run(&format!("reproduce --table imagenet --data pictures --out table {small} {cells}")).ok();
+    let report = temp.text("table/report.md");
+    for part in [
+        "the networks for ImageNet, on other data of 3 classes",
+        "other pictures than the paper's, of 3 classes instead of 1000",
+        "| paper, ImageNet, best epoch | 49.1 | 47.8 |",
+        "|  | paper, ImageNet, best |",
+        "Beside it stands the last epoch;",
+    ] {
+        assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+    assert!(!report.contains("− paper"), "{report}");
+}
+
+#[test]
 fn wrong_studies_are_refused_before_anything_is_written() {
     let temp = Temp::with_recipes();
     temp.cifar10("cifar");

@@ -21,6 +21,7 @@ const MOST_ROOM: u64 = 512 << 20;
 const MOST_TIMES: u64 = 64;
 
 /// No picture has sides so long, so none is reduced for this.
+#[cfg(test)]
 pub(crate) const WHOLE: usize = usize::MAX;
 
 /// Bytes that a file of so many bytes may take while it is decoded.
@@ -30,7 +31,7 @@ fn room(file: &[u8]) -> u64 {
 
 /// Height, width and bytes of an encoded picture, grey or RGB. Whether a JPEG has all its data takes a third of the time
 /// to find out, so whoever knows already says so. It may come at a half, a quarter or an eighth of its size where both
-/// sides stay at least `least` pixels long; [`WHOLE`] for the picture as it is.
+/// sides stay at least `least` pixels long.
 pub(crate) fn decode(
     file: &[u8],
     channels: usize,

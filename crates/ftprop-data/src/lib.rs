@@ -25,7 +25,7 @@
 //! | `preprocess` | [`Shape`], [`Normalize`], [`Preprocess`] |
 //! | `split` | [`Split`]: examples and labels, and holding some of them out |
 //! | `statistics` | mean and deviation of what is in memory |
-//! | `source` | [`Source`] and [`open`]: which reader for which name |
+//! | `source`, `open` | [`Source`], and [`open()`]: which reader for which name |
 //! | `detect` | [`Source::detect`]: what a path holds |
 //! | `digits`, `cifar`, `idx`, `folder`, `csv_file` | one file a format, [`CsvTable`] |
 //! | `table`, `table_file` | [`TableTransform`]: from cells to numbers, for any rows alike |
@@ -64,6 +64,7 @@ mod jpeg_reduced;
 mod jpeg_scan;
 mod loader;
 mod memory;
+mod open;
 mod patch;
 mod photo;
 mod pictures;
@@ -89,12 +90,13 @@ pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
+pub use open::open;
 pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};
 pub use pictures::Pictures;
 pub use prepare::{BadImage, LoaderConfig};
 pub use prepared::{PrepareOptions, Prepared, Preparing, prepare};
 pub use preprocess::{Normalize, Preprocess, Shape};
-pub use source::{Known, Options, Source, open};
+pub use source::{Known, Options, Source};
 pub use split::{HoldOut, Split};
 pub use table::{ColumnKind, CsvOptions, Missing, TableColumn, TableTransform, TestPart};

@@ -1,11 +1,10 @@
-//! Which data sets there are, and opening one by name.
+//! Which data sets there are, and what can be chosen about them. Readers know these words; opening one is `open`'s.
 
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
+use crate::DataError;
 use crate::table::{CsvOptions, TableTransform};
-use crate::{DataError, Dataset, cifar, digits, folder, idx, prepared, table_file};
 
 /// A kind of data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,31 +99,4 @@ pub struct Known {
     pub classes: Vec<String>,
     /// For tables: what was done to the cells, to be done to these alike.
     pub table: Option<TableTransform>,
-}
-
-/// Opens a data set and checks it. The path is a folder, an archive or a file, as the kind has it.
-pub fn open(source: Source, path: Option<&Path>, options: &Options) -> Result<Dataset, DataError> {
-    let place = || path.ok_or(DataError::PathNeeded { dataset: source.name() });
-    if options.resize.is_some() && !matches!(source, Source::Folder | Source::Prepared) {
-        return Err(DataError::Option(format!("`resize` is for folders of pictures; {source} has one size only")));
-    }
-    let dataset = match source {
-        Source::Digits if path.is_some() => {
-            let why = "the digits are built in and lie nowhere; say which kind of data the path holds, or leave it out";
-            return Err(DataError::Option(why.into()));
-        }
-        Source::Digits => digits::open()?,
-        Source::Cifar10 => cifar::open10(place()?)?,
-        Source::Cifar100 => cifar::open100(place()?)?,
-        Source::Mnist => idx::open_mnist(place()?)?,
-        Source::FashionMnist => idx::open_fashion(place()?)?,
-        Source::Folder => return folder::open(place()?, options),
-        Source::Prepared => return prepared::open(place()?, options),
-        Source::Csv => table_file::open(place()?, options)?,
-        Source::Arrays => return Err(DataError::InMemory),
-    };
-    match options.crop {
-        Some(side) => dataset.crop_to(side),
-        None => Ok(dataset),
-    }
 }

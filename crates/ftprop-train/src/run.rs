@@ -105,6 +105,9 @@ pub struct Summary {
     pub epochs: u32,
     /// How many numbers the network learned.
     pub parameters: usize,
+    /// How many classes the data have; summaries of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<usize>,
     /// How long all epochs took.
     pub seconds: f64,
     /// Training images a second, the mean over the epochs.
@@ -425,6 +428,7 @@ impl Summary {
             test_top1_at_best: metrics.iter().find(|m| m.epoch == best_epoch).unwrap_or(last).test.top1,
             epochs: last.epoch,
             parameters,
+            classes: None,
             seconds,
             images_per_s,
         })

@@ -458,6 +458,7 @@ impl Trainer {
         let best = self.state.best.map_or(self.state.epoch - 1, |b| b.epoch);
         let summary = Summary::new(&self.recipe.name, &self.metrics, best, self.parameters())
             .expect("a checked recipe has at least one epoch, and all are done");
+        let summary = Summary { classes: Some(self.model.classes.len()), ..summary };
         let ending = Ending::Finished(summary.clone());
         observer.end(&self.view(), &ending).map_err(Error::Outside)?;
         if let Some(storage) = &self.storage {

@@ -118,6 +118,14 @@ impl Rows {
         }
     }
 
+    /// How many classes it has.
+    pub fn classes(self) -> usize {
+        match self {
+            Rows::Cifar10 => 10,
+            Rows::Imagenet => 1000,
+        }
+    }
+
     /// Its networks, from top to bottom.
     pub fn networks(self) -> &'static [NetworkRow] {
         match self {

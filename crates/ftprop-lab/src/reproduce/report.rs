@@ -42,12 +42,17 @@ impl CellRuns {
 
 /// The page.
 pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Document, Error> {
-    let mut page = Document::new(&format!("Table 1 of Friesen & Domingos (2018), run again: {}", rows.title()));
-    introduce(&mut page, cells);
+    let other = other_data(rows, cells);
+    let title = match other {
+        None => rows.title().to_string(),
+        Some(classes) => format!("the networks for {}, on other data of {classes} classes", rows.title()),
+    };
+    let mut page = Document::new(&format!("Table 1 of Friesen & Domingos (2018), run again: {title}"));
+    introduce(&mut page, rows, cells);
     for network in rows.networks() {
         let cells: Vec<&CellRuns> = cells.iter().filter(|c| c.cell.network.name == network.name).collect();
         if !cells.is_empty() {
-            table(&mut page, network, &cells);
+            table(&mut page, rows, network, &cells);
         }
     }
     differences(&mut page, rows, cells);
@@ -74,7 +79,13 @@ pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Docum
     Ok(page)
 }
 
-fn introduce(page: &mut Document, cells: &[CellRuns]) {
+/// How many classes the runs' data have, if it cannot be the paper's data: figures are then not to be compared with its.
+fn other_data<'a>(rows: Rows, cells: impl IntoIterator<Item = &'a CellRuns>) -> Option<usize> {
+    let mut summaries = cells.into_iter().flat_map(|cell| &cell.runs).filter_map(|run| run.summary.as_ref());
+    summaries.find_map(|summary| summary.classes.filter(|&classes| classes != rows.classes()))
+}
+
+fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
     let (finished, all): (usize, usize) =
         (cells.iter().map(CellRuns::finished).sum(), cells.iter().map(|c| c.runs.len()).sum());
     let mut epochs: Vec<String> = cells.iter().map(|c| counted(c.epochs, "epoch")).collect();
@@ -87,15 +98,22 @@ fn introduce(page: &mut Document, cells: &[CellRuns]) {
     ));
     let held_out = cells.first().map_or(0.0, |c| c.held_out);
     let how_much = if held_out < 1.0 { format!("{} %", 100.0 * held_out) } else { format!("{held_out} images") };
-    let mut text =
-        "The paper gives the best epoch on the test images, which flatters. Beside it stand the last epoch".to_string();
+    let mut text = String::new();
+    if let Some(classes) = other_data(rows, cells) {
+        text.push_str(&format!(
+            "These are other pictures than the paper's, of {classes} classes instead of {}: which column is ahead of which \
+             may be compared with the paper, the figures may not. ",
+            rows.classes()
+        ));
+    }
+    text.push_str("The paper gives the best epoch on the test images, which flatters. Beside it ");
     if held_out > 0.0 {
         text.push_str(&format!(
-            ", and the epoch that was best on {how_much} of the training images that were held out for it; so a little \
+            "stand the last epoch, and the epoch that was best on {how_much} of the training images that were held out for it; so a little \
              less was trained on than in the paper."
         ));
     } else {
-        text.push_str("; nothing was held out of the training images to choose an epoch by.");
+        text.push_str("stands the last epoch; nothing was held out of the training images to choose an epoch by.");
     }
     if cells.iter().any(|c| c.cell.network.independent.is_some()) {
         text.push_str(
@@ -107,8 +125,9 @@ fn introduce(page: &mut Document, cells: &[CellRuns]) {
 }
 
 /// A network in the paper's layout.
-fn table(page: &mut Document, network: &NetworkRow, cells: &[&CellRuns]) {
+fn table(page: &mut Document, data: Rows, network: &NetworkRow, cells: &[&CellRuns]) {
     page.heading(network.title);
+    let other = other_data(data, cells.iter().copied()).is_some();
     let accuracies: Vec<(usize, Accuracy)> = cells.iter().map(|c| (c.cell.column, c.accuracy())).collect();
     let row = |name: &str, value: &dyn Fn(usize, &Accuracy) -> String| {
         let mut row = vec![name.to_string()];
@@ -123,13 +142,14 @@ fn table(page: &mut Document, network: &NetworkRow, cells: &[&CellRuns]) {
     };
     let mut rows = Vec::new();
     if let Some(paper) = network.paper {
-        rows.push(row("paper, best epoch", &|c, _| format!("{:.1}", paper[c])));
+        let name = if other { format!("paper, {}, best epoch", data.title()) } else { "paper, best epoch".into() };
+        rows.push(row(&name, &|c, _| format!("{:.1}", paper[c])));
     }
     if let Some(independent) = network.independent {
         rows.push(row("PyTorch, one run of 270 epochs, best", &|c, _| format!("{:.1}", independent[c])));
     }
     rows.push(row("**ours, best epoch**", &|_, a| format!("**{}**", written(&a.best))));
-    if let Some(paper) = network.paper {
+    if let Some(paper) = network.paper.filter(|_| !other) {
         rows.push(row("ours, best − paper", &|c, a| signed(&a.best, paper[c])));
     }
     rows.push(row("ours, last epoch", &|_, a| written(&a.last)));
@@ -177,7 +197,11 @@ fn differences(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
          two apart.",
         100.0 * CONFIDENCE
     ));
-    page.table(&["", "paper, best", "ours, best epoch", "ours, last epoch", "ours, chosen on validation"], lines);
+    let paper = match other_data(rows, cells) {
+        Some(_) => format!("paper, {}, best", rows.title()),
+        None => "paper, best".to_string(),
+    };
+    page.table(&["", &paper, "ours, best epoch", "ours, last epoch", "ours, chosen on validation"], lines);
 }
 
 /// A network's two figures side by side, as in the paper: sign at the left, qReLU with the baselines at the right. Also

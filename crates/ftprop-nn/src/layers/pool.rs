@@ -28,9 +28,10 @@ impl Layer for Pool {
 
     fn carry_curvature(&mut self, pass: &mut Pass<'_>, x: &[f32], curvature: &mut Slopes) {
         self.backward(pass, x, curvature, true);
-        // Each value's share in a window counts squared.
-        let (share, len) = (self.kind.share(&self.geometry), pass.n * self.geometry.in_len());
+        // The way back has multiplied by each share once; curvature wants its square.
+        let share = self.kind.share(self.geometry.kernel);
         if share != 1.0 {
+            let len = pass.n * self.geometry.in_len();
             elementwise::update_places(pass.cpu, &mut curvature.current()[..len], |_, c| c * share);
         }
     }

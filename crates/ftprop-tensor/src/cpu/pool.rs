@@ -17,11 +17,12 @@ pub enum PoolKind {
 }
 
 impl PoolKind {
-    /// What a value that counts in its window is multiplied by: the same for all, as padding counts.
-    pub fn share(self, g: &PoolGeometry) -> f32 {
+    /// How much a value that counts in a window of this side counts there. Padding counts in, so that it is the same for
+    /// every window.
+    pub fn share(self, side: usize) -> f32 {
         match self {
             PoolKind::Max => 1.0,
-            PoolKind::Average => 1.0 / (g.kernel * g.kernel) as f32,
+            PoolKind::Average => 1.0 / (side * side) as f32,
         }
     }
 }
