@@ -78,6 +78,14 @@ struct Moments {
         scale = (sum_t)gamma * inverse;
         shift = (sum_t)beta - mean * scale;
     }
+    // The same from the mean and the variance of all rows, wherever they are.
+    __device__ __forceinline__ Moments(double of, double variance, double rows, float eps, float gamma, float beta) {
+        mean = (sum_t)of;
+        unbiased = (sum_t)(rows > 1 ? variance * (rows / (rows - 1)) : variance);
+        inverse = (sum_t)(1 / sqrt(variance + (double)eps));
+        scale = (sum_t)gamma * inverse;
+        shift = (sum_t)beta - mean * scale;
+    }
     __device__ __forceinline__ void keep(int j, const NormParameters& norm, const NormSaved& to) const {
         norm.running_mean[j] += norm.momentum * ((float)mean - norm.running_mean[j]);
         norm.running_variance[j] += norm.momentum * ((float)unbiased - norm.running_variance[j]);
@@ -95,4 +103,21 @@ __device__ __forceinline__ void add_about(sum_t (&sums)[2][VEC], const FloatVec<
         sums[0][e] += d;
         sums[1][e] += d * d;
     }
+}
+
+// The sums of a batch's values and of their squares about the first, over all blocks. True for the threads that end up with
+// them.
+__device__ __forceinline__ bool sum_about_first(sum_t (&sums)[2][VEC], FloatVec<VEC>& pivot, const ColumnThread& thread, const act_t* y, sum_t* partial,
+                                                u32* counter, int rows) {
+    clear(sums);
+    if (thread.active) {
+        pivot = load<VEC>(y + thread.c);
+#pragma unroll 4
+        for (int row = blockIdx.x * THREADS_Y + thread.y; row < rows; row += gridDim.x * THREADS_Y)
+            add_about(sums, load<VEC>(y + (size_t)row * C + thread.c), pivot);
+    }
+    write_partial(sums, thread, partial);
+    if (!last_block(counter + blockIdx.y, gridDim.x)) return false;
+    reduce_partials(sums, thread, partial, gridDim.x);
+    return thread.active && thread.y == 0;
 }

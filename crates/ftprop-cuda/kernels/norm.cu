@@ -4,18 +4,8 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 norm_statistics(const act_t* __restrict__ y, NormParameters norm, NormSaved saved, sum_t* __restrict__ partial, u32* __restrict__ counter, int rows) {
     const ColumnThread thread;
     sum_t sums[2][VEC];
-    clear(sums);
     FloatVec<VEC> pivot;
-    if (thread.active) {
-        pivot = load<VEC>(y + thread.c);
-#pragma unroll 4
-        for (int row = blockIdx.x * THREADS_Y + thread.y; row < rows; row += gridDim.x * THREADS_Y)
-            add_about(sums, load<VEC>(y + (size_t)row * C + thread.c), pivot);
-    }
-    write_partial(sums, thread, partial);
-    if (!last_block(counter + blockIdx.y, gridDim.x)) return;
-    reduce_partials(sums, thread, partial, gridDim.x);
-    if (!thread.active || thread.y != 0) return;
+    if (!sum_about_first(sums, pivot, thread, y, partial, counter, rows)) return;
 #pragma unroll
     for (int e = 0; e < VEC; e++) {
         int j = thread.c + e;

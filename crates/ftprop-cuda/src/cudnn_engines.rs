@@ -2,8 +2,10 @@
 //! it holds to be best first; which one is fastest is found out by timing.
 
 use crate::CudaError;
+use crate::environment::tries;
 use crate::gemm::{Gemm, Mode};
 use crate::precision::Precision;
+use crate::startup;
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptor_t as Raw,
     cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Proposals, cudnnBackendNumericalNote_t as Note,
@@ -21,6 +23,8 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
 
 /// No more proposals than this are kept; later ones are hardly ever the best.
 const MOST: usize = 20;
+/// Where little is to be timed.
+const FEW: usize = 8;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {
@@ -185,7 +189,8 @@ impl OperationGraph {
     }
 }
 
-/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled.
+/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled
+/// (`compiled` tries those that are not).
 fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     let engine = BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let one = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
@@ -206,7 +211,7 @@ fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     }
     let behavior = Type::CUDNN_TYPE_BEHAVIOR_NOTE;
     let count = engine.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, behavior, &mut notes)?;
-    Ok(!notes[..count.min(64)].contains(&compiled))
+    Ok(tries("compiled") || !notes[..count.min(64)].contains(&compiled))
 }
 
 /// The engines proposed for a convolution of batches of n.
@@ -219,12 +224,16 @@ pub(crate) struct EngineList {
 
 impl EngineList {
     pub(crate) fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
-        let graph = OperationGraph::new(handle, gemm, n)?;
+        startup::during("cuDNN's proposals", || EngineList::proposed(OperationGraph::new(handle, gemm, n)?))
+    }
+
+    fn proposed(graph: OperationGraph) -> Result<Self, CudaError> {
+        let most = if tries("few") { FEW } else { MOST };
         let mut configs = Vec::new();
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
             for config in graph.proposals(kind).unwrap_or_default() {
-                if configs.len() < MOST && is_welcome(&config)? {
+                if configs.len() < most && is_welcome(&config)? {
                     configs.push(Arc::new(config));
                 }
             }
@@ -247,7 +256,7 @@ impl EngineList {
         let plan = BackendDescriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
         plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
         plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?;
-        let plan = plan.finalized("prepare a convolution")?;
+        let plan = startup::during("cuDNN's plans", || plan.finalized("prepare a convolution"))?;
         let mut bytes = [0i64];
         plan.get(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, Type::CUDNN_TYPE_INT64, &mut bytes)?;
         let (config, graph) = (config.clone(), self.graph.clone());

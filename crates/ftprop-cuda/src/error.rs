@@ -109,6 +109,9 @@ pub enum CudaError {
         /// What it said.
         reason: String,
     },
+    /// Others that share batches, of whom something was asked on the way.
+    #[error(transparent)]
+    Others(Box<ftprop_nn::EngineError>),
     /// NVRTC refused a kernel.
     #[error("kernel {kernel} could not be compiled for {arch}: {log}")]
     Compile {

@@ -5,9 +5,11 @@
 //! Slopes are those of the mean over the batch of all GPUs, so a plain sum of gradients is all there is to do.
 
 use crate::CudaError;
+use crate::arena::{Arena, Region};
 use crate::device::Device;
 use crate::nccl::Communicator;
 use crate::parameters::ParameterBuffers;
+use crate::passes::Others;
 use crate::stream::{CudaEvent, CudaStream, SideStream};
 use std::ops::Range;
 
@@ -29,6 +31,18 @@ pub(crate) struct Exchange {
     stream: CudaStream,
     ready: CudaEvent,
     done: CudaEvent,
+    /// Whether the running statistics are the same on all anyway.
+    sync_norm: bool,
+}
+
+impl Others for Exchange {
+    /// In the stream of the gradients' sums: the sums of a communicator have one order, which is the same on all GPUs.
+    fn sum(&self, arena: &Arena, region: Region, count: usize, main: &CudaStream) -> Result<(), CudaError> {
+        self.follow(main)?;
+        // SAFETY: the region has so many numbers and lives as long as the network.
+        unsafe { self.communicator.sum_doubles(arena.inside(region, 0), count, &self.stream)? };
+        self.join(main)
+    }
 }
 
 impl Exchange {
@@ -38,6 +52,7 @@ impl Exchange {
         communicator: Communicator,
         passes: &[Vec<Range<usize>>],
         count: usize,
+        sync_norm: bool,
     ) -> Result<Self, CudaError> {
         Ok(Exchange {
             communicator,
@@ -45,6 +60,7 @@ impl Exchange {
             stream: CudaStream::new(device)?,
             ready: CudaEvent::new(device)?,
             done: CudaEvent::new(device)?,
+            sync_norm,
         })
     }
 
@@ -113,6 +129,7 @@ impl Exchange {
 
     fn statistics(&self, parameters: &ParameterBuffers) -> Result<(), CudaError> {
         match parameters.stat_count() {
+            _ if self.sync_norm => Ok(()),
             0 => Ok(()),
             // SAFETY: there are so many, and they live as long as the network.
             count => unsafe { self.communicator.reduce(parameters.stat(0), count, true, &self.stream) },

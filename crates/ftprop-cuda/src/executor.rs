@@ -3,7 +3,7 @@
 
 use crate::CudaError;
 use crate::abi::{DeviceStep, DeviceTally};
-use crate::arena::{Arena, ArenaLayout};
+use crate::arena::{Arena, ArenaLayout, Region};
 use crate::basic;
 use crate::batch::BatchLoader;
 use crate::compile::Source;
@@ -17,7 +17,7 @@ use crate::matrices;
 use crate::nccl::Communicator;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
-use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Statistics, TensorRegions};
+use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Others, Statistics, TensorRegions};
 use crate::pictures;
 use crate::plan::{FusedPass, FusionPlan};
 use crate::precision::Precision;
@@ -25,8 +25,10 @@ use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
 use crate::streamed::PictureSlots;
+use ftprop_nn::engine::Reducer;
 use ftprop_nn::{Graph, Learning, Shape};
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What an executor is compiled for beside its plan.
 pub(crate) struct ExecutorConfig<'a> {
@@ -54,8 +56,27 @@ pub(crate) struct Executor {
     mixing: Option<(usize, usize)>,
     /// Other GPUs that share the batches.
     exchange: Option<Exchange>,
+    /// Whether norms go by the examples of all of them.
+    sync_norm: bool,
+    /// What sums for the norms through the host's memory, where there is no exchange.
+    host: Option<HostSums>,
     /// The network that is learned from, and how.
     teacher: Option<(Box<Executor>, DistillationPass)>,
+}
+
+/// A reducer that several hold.
+pub(crate) type SharedReducer = Arc<Mutex<Box<dyn Reducer>>>;
+
+/// Sums that go through the host's memory.
+struct HostSums(SharedReducer);
+
+impl Others for HostSums {
+    fn sum(&self, arena: &Arena, region: Region, count: usize, stream: &CudaStream) -> Result<(), CudaError> {
+        let mut numbers: Vec<f64> = arena.read(stream, region, count)?;
+        let mut reducer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reducer.sum(&mut numbers).map_err(|error| CudaError::Others(Box::new(error)))?;
+        arena.write(stream, region, &numbers)
+    }
 }
 
 /// The logits, and what every pass gives.
@@ -153,6 +174,8 @@ impl Executor {
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
             mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
             exchange: None,
+            sync_norm: options.sync_norm,
+            host: None,
             teacher,
         })
     }
@@ -194,8 +217,24 @@ impl Executor {
         self.stream.capture(|| work(self))
     }
 
+    /// Whether work can be captured: what goes through the host's memory on its way cannot.
+    pub(crate) fn can_be_captured(&self) -> bool {
+        self.host.is_none()
+    }
+
+    /// Those who have the batches' other examples, as norms see them.
+    fn others(&self) -> Option<&dyn Others> {
+        match (&self.exchange, &self.host) {
+            _ if !self.sync_norm => None,
+            (Some(exchange), _) => Some(exchange),
+            (None, Some(host)) => Some(host),
+            (None, None) => None,
+        }
+    }
+
     fn context(&self, n: usize, statistics: Statistics) -> BatchContext<'_> {
         BatchContext {
+            others: self.others(),
             arena: &self.arena,
             tensors: &self.tensors,
             parameters: &self.parameters,
@@ -250,6 +289,10 @@ impl Executor {
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
         if n == 0 {
             self.parameters.clear_grads(&self.stream)?;
+            if self.others().is_some() {
+                self.attend(Statistics::Batch)?;
+                return self.attend_back();
+            }
             return self.exchange.iter().try_for_each(|exchange| exchange.all(&self.stream, &self.parameters));
         }
         self.mix(n)?;
@@ -258,6 +301,24 @@ impl Executor {
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
         self.backward(n)
+    }
+
+    /// Takes part in the norms' sums over a batch of which no example is here.
+    pub(crate) fn attend(&self, statistics: Statistics) -> Result<(), CudaError> {
+        let context = self.context(0, statistics);
+        self.passes.iter().try_for_each(|pass| pass.attend(&context, &self.stream, false))
+    }
+
+    /// The same on the way back, with the sums of the gradients in the same places as elsewhere.
+    fn attend_back(&self) -> Result<(), CudaError> {
+        let context = self.context(0, Statistics::Batch);
+        for (number, pass) in self.passes.iter().enumerate().rev() {
+            pass.attend(&context, &self.stream, true)?;
+            if let Some(exchange) = &self.exchange {
+                exchange.begin_after(number, &self.stream, None, &self.parameters)?;
+            }
+        }
+        self.exchange.iter().try_for_each(|exchange| exchange.finish(&self.stream, &self.parameters))
     }
 
     /// Mixes the examples of the batch that is in place, where they are to be mixed.
@@ -336,12 +397,26 @@ impl Executor {
     /// Has gradients go through other GPUs from now on.
     pub(crate) fn set_exchange(&mut self, communicator: Communicator) -> Result<(), CudaError> {
         let passes: Vec<Vec<Range<usize>>> = self.passes.iter().map(CompiledPass::parameters).collect();
-        let exchange = Exchange::new(&self.device, communicator, &passes, self.parameters.count())?;
+        let exchange = Exchange::new(&self.device, communicator, &passes, self.parameters.count(), self.sync_norm)?;
         // Once outside of any graph: connections between GPUs are made at the first sum.
         exchange.all(&self.stream, &self.parameters)?;
-        self.stream.wait()?;
         self.exchange = Some(exchange);
-        Ok(())
+        if self.sync_norm {
+            let statistics = self.parameters.read_stats(&self.stream)?;
+            self.attend_without_rows(&statistics)?;
+        }
+        self.stream.wait()
+    }
+
+    /// The norms' sums once, of nothing; the running statistics stay what they are.
+    fn attend_without_rows(&self, statistics: &[f32]) -> Result<(), CudaError> {
+        self.attend(Statistics::Batch)?;
+        self.parameters.write_stats(&self.stream, statistics)
+    }
+
+    /// Has the norms' sums go through the host's memory from now on, where they are to go by all examples.
+    pub(crate) fn set_host_sums(&mut self, reducer: SharedReducer) {
+        self.host = self.sync_norm.then_some(HostSums(reducer));
     }
 
     /// The stream for what nothing further down waits for, after what has been put into the main one by now.

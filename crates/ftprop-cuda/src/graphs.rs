@@ -47,6 +47,9 @@ impl GraphCache {
         key: GraphKey,
         work: impl FnOnce(&Executor) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
+        if !executor.can_be_captured() {
+            return work(executor);
+        }
         let graph = match self.graphs.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(executor.capture(key.examples(), work)?),

@@ -26,8 +26,9 @@ const UNIQUE_ID: usize = 128;
 
 type RawCommunicator = *mut c_void;
 
-/// `ncclFloat32`
+/// `ncclFloat32` and `ncclFloat64`
 const FLOAT: c_int = 7;
+const DOUBLE: c_int = 8;
 /// `ncclSum` and `ncclAvg`
 const SUM: c_int = 0;
 const MEAN: c_int = 4;
@@ -224,14 +225,36 @@ impl Communicator {
         mean: bool,
         stream: &CudaStream,
     ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.all_reduce(at, (count, FLOAT), if mean { MEAN } else { SUM }, stream) }
+    }
+
+    /// The same sum of f64.
+    ///
+    /// # Safety
+    /// As of [`reduce`](Self::reduce).
+    pub(crate) unsafe fn sum_doubles(&self, at: DevicePtr, count: usize, stream: &CudaStream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.all_reduce(at, (count, DOUBLE), SUM, stream) }
+    }
+
+    /// # Safety
+    /// As of [`reduce`](Self::reduce), for numbers of that kind.
+    unsafe fn all_reduce(
+        &self,
+        at: DevicePtr,
+        (count, kind): (usize, c_int),
+        operation: c_int,
+        stream: &CudaStream,
+    ) -> Result<(), CudaError> {
         if self.raw.ended.load(Ordering::Relaxed) {
             return Err(CudaError::Nccl { doing: "sum over the GPUs", reason: "another rank is gone".into() });
         }
         self.device.enter()?;
-        let (functions, operation) = (self.raw.functions, if mean { MEAN } else { SUM });
+        let functions = self.raw.functions;
         let (data, stream) = (at.as_void(), stream.raw().cast());
         // SAFETY: the caller's promise; the stream is of the same device.
-        let code = unsafe { (functions.all_reduce)(data, data, count, FLOAT, operation, self.raw.raw, stream) };
+        let code = unsafe { (functions.all_reduce)(data, data, count, kind, operation, self.raw.raw, stream) };
         functions.check(code, "sum over the GPUs")
     }
 }

@@ -31,7 +31,7 @@
 use crate::NnError;
 use crate::distillation::Distillation;
 use crate::graph::{Graph, Op};
-use crate::layers::{Chain, Output, Pass, Slopes, Statistics, Watch};
+use crate::layers::{Chain, Others, Output, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
 use crate::output_loss::{Criterion, Tally};
 use crate::portion::Portion;
@@ -74,6 +74,18 @@ pub struct Step {
     pub number: u64,
     /// The share of training done, 0 to 1.
     pub progress: f32,
+}
+
+/// What else a step may be taken with.
+#[derive(Default)]
+pub(crate) struct Company<'a> {
+    /// Where the examples are in a batch that several engines share: what the gradients of all portions add up to is that
+    /// of the batch. Without examples all gradients are zero.
+    pub(crate) portion: Option<Portion>,
+    /// Those who have the other portions, where batch norm is to go by all of them and not by its own.
+    pub(crate) others: Option<&'a mut dyn Others>,
+    /// A teacher, who sees what the network sees.
+    pub(crate) teacher: Option<(&'a Distillation, &'a mut Network)>,
 }
 
 impl Network {
@@ -149,22 +161,22 @@ impl Network {
     /// One step of Algorithm 2 up to the optimizer: forward, loss, then targets and slopes layer by layer.
     /// Afterwards [`grads`](Self::grads) holds every parameter's gradient.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], criterion: &Criterion, step: &Step) -> Tally {
-        self.learn_guided(images, labels, criterion, step, (None, None))
+        self.learn_in_company(images, labels, criterion, step, Company::default())
     }
 
-    /// The same on a portion of a batch: what the gradients of all portions add up to is that of the batch. Batch norm
-    /// goes by the portion's own statistics. Without examples all gradients are zero. And with a teacher, who sees
-    /// what the network sees.
-    pub(crate) fn learn_guided(
+    /// The same on a portion of a batch, or with a teacher.
+    pub(crate) fn learn_in_company(
         &mut self,
         images: &[f32],
         labels: &[u32],
         criterion: &Criterion,
         step: &Step,
-        (portion, guide): (Option<Portion>, Option<(&Distillation, &mut Network)>),
+        company: Company<'_>,
     ) -> Tally {
+        let Company { portion, others, teacher: guide } = company;
         if portion.is_some() && images.is_empty() {
             self.grads.fill(0.0);
+            self.attend(Statistics::Batch, others, true);
             return Tally::default();
         }
         let n = self.examples(images);
@@ -180,6 +192,7 @@ impl Network {
             });
             let (chain, mut pass, slopes) = network.pass(n, true, Some(step), labels);
             (pass.portion, pass.taught) = (portion, &taught);
+            pass.others = others.map(|others| others as &mut dyn Others);
             let logits = chain.forward(&mut pass, images);
             let by_logits = &mut slopes.current()[..n * classes];
             let tally = criterion.learn(logits, labels, classes, (keep, of), Some(by_logits));
@@ -265,10 +278,32 @@ impl Network {
     /// Takes a batch's statistics into the running ones, which become the mean over this batch and the `before` ones
     /// that were taken in before it.
     pub fn take_statistics(&mut self, images: &[f32], before: usize) {
+        self.take_shared_statistics(images, before, None);
+    }
+
+    /// The same of a batch that others have parts of; this part may have no example.
+    pub(crate) fn take_shared_statistics(&mut self, images: &[f32], before: usize, others: Option<&mut dyn Others>) {
+        if others.is_some() && images.is_empty() {
+            return self.attend(Statistics::Mean { before }, others, false);
+        }
         let n = self.examples(images);
         let (chain, mut pass, _) = self.pass(n, true, None, &[]);
         pass.statistics = Statistics::Mean { before };
+        pass.others = others.map(|others| others as &mut dyn Others);
         chain.forward(&mut pass, images);
+    }
+
+    /// Takes part in what others do with their portions of a batch of which none is here.
+    fn attend(&mut self, statistics: Statistics, others: Option<&mut dyn Others>, and_back: bool) {
+        if others.is_some() {
+            let (chain, mut pass, _) = self.pass(0, true, None, &[]);
+            pass.statistics = statistics;
+            pass.others = others.map(|others| others as &mut dyn Others);
+            chain.attend(&mut pass, false);
+            if and_back {
+                chain.attend(&mut pass, true);
+            }
+        }
     }
 
     /// The tally of a batch as a training step sees it: the batch's own statistics, and the step's dropout.
@@ -326,6 +361,7 @@ impl Network {
             scratch: &mut self.scratch,
             labels,
             portion: None,
+            others: None,
             seed: step.map_or(0, |s| s.seed),
             step: step.map_or(0, |s| s.number),
             progress: step.map_or(0.0, |s| s.progress),

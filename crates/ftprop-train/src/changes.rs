@@ -11,7 +11,7 @@ const FREE: [&str; 2] = ["name", "train.epochs"];
 
 /// Keys that change how the network goes on learning, but neither what it is, nor which examples it knows, nor what the
 /// optimizer remembers. A name that ends with a point stands for all keys that begin with it.
-const CHANGEABLE: [&str; 25] = [
+const CHANGEABLE: [&str; 26] = [
     "layer_loss",
     "target_rule",
     "weighted",
@@ -32,6 +32,7 @@ const CHANGEABLE: [&str; 25] = [
     "train.mixup",
     "train.cutmix",
     "train.accumulate",
+    "train.sync_norm",
     "train.clip",
     "train.patience",
     "train.precision",
@@ -152,7 +153,7 @@ mod tests {
         // Every key that is not always written, written.
         let text = "[data]\nreflect = true\nalternate_flips = true\ncutout = 3\narea = [0.5, 1.0]\nbrightness = 0.1\n\
                     contrast = 0.1\nsaturation = 0.1\ntrivial_augment = true\n[train]\nclass_weights = \"balanced\"\n\
-                    mixup = 0.1\ncutmix = 0.1\naccumulate = 2\nclip = 1.0\npatience = 3\n";
+                    mixup = 0.1\ncutmix = 0.1\naccumulate = 2\nsync_norm = true\nclip = 1.0\npatience = 3\n";
         let recipe = Recipe::from_toml("all", text).unwrap();
         let written = Value::try_from(&recipe).unwrap();
         for key in CHANGEABLE {

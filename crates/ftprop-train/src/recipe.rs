@@ -219,6 +219,9 @@ pub struct TrainRecipe {
     /// Batches whose gradients make one step of the optimizer.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub accumulate: usize,
+    /// With several ranks: batch norm goes by the examples of all of them, and not by a rank's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync_norm: bool,
     /// The largest norm that a step's gradient may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
@@ -297,6 +300,7 @@ impl Default for Recipe {
                 mixup: 0.0,
                 cutmix: 0.0,
                 accumulate: 1,
+                sync_norm: false,
                 clip: None,
                 ema: None,
                 teacher: None,
@@ -394,7 +398,7 @@ impl Recipe {
         Graph::resolve(&self.layers(input)?, &self.layer_defaults(), input, classes).map(Arc::new)
     }
 
-    /// How a network learns; its teacher is found where it is trained.
+    /// How a network learns; its teacher, and others that it learns together with, are found where it is trained.
     pub fn learning(&self, graph: &Graph) -> Result<Learning, NnError> {
         Ok(Learning {
             criterion: self.criterion()?,
@@ -402,6 +406,7 @@ impl Recipe {
             clip: self.train.clip,
             average: self.train.ema,
             teacher: None,
+            sync_norm: false,
         })
     }
 

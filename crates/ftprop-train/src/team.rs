@@ -129,15 +129,21 @@ impl Team {
     }
 
     /// Every number's sum over the ranks, in their order.
-    pub(crate) fn sums<const N: usize>(&self, own: [f64; N]) -> Result<[f64; N], RankError> {
-        let bytes: Vec<u8> = own.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let mut sums = [0.0; N];
-        for rank in self.group().gather(&bytes)? {
-            for (sum, number) in sums.iter_mut().zip(rank.chunks_exact(8)) {
+    pub(crate) fn sums<const N: usize>(&self, mut own: [f64; N]) -> Result<[f64; N], RankError> {
+        self.sum_few(&mut own)?;
+        Ok(own)
+    }
+
+    /// The same of as many as there are, in place. Each rank is sent all others' numbers, so there should be few.
+    fn sum_few(&self, numbers: &mut [f64]) -> Result<(), RankError> {
+        let own: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        numbers.fill(0.0);
+        for rank in self.group().gather(&own)? {
+            for (sum, number) in numbers.iter_mut().zip(rank.chunks_exact(8)) {
                 *sum += f64::from_le_bytes(number.try_into().unwrap_or_default());
             }
         }
-        Ok(sums)
+        Ok(())
     }
 
     /// A tally over all ranks. Counts are exact: they stay below 2⁵³.
@@ -179,6 +185,10 @@ impl Reducer for HostReducer {
         let failed = |error: RankError| EngineError::Ranks(Box::new(error));
         self.0.group().sum(gradients).map_err(failed)?;
         if statistics.is_empty() { Ok(()) } else { self.0.mean(statistics).map_err(failed) }
+    }
+
+    fn sum(&mut self, numbers: &mut [f64]) -> Result<(), EngineError> {
+        self.0.sum_few(numbers).map_err(|error| EngineError::Ranks(Box::new(error)))
     }
 }
 

@@ -542,15 +542,10 @@ fn stops(answer: Answer) -> Result<bool, Error> {
 
 /// Refuses what cannot be divided among so many ranks.
 fn check_share(recipe: &CheckedRecipe, share: Share) -> Result<(), Error> {
-    // Partners of a batch, and batches of a step, would lie on several ranks.
-    if !share.is_whole() {
+    // Partners of a batch would lie on several ranks.
+    if !share.is_whole() && recipe.mixing()?.is_some() {
         let must = "goes with a single rank";
-        if recipe.mixing()?.is_some() {
-            return Err(Error::Setting { key: "train.mixup and train.cutmix", must });
-        }
-        if recipe.train.accumulate > 1 {
-            return Err(Error::Setting { key: "train.accumulate", must });
-        }
+        return Err(Error::Setting { key: "train.mixup and train.cutmix", must });
     }
     match recipe.train.batch {
         batch if share.ranks > batch => Err(Error::ManyRanks { batch, ranks: share.ranks }),

@@ -7,10 +7,10 @@ use crate::streamed::{StreamedPictures, StreamedPixels};
 use ftprop_nn::engine::{
     Engine, EngineError, NetworkState, Part, Reducer, Resident, StepSpan, TrainingState, check_length,
 };
-use ftprop_nn::{Graph, Step, Tally};
+use ftprop_nn::{Graph, Portion, Step, Tally};
 use ftprop_tensor::Share;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 impl From<CudaError> for EngineError {
     fn from(error: CudaError) -> Self {
@@ -19,6 +19,7 @@ impl From<CudaError> for EngineError {
             CudaError::Length { what, got, expected } => EngineError::Length { what, got, expected },
             CudaError::NotAnnounced => EngineError::NotAnnounced,
             ranks @ CudaError::Nccl { .. } => EngineError::Ranks(Box::new(ranks)),
+            CudaError::Others(error) => *error,
             memory if memory.is_memory() => EngineError::Memory(Box::new(memory)),
             other => EngineError::Device(Box::new(other)),
         }
@@ -79,8 +80,14 @@ impl Engine for CudaNetwork {
         Ok(self.set_average(state.average.as_deref().unwrap_or(&state.network.values))?)
     }
 
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
-        CudaNetwork::learn(self, images, labels, step)
+    fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError> {
+        CudaNetwork::learn_portion(self, images, labels, step, portion)
     }
 
     fn gradients(&self) -> Result<Cow<'_, [f32]>, EngineError> {
@@ -140,6 +147,8 @@ impl Engine for CudaNetwork {
     }
 
     fn set_reducer(&mut self, reducer: Box<dyn Reducer>) -> Result<(), EngineError> {
+        let reducer = Arc::new(Mutex::new(reducer));
+        self.executor.set_host_sums(reducer.clone());
         self.reducer = Some(reducer);
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::CudaError;
 use crate::abi::DeviceStep;
 use crate::data::ResidentData;
 use crate::device::Device;
-use crate::executor::{Executor, ExecutorConfig};
+use crate::executor::{self, Executor, ExecutorConfig, SharedReducer};
 use crate::gemm::Gemm;
 use crate::graphs::GraphCache;
 use crate::nccl::Communicator;
@@ -25,10 +25,10 @@ use crate::scalars::{RowStep, ScalarLayout};
 use crate::staging::StagingBuffers;
 use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
-use ftprop_nn::engine::{EngineError, Learning, Part, Reducer, Teacher, check_batch};
+use ftprop_nn::engine::{EngineError, Learning, Part, Teacher, check_batch};
 use ftprop_nn::{Graph, OptimizerSpec, Portion, Step, Tally};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Everything that a network on a GPU is compiled for.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct CudaNetwork {
     streamed: HashMap<Part, StreamedPictures>,
     /// Where batches of pictures as bytes go, if that is how training pictures come.
     pixels: Option<StreamedPixels>,
-    reducer: Option<Box<dyn Reducer>>,
+    reducer: Option<SharedReducer>,
     /// Steps that the optimizer has taken.
     steps: u64,
     /// Examples of the last batch from the host.
@@ -115,7 +115,9 @@ impl NetworkConfig {
 
     /// With so many blocks that may wait for each other, on a GPU that the network has to itself.
     fn executor_config(&self, cooperative_blocks: usize, paths: Paths) -> ExecutorConfig<'_> {
+        let sync_norm = self.learning.sync_norm;
         let waits = match paths {
+            _ if sync_norm => false,
             // What has the same bytes alone and beside others cannot take the whole GPU.
             Paths::Usual => matches!(self.tuning, Tuning::Alone | Tuning::Libraries),
             Paths::Cooperative => true,
@@ -126,6 +128,7 @@ impl NetworkConfig {
             batch: self.batch,
             rows_for: if paths == Paths::Large { self.batch << 20 } else { self.batch },
             alone: self.tuning != Tuning::Shared,
+            sync_norm,
             cooperative_blocks: if waits { cooperative_blocks } else { 0 },
             scalars: ScalarLayout::new(&self.graph, &self.learning),
         };
@@ -146,13 +149,14 @@ impl CudaNetwork {
         let plan = config.plan()?;
         let gemms = passes::gemms(&plan, config.precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
-        let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning)?;
+        let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
+        let others = || executor::sources(&plan, &[], &executor_config);
+        let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning, others)?;
         let mut chosen = chosen.into_iter();
         let algorithms: Vec<_> = gemms
             .into_iter()
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
             .collect();
-        let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
         let teacher = config.learning.teacher.as_ref().map(|teacher| config.teacher(device, teacher)).transpose()?;
         let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config, teacher)?;
         let network = CudaNetwork {
@@ -183,12 +187,26 @@ impl CudaNetwork {
 
     /// One step of Algorithm 2 up to the optimizer, on a batch from the host.
     pub fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
-        let n = self.stage(images, labels)?;
-        let at = DeviceStep::new(step.seed, 0, step.number, 0);
+        self.learn_portion(images, labels, step, None)
+    }
+
+    /// The same on a portion of a batch that several GPUs share; there may be no example here.
+    pub fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError> {
+        let none = portion.is_some() && images.is_empty() && labels.is_empty();
+        let n = if none { 0 } else { self.stage(images, labels)? };
+        let at = DeviceStep::new(step.seed, 0, step.number, 0).within(portion);
         self.set_step(step.seed, at, &[(1.0, step.progress)])?;
         self.executor.clear_tally()?;
         self.executor.clear_not_numbers()?;
-        self.load_staged(n)?;
+        if n > 0 {
+            self.load_staged(n)?;
+        }
         self.executor.take_gradients(n)?;
         self.reduce()?;
         Ok(self.take_tally()?)
@@ -225,6 +243,10 @@ impl CudaNetwork {
 
     /// Takes a batch's statistics into the running ones.
     fn take_statistics(&mut self, images: &[f32], before: usize) -> Result<(), EngineError> {
+        if images.is_empty() && self.config.learning.sync_norm {
+            self.executor.attend(Statistics::Mean { before })?;
+            return Ok(self.wait()?);
+        }
         let n = self.stage(images, &vec![0; images.len() / self.config.graph.input().len()])?;
         self.executor.set_step(DeviceStep::default(), &self.scalars.idle_row())?;
         self.load_staged(n)?;
@@ -234,11 +256,17 @@ impl CudaNetwork {
 
     /// Has the gradients go through the reducer, where there is one: through the host's memory.
     fn reduce(&mut self) -> Result<(), EngineError> {
-        let Some(reducer) = &mut self.reducer else { return Ok(()) };
+        let Some(reducer) = &self.reducer else { return Ok(()) };
+        let mut reducer = reducer.lock().unwrap_or_else(PoisonError::into_inner);
         let (parameters, stream) = (self.executor.parameters(), self.executor.stream());
-        let (mut gradients, mut statistics) = (parameters.read_grads(stream)?, parameters.read_stats(stream)?);
-        reducer.reduce(&mut gradients, &mut statistics)?;
-        parameters.write_stats(stream, &statistics)?;
+        let mut gradients = parameters.read_grads(stream)?;
+        if self.config.learning.sync_norm {
+            reducer.reduce(&mut gradients, &mut [])?;
+        } else {
+            let mut statistics = parameters.read_stats(stream)?;
+            reducer.reduce(&mut gradients, &mut statistics)?;
+            parameters.write_stats(stream, &statistics)?;
+        }
         Ok(parameters.write_grads(stream, &gradients)?)
     }
 
@@ -300,7 +328,6 @@ mod tests {
     use super::*;
     use crate::compile::Source;
     use crate::device::DeviceLimits;
-    use crate::executor;
     use crate::gemm::Algorithm;
     use crate::library::Library;
     use crate::patch::Patch;

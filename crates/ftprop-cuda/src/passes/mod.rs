@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
+//! | `windows` | the way back through a max pool by its windows |
+//! | `shared_norm` | batch norm over the examples of several GPUs |
 //! | `average_pool` | average pooling |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
@@ -14,6 +16,10 @@ mod epilogue_source;
 mod map;
 mod norm;
 mod product;
+mod shared_norm;
+mod windows;
+
+pub(crate) use shared_norm::Others;
 
 use crate::CudaError;
 use crate::abi::DevicePtr;
@@ -36,8 +42,8 @@ use std::ops::Range;
 
 /// Every kernel that passes launch.
 #[cfg(test)]
-pub(crate) const KERNELS: [&[crate::arguments::Signature]; 4] =
-    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS];
+pub(crate) const KERNELS: [&[crate::arguments::Signature]; 6] =
+    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS, shared_norm::KERNELS, windows::KERNELS];
 
 /// Where a tensor's values and the slopes by them are.
 #[derive(Clone, Copy)]
@@ -61,6 +67,8 @@ pub(crate) struct BatchContext<'a> {
     pub(crate) not_numbers: DevicePtr,
     /// What norms go by.
     pub(crate) statistics: Statistics,
+    /// Those who have the batch's other examples, where norms are to go by all.
+    pub(crate) others: Option<&'a dyn Others>,
     /// Examples in the batch.
     pub(crate) n: usize,
 }
@@ -100,6 +108,8 @@ pub(crate) struct CompileOptions {
     pub(crate) rows_for: usize,
     /// Whether the network has the GPU to itself: then there is a side stream for gradients.
     pub(crate) alone: bool,
+    /// Whether norms go by the examples of all GPUs that share a batch. Then no blocks may wait for each other.
+    pub(crate) sync_norm: bool,
     /// How many blocks may wait for each other.
     pub(crate) cooperative_blocks: usize,
     /// Where kernels find the numbers of a step.
@@ -240,6 +250,19 @@ impl CompiledPass {
         }
     }
 
+    /// Takes part in what other GPUs do forward, or on the way back, with a batch of which no example is here.
+    pub(crate) fn attend(
+        &self,
+        batch: &BatchContext<'_>,
+        stream: &CudaStream,
+        backward: bool,
+    ) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Epilogue(f) => f.attend(batch, stream, backward),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the gradients are computed in the side stream.
     pub(crate) fn uses_side_stream(&self) -> bool {
         matches!(self, CompiledPass::Product(p) if p.on_side_stream)
@@ -303,6 +326,9 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
                 if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
                     let rows = options.rows_for * shape.height * shape.width;
                     sources.push(norm::source(shape.channels, rows, options.precision));
+                    if options.sync_norm {
+                        sources.push(shared_norm::source(shape.channels, rows, options.precision));
+                    }
                 }
             }
             FusedPass::AveragePool(average) => sources.push(CompiledAveragePool::source(average, options.precision)),
@@ -447,8 +473,18 @@ mod tests {
                 gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
             let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
             let (batch, rows_for) = (64, 64);
-            let options = CompileOptions { precision, batch, rows_for, alone: true, cooperative_blocks, scalars };
+            let mut options = CompileOptions {
+                precision,
+                batch,
+                rows_for,
+                alone: true,
+                sync_norm: false,
+                cooperative_blocks,
+                scalars,
+            };
             let mut all = sources(&plan, &choices, &options);
+            (options.sync_norm, options.cooperative_blocks) = (true, 0);
+            all.extend(sources(&plan, &choices, &options));
             all.sort();
             all.dedup();
             for source in all {

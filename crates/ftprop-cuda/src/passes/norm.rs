@@ -1,5 +1,6 @@
 //! Batch norm's statistics and coefficients.
 
+use super::shared_norm::SharedNorm;
 use super::{BatchContext, ColumnReduction, CompileOptions, Statistics, wide_vectors};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
@@ -60,6 +61,8 @@ pub(crate) struct CompiledNorm {
     pub(super) coefficients: Region,
     partial: Region,
     counter: Region,
+    /// Where it goes by the examples of all GPUs.
+    shared: Option<SharedNorm>,
 }
 
 /// The kernels of norm.cu, for sums over so many rows of a full batch.
@@ -83,6 +86,8 @@ impl CompiledNorm {
         let (rows, precision) = (options.rows_for * rows_per_image, options.precision);
         let module = device.module(source(channels, rows, precision))?;
         let columns = ColumnReduction::new(channels, wide_vectors(channels, 0, rows, precision), rows);
+        let shared = options.sync_norm && !norm.is_fixed();
+        let shared = shared.then(|| SharedNorm::new(device, shape, options, layout)).transpose()?;
         // Eight bytes are enough for what the kernels call sum_t.
         let mut sums = |times: usize| layout.take(8 * times * channels);
         let [mean, inverse, scale, shift, coefficients] = [1, 1, 1, 1, 3].map(&mut sums);
@@ -102,7 +107,29 @@ impl CompiledNorm {
             coefficients,
             partial: layout.take(8 * ColumnReduction::partial_len(channels, 2)),
             counter: layout.take(4 * columns.chunks()),
+            shared,
         })
+    }
+
+    /// What sums over a batch's columns need: where they are, where blocks put theirs aside, how many rows there are, and how
+    /// the kernel is launched.
+    pub(super) fn column_sums(&self, batch: &BatchContext<'_>) -> (DevicePtr, DevicePtr, DevicePtr, i32, LaunchConfig) {
+        let rows = batch.n * self.rows_per_image;
+        let (partial, counter) = (batch.at(self.partial), batch.at(self.counter));
+        (batch.values(self.tensor), partial, counter, rows as i32, self.columns.launch_config(rows))
+    }
+
+    /// Whether it goes by the examples of all GPUs.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Has the way back go by the examples of all GPUs, where it is to.
+    pub(super) fn agree_on_slopes(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match (&self.shared, batch.others) {
+            (Some(shared), Some(others)) => shared.slopes(self, batch, others, stream),
+            _ => Ok(()),
+        }
     }
 
     /// The batch's statistics, and scale and shift from them.
@@ -110,17 +137,14 @@ impl CompiledNorm {
         if self.norm.is_fixed() {
             return self.fixed(batch, stream);
         }
-        let rows = batch.n * self.rows_per_image;
-        let args = NormStatisticsArgs {
-            y: batch.values(self.tensor),
-            norm: self.parameters(batch),
-            saved: self.saved(batch),
-            partial: batch.at(self.partial),
-            counter: batch.at(self.counter),
-            rows: rows as i32,
-        };
+        if let (Some(shared), Some(others)) = (&self.shared, batch.others) {
+            return shared.statistics(self, batch, others, stream);
+        }
+        let (y, partial, counter, rows, config) = self.column_sums(batch);
+        let (norm, saved) = (self.parameters(batch), self.saved(batch));
+        let args = NormStatisticsArgs { y, norm, saved, partial, counter, rows };
         // SAFETY: the tensor has so many rows; the regions are sized for any number of them.
-        unsafe { self.statistics.launch(stream, self.columns.launch_config(rows), &args) }
+        unsafe { self.statistics.launch(stream, config, &args) }
     }
 
     /// Scale and shift from the running statistics.

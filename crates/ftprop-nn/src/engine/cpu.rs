@@ -5,7 +5,8 @@ use super::{
 };
 use crate::NnError;
 use crate::graph::Graph;
-use crate::network::{Network, Step};
+use crate::layers::Others;
+use crate::network::{Company, Network, Step};
 use crate::optimizer::{Optimizer, average_rest, moving_average};
 use crate::output_loss::Tally;
 use crate::portion::Portion;
@@ -75,7 +76,7 @@ impl CpuEngine {
         norm
     }
 
-    fn learn_portion(
+    fn take_gradients(
         &mut self,
         images: &[f32],
         labels: &[u32],
@@ -85,11 +86,15 @@ impl CpuEngine {
         if portion.is_none() || !images.is_empty() || !labels.is_empty() {
             self.check(images, Some(labels))?;
         }
-        let guide = match (&mut self.teacher, &self.learning.teacher) {
+        let Learning { criterion, teacher, sync_norm, .. } = &self.learning;
+        let teacher = match (&mut self.teacher, teacher) {
             (Some(network), Some(teacher)) if !images.is_empty() => Some((&teacher.distillation, network)),
             _ => None,
         };
-        let tally = self.network.learn_guided(images, labels, &self.learning.criterion, step, (portion, guide));
+        let mut others = Summed::new(&mut self.reducer, *sync_norm);
+        let company = Company { portion, others: others.as_mut().map(|others| others as &mut dyn Others), teacher };
+        let tally = self.network.learn_in_company(images, labels, criterion, step, company);
+        Summed::outcome(others)?;
         self.reduce()?;
         Ok(tally)
     }
@@ -98,14 +103,48 @@ impl CpuEngine {
         match &mut self.reducer {
             Some(reducer) => {
                 let (gradients, statistics) = self.network.grads_and_stats();
-                reducer.reduce(gradients, statistics)
+                reducer.reduce(gradients, if self.learning.sync_norm { &mut [] } else { statistics })
             }
             None => Ok(()),
         }
     }
 
+    fn check_portion(&self, portion: Option<Portion>) -> Result<(), EngineError> {
+        let rule = portion.and_then(|_| rules(self.network.graph()).find(|rule| rule.looks_at_batch()));
+        let Some(rule) = rule else { return Ok(()) };
+        let what = format!("share batches where the target rule, {rule}, looks at the whole of them");
+        Err(EngineError::Unsupported { device: "the CPU", what })
+    }
+
     fn check(&self, images: &[f32], labels: Option<&[u32]>) -> Result<usize, EngineError> {
         check_batch(self.network.graph(), self.network.batch(), images, labels)
+    }
+}
+
+/// A reducer as the network's norms see it, until it fails.
+struct Summed<'a> {
+    reducer: &'a mut dyn Reducer,
+    failed: Option<EngineError>,
+}
+
+impl<'a> Summed<'a> {
+    /// Where norms are to be summed and there is somebody to do it.
+    fn new(reducer: &'a mut Option<Box<dyn Reducer>>, sync_norm: bool) -> Option<Self> {
+        let reducer = reducer.as_deref_mut().filter(|_| sync_norm)?;
+        Some(Summed { reducer, failed: None })
+    }
+
+    fn outcome(summed: Option<Self>) -> Result<(), EngineError> {
+        summed.and_then(|summed| summed.failed).map_or(Ok(()), Err)
+    }
+}
+
+impl Others for Summed<'_> {
+    fn sum(&mut self, numbers: &mut [f64]) {
+        // After the first failure nothing that is computed counts.
+        if self.failed.is_none() {
+            self.failed = self.reducer.sum(numbers).err();
+        }
     }
 }
 
@@ -171,8 +210,15 @@ impl Engine for CpuEngine {
         Ok(())
     }
 
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
-        self.learn_portion(images, labels, step, None)
+    fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError> {
+        self.check_portion(portion)?;
+        self.take_gradients(images, labels, step, portion)
     }
 
     fn gradients(&self) -> Result<Cow<'_, [f32]>, EngineError> {
@@ -204,17 +250,17 @@ impl Engine for CpuEngine {
     }
 
     fn take_statistics(&mut self, images: &[f32], before: usize) -> Result<(), EngineError> {
-        self.check(images, None)?;
-        self.network.take_statistics(images, before);
-        Ok(())
+        let mut others = Summed::new(&mut self.reducer, self.learning.sync_norm);
+        if others.is_none() || !images.is_empty() {
+            check_batch(self.network.graph(), self.network.batch(), images, None)?;
+        }
+        let all = others.as_mut().map(|others| others as &mut dyn Others);
+        self.network.take_shared_statistics(images, before, all);
+        Summed::outcome(others)
     }
 
     fn begin(&mut self, span: StepSpan) -> Result<(), EngineError> {
-        let rule = span.portion.and_then(|_| rules(self.network.graph()).find(|rule| rule.looks_at_batch()));
-        if let Some(rule) = rule {
-            let what = format!("share batches where the target rule, {rule}, looks at the whole of them");
-            return Err(EngineError::Unsupported { device: "the CPU", what });
-        }
+        self.check_portion(span.portion)?;
         (self.span, self.done) = (Some(span), 0);
         Ok(())
     }
@@ -224,7 +270,7 @@ impl Engine for CpuEngine {
         let Some((span, (factor, progress))) = announced else { return Err(EngineError::NotAnnounced) };
         let step = Step { seed: span.seed, number: span.first_step + self.done as u64, progress };
         let portion = span.portion;
-        let seen = self.learn_portion(images, labels, &step, portion)?;
+        let seen = self.take_gradients(images, labels, &step, portion)?;
         self.tally.add(&seen);
         self.done += 1;
         // A loss that is no number would spoil every parameter: the step is not taken, and the tally shows why.

@@ -61,6 +61,9 @@ pub struct Learning {
     pub average: Option<f64>,
     /// Another network that is learned from beside the labels.
     pub teacher: Option<Arc<Teacher>>,
+    /// Whether batch norm, where several engines share a batch, goes by the examples of all and not by an engine's own.
+    /// It then asks the [reducer](Reducer::sum) at every norm, forward and back.
+    pub sync_norm: bool,
 }
 
 impl Learning {
@@ -72,6 +75,7 @@ impl Learning {
             clip: None,
             average: None,
             teacher: None,
+            sync_norm: false,
         })
     }
 }
@@ -150,7 +154,18 @@ pub trait Engine: Send {
     fn restore(&mut self, state: &TrainingState<'_>) -> Result<(), EngineError>;
 
     /// One step of Algorithm 2 up to the optimizer: forward, loss, then targets and slopes layer by layer.
-    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError>;
+    fn learn(&mut self, images: &[f32], labels: &[u32], step: &Step) -> Result<Tally, EngineError> {
+        self.learn_portion(images, labels, step, None)
+    }
+    /// The same on a portion of a batch that several engines share, of which there may be no example here. The gradients
+    /// have been through the reducer afterwards, where there is one.
+    fn learn_portion(
+        &mut self,
+        images: &[f32],
+        labels: &[u32],
+        step: &Step,
+        portion: Option<Portion>,
+    ) -> Result<Tally, EngineError>;
     /// The gradients of the last [`learn`](Self::learn), in the order of the parameters.
     fn gradients(&self) -> Result<Cow<'_, [f32]>, EngineError>;
     /// Puts others in their place, such as their mean over several engines.
@@ -166,7 +181,8 @@ pub trait Engine: Send {
     /// Tallies a batch without learning from it.
     fn evaluate(&mut self, images: &[f32], labels: &[u32]) -> Result<Tally, EngineError>;
     /// Takes a batch's statistics into the running ones, which become the mean over this batch and the `before` ones
-    /// that were taken in before it: for weights that the running statistics do not belong to.
+    /// that were taken in before it: for weights that the running statistics do not belong to. Where norms go by the
+    /// batches of all engines there may be no example here.
     fn take_statistics(&mut self, images: &[f32], before: usize) -> Result<(), EngineError>;
 
     /// Announces steps whose batches the host brings.
@@ -214,6 +230,10 @@ pub trait Resident {
 pub trait Reducer: Send {
     /// Changes all gradients and running statistics in place, the same for the same ones of all.
     fn reduce(&mut self, gradients: &mut [f32], statistics: &mut [f32]) -> Result<(), EngineError>;
+    /// Every number becomes its sum over all processes that share batches, in the same order on each: what batch norm goes
+    /// by where it is to see all examples ([`Learning::sync_norm`]). The running statistics then follow from it, and are not
+    /// handed to [`reduce`](Self::reduce).
+    fn sum(&mut self, numbers: &mut [f64]) -> Result<(), EngineError>;
 }
 
 /// What an engine cannot do, or could not.

@@ -100,6 +100,15 @@ impl Chain {
         }
     }
 
+    /// Takes part in what others do on the way forward, or back, without examples.
+    pub(crate) fn attend(&mut self, pass: &mut Pass<'_>, backward: bool) {
+        let attend = |link: &mut Link| link.layer.attend(pass, backward);
+        match backward {
+            false => self.layers.iter_mut().for_each(attend),
+            true => self.layers.iter_mut().rev().for_each(attend),
+        }
+    }
+
     /// What the activations of the last pass were of, in the order of the graph's nodes; x went in.
     pub(crate) fn pre_activations<'a>(&'a self, n: usize, x: &'a [f32], all: &mut Vec<&'a [f32]>) {
         for (i, link) in self.layers.iter().enumerate() {

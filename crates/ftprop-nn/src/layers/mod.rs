@@ -62,8 +62,16 @@ pub(crate) struct Pass<'a> {
     pub(crate) step: u64,
     /// The share of training done, 0 to 1.
     pub(crate) progress: f32,
+    /// Those who have the batch's other examples, where batch norm is to go by all of them.
+    pub(crate) others: Option<&'a mut dyn Others>,
     /// Where the time goes, if somebody wants to know.
     pub(crate) breakdown: Option<&'a mut Breakdown>,
+}
+
+/// Engines that share a batch, as a layer sees them.
+pub(crate) trait Others {
+    /// Every number becomes its sum over all of them.
+    fn sum(&mut self, numbers: &mut [f64]);
 }
 
 /// What batch norm goes by.
@@ -140,6 +148,9 @@ pub(crate) trait Layer: Send {
 
     /// Takes the slopes by y and leaves those by x, if `needs_input`; writes its parameters' gradients.
     fn backward(&mut self, pass: &mut Pass<'_>, x: &[f32], slopes: &mut Slopes, needs_input: bool);
+
+    /// Takes part in what [others](Pass::others) do on the way forward, or back, where none of the examples are here.
+    fn attend(&mut self, _pass: &mut Pass<'_>, _backward: bool) {}
 
     /// The same where the layers above can be asked what they would make of other outputs.
     fn backward_below(

@@ -109,6 +109,11 @@ impl Layer for Residual {
         self.back(pass, x, slopes, needs_input, None);
     }
 
+    fn attend(&mut self, pass: &mut Pass<'_>, backward: bool) {
+        self.main.attend(pass, backward);
+        self.shortcut.attend(pass, backward);
+    }
+
     fn backward_below(
         &mut self,
         pass: &mut Pass<'_>,

@@ -22,6 +22,7 @@ pub mod linear;
 pub mod norm;
 pub mod pool;
 pub mod reduce;
+pub mod shared_norm;
 mod simd;
 
 use crate::TensorError;

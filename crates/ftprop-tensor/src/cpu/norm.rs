@@ -28,6 +28,21 @@ pub fn statistics(
     assert!(rows > 0 && channels > 0, "statistics of {rows} rows of {channels} channels");
     let x = &x[..size(rows, channels)];
     let (mean, variance) = (&mut mean[..channels], &mut variance[..channels]);
+    each_column(cpu, rows, channels, x, scratch, |j, column_mean, spread| {
+        mean[j] = column_mean as f32;
+        variance[j] = (spread / rows as f64) as f32;
+    });
+}
+
+/// Of each column its number, its mean and its squared differences from that, to `take`.
+pub(super) fn each_column(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    scratch: &mut [f32],
+    mut take: impl FnMut(usize, f64, f64),
+) {
     let runs = rows.div_ceil(RUN);
     let partial = &mut scratch[..2 * runs * channels];
     cpu.each_chunk(partial, 2 * channels, |run, out| {
@@ -35,17 +50,16 @@ pub fn statistics(
         run_statistics(cpu.isa, &x[run * RUN * channels..rows.min((run + 1) * RUN) * channels], mean, spread);
     });
     for j in 0..channels {
-        let (mut count, mut total_mean, mut total_spread) = (0.0f64, 0.0f64, 0.0f64);
+        let (mut count, mut mean, mut spread) = (0.0f64, 0.0f64, 0.0f64);
         for (run, part) in partial.chunks_exact(2 * channels).enumerate() {
             let here = (rows.min((run + 1) * RUN) - run * RUN) as f64;
-            let delta = f64::from(part[j]) - total_mean;
+            let delta = f64::from(part[j]) - mean;
             let both = count + here;
-            total_mean += delta * here / both;
-            total_spread += f64::from(part[channels + j]) + delta * delta * count * here / both;
+            mean += delta * here / both;
+            spread += f64::from(part[channels + j]) + delta * delta * count * here / both;
             count = both;
         }
-        mean[j] = total_mean as f32;
-        variance[j] = (total_spread / count) as f32;
+        take(j, mean, spread);
     }
 }
 
@@ -89,7 +103,7 @@ vectorised! {
 }
 
 /// Batches of at most this many rows go through [`backward_small`].
-const SMALL: usize = 64;
+pub(super) const SMALL: usize = 64;
 
 /// The gradients of gamma and beta, and dy turned into dx in place if the input needs it, for statistics that
 /// were the batch's own.
@@ -196,6 +210,23 @@ fn backward_sums(
     d_beta: &mut [f32],
     scratch: &mut [f32],
 ) {
+    each_sum(cpu, rows, channels, x, dy, mean, scratch, |j, sum, product| {
+        d_beta[j] = sum as f32;
+        d_gamma[j] = (product * f64::from(inverse_deviation[j])) as f32;
+    });
+}
+
+/// Of each column its number, Σ dy and Σ dy · (x − mean), to `take`.
+pub(super) fn each_sum(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    dy: &[f32],
+    mean: &[f32],
+    scratch: &mut [f32],
+    mut take: impl FnMut(usize, f64, f64),
+) {
     let (x, dy) = (&x[..rows * channels], &dy[..rows * channels]);
     let runs = rows.div_ceil(RUN);
     let partial = &mut scratch[..2 * runs * channels];
@@ -206,8 +237,7 @@ fn backward_sums(
     });
     for j in 0..channels {
         let total = |offset: usize| partial.chunks_exact(2 * channels).map(|p| f64::from(p[offset + j])).sum::<f64>();
-        d_beta[j] = total(0) as f32;
-        d_gamma[j] = (total(channels) * f64::from(inverse_deviation[j])) as f32;
+        take(j, total(0), total(channels));
     }
 }
 
@@ -240,16 +270,29 @@ fn backward_input(
     d_beta: &[f32],
     scratch: &mut [f32],
 ) {
-    // dx = ((dy − mean_dy) − (x − mean) · pull) · scale: centred first, because for a small batch the two
-    // terms nearly cancel.
+    let count = rows as f32;
+    map_slopes(cpu, rows, channels, x, dy, mean, scratch, |j| {
+        [d_beta[j] / count, inverse_deviation[j] * d_gamma[j] / count, gamma[j] * inverse_deviation[j]]
+    });
+}
+
+/// Turns dy into dx in place by three numbers of each column: dx = ((dy − mean_dy) − (x − mean) · pull) · scale. Centred first,
+/// because for a small batch the two terms nearly cancel.
+pub(super) fn map_slopes(
+    cpu: &Cpu,
+    rows: usize,
+    channels: usize,
+    x: &[f32],
+    dy: &mut [f32],
+    mean: &[f32],
+    scratch: &mut [f32],
+    column: impl Fn(usize) -> [f32; 3],
+) {
     let (mean_dy, rest) = scratch.split_at_mut(channels);
     let (pull, rest) = rest.split_at_mut(channels);
     let scale = &mut rest[..channels];
-    let count = rows as f32;
     for j in 0..channels {
-        mean_dy[j] = d_beta[j] / count;
-        pull[j] = inverse_deviation[j] * d_gamma[j] / count;
-        scale[j] = gamma[j] * inverse_deviation[j];
+        [mean_dy[j], pull[j], scale[j]] = column(j);
     }
     let (mean_dy, pull, scale) = (&*mean_dy, &*pull, &*scale);
     let dy = Shared::new(&mut dy[..rows * channels]);

@@ -75,6 +75,7 @@ pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place
     config.learning.teacher = teacher::load(recipe, dataset, place)?;
     if let Some(team) = &place.team {
         config.batch = team.share().most(config.batch);
+        config.learning.sync_norm = recipe.train.sync_norm;
     }
     let mut engine: Box<dyn Engine> = match &place.gpu {
         #[cfg(feature = "cuda")]

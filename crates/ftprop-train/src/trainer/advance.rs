@@ -55,38 +55,41 @@ impl Trainer {
     /// or not at all, so a checkpoint never lies within it. The sum is taken in the host's memory, whatever the device.
     fn accumulate(&mut self, batches: &mut Epoch) -> Result<Advance, Error> {
         let group = self.recipe.train.accumulate;
-        let (mut sum, mut tally) = (Vec::new(), Tally::default());
+        // Of examples: those that were learned from here, and those of all ranks.
+        let (mut sum, mut tally, mut all) = (Vec::new(), Tally::default(), 0);
         while let Some(batch) = batches.next_batch()? {
             let span = self.announce(batch.index, 1);
             let [(factor, progress)] = span.steps[..] else { break };
             let step = Step { seed: span.seed, number: span.first_step, progress };
-            let seen = self.engine.learn(batch.images, batch.labels, &step)?;
+            let seen = self.engine.learn_portion(batch.images, batch.labels, &step, span.portion)?;
             let gradients = self.engine.gradients()?;
             sum.resize(gradients.len(), 0.0f32);
-            let examples = seen.examples as f32;
-            sum.iter_mut().zip(&*gradients).for_each(|(sum, g)| *sum += examples * g);
+            let examples = span.portion.map_or(seen.examples as usize, |portion| portion.of);
+            sum.iter_mut().zip(&*gradients).for_each(|(sum, g)| *sum += examples as f32 * g);
             drop(gradients);
+            all += examples;
             tally.add(&seen);
             self.state.batch = batch.index + 1;
             self.state.step += 1;
             if self.state.batch.is_multiple_of(group) || self.state.batch >= self.steps_per_epoch() {
-                self.step_along(sum, &tally, factor)?;
+                self.step_along(sum, all, &tally, factor)?;
                 return Ok(Advance::Made(tally));
             }
         }
         // Pictures at the end that were skipped.
-        if tally.examples == 0 {
+        if all == 0 {
             return Ok(Advance::Over);
         }
         let factor = self.factor(self.state.batch - 1);
-        self.step_along(sum, &tally, factor)?;
+        self.step_along(sum, all, &tally, factor)?;
         Ok(Advance::Made(tally))
     }
 
-    fn step_along(&mut self, mut sum: Vec<f32>, tally: &Tally, factor: f64) -> Result<(), Error> {
+    /// Along the sum of the gradients of so many examples.
+    fn step_along(&mut self, mut sum: Vec<f32>, examples: usize, tally: &Tally, factor: f64) -> Result<(), Error> {
         // A loss that is no number would spoil every parameter: the step is not taken, and the tally shows why.
         if tally.loss_sum.is_finite() {
-            let share = 1.0 / tally.examples as f32;
+            let share = 1.0 / examples as f32;
             sum.iter_mut().for_each(|sum| *sum *= share);
             self.engine.set_gradients(&sum)?;
             self.engine.optimize(factor)?;

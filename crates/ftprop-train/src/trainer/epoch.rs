@@ -236,14 +236,15 @@ impl Trainer {
             let mut before = 0;
             for _ in 0..enough {
                 let Some(batch) = batches.next_batch()? else { break };
-                if !batch.is_empty() {
+                // Where norms go by the examples of all ranks, one that has none takes part all the same.
+                if !batch.is_empty() || (self.recipe.train.sync_norm && self.team.is_some()) {
                     self.engine.take_statistics(batch.images, before)?;
                     before += 1;
                 }
             }
             Ok::<_, Error>(())
         })?;
-        if let Some(team) = &self.team {
+        if let Some(team) = self.team.as_ref().filter(|_| !self.recipe.train.sync_norm) {
             let mut network = owned(self.engine.network()?);
             team.mean(network.statistics.to_mut())?;
             self.engine.set_network(&network)?;

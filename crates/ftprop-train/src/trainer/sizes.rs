@@ -44,12 +44,6 @@ impl Sizes {
         if recipe.data.sizes.is_empty() {
             return Ok(None);
         }
-        if place.team.as_ref().is_some_and(|team| !team.share().is_whole()) {
-            return Err(Error::Setting {
-                key: "data.sizes",
-                must: "goes with one process; train with one, or leave it out",
-            });
-        }
         for &(_, side) in &recipe.data.sizes {
             let shape = train.at_side(side)?.shape();
             let other = recipe.graph(input_shape(shape), dataset.classes.len())?;
