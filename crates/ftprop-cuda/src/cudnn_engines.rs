@@ -4,6 +4,7 @@
 use crate::CudaError;
 use crate::environment::tries;
 use crate::gemm::{Gemm, Mode};
+use crate::library::cudnn as api;
 use crate::precision::Precision;
 use crate::startup;
 use cudarc::cudnn::sys::{
@@ -40,7 +41,7 @@ impl BackendDescriptor {
     fn new(kind: Kind) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded, since there is a handle.
-        check(unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut raw) }, "make a descriptor")?;
+        check(unsafe { api::cudnnBackendCreateDescriptor(kind, &mut raw) }, "make a descriptor")?;
         Ok(BackendDescriptor { raw })
     }
 
@@ -48,7 +49,7 @@ impl BackendDescriptor {
     fn set<T>(&self, name: Name, kind: Type, values: &[T]) -> Result<(), CudaError> {
         let (count, at) = (values.len() as i64, values.as_ptr().cast());
         // SAFETY: there are so many values; cuDNN copies them.
-        check(unsafe { sys::cudnnBackendSetAttribute(self.raw, name, kind, count, at) }, "describe a convolution")
+        check(unsafe { api::cudnnBackendSetAttribute(self.raw, name, kind, count, at) }, "describe a convolution")
     }
 
     fn ints(&self, name: Name, values: &[i64]) -> Result<(), CudaError> {
@@ -61,7 +62,7 @@ impl BackendDescriptor {
 
     fn finalized(self, doing: &'static str) -> Result<Self, CudaError> {
         // SAFETY: the descriptor lives.
-        check(unsafe { sys::cudnnBackendFinalize(self.raw) }, doing)?;
+        check(unsafe { api::cudnnBackendFinalize(self.raw) }, doing)?;
         Ok(self)
     }
 
@@ -70,7 +71,7 @@ impl BackendDescriptor {
         let (mut count, most) = (0, values.len() as i64);
         let to = if values.is_empty() { std::ptr::null_mut() } else { values.as_mut_ptr().cast() };
         // SAFETY: there is room for so many values.
-        let status = unsafe { sys::cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, to) };
+        let status = unsafe { api::cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, to) };
         check(status, "ask for what it knows of a convolution")?;
         Ok(count as usize)
     }
@@ -79,7 +80,7 @@ impl BackendDescriptor {
 impl Drop for BackendDescriptor {
     fn drop(&mut self) {
         // SAFETY: made in `new`, destroyed once.
-        let _ = unsafe { sys::cudnnBackendDestroyDescriptor(self.raw) };
+        let _ = unsafe { api::cudnnBackendDestroyDescriptor(self.raw) };
     }
 }
 
@@ -291,6 +292,6 @@ impl CudnnEngine {
         pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[workspace])?;
         let pack = pack.finalized("run a convolution")?;
         // SAFETY: both are finalized; the caller's promise covers the memory.
-        check(unsafe { sys::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")
+        check(unsafe { api::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")
     }
 }

@@ -3,7 +3,7 @@
 use crate::CudaError;
 use crate::compile::Source;
 use crate::error::check;
-use crate::library::Library;
+use crate::library::{Library, cublas_lt as cublas_api, cudnn as cudnn_api};
 use crate::module::Module;
 use crate::startup;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
@@ -81,9 +81,9 @@ pub fn versions() -> Versions {
     // Both libraries number their versions alike.
     let triple = |number: usize| format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
     // SAFETY: the library is loaded.
-    let cudnn = Library::Cudnn.load().ok().map(|()| triple(unsafe { cudarc::cudnn::sys::cudnnGetVersion() }));
+    let cudnn = Library::Cudnn.load().ok().map(|()| triple(unsafe { cudnn_api::cudnnGetVersion() }));
     // SAFETY: as above.
-    let cublas = Library::Cublas.load().ok().map(|()| triple(unsafe { cudarc::cublaslt::sys::cublasLtGetVersion() }));
+    let cublas = Library::Cublas.load().ok().map(|()| triple(unsafe { cublas_api::cublasLtGetVersion() }));
     let (driver, nvrtc) = (driver_version().ok().map(pair), crate::compile::nvrtc_version().ok().map(pair));
     Versions { driver, nvrtc, cudnn, cublas }
 }

@@ -170,6 +170,9 @@ pub struct CsvRecipe {
     /// Columns of numbers that are names all the same, such as a postcode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
+    /// Columns that are left out, such as the number of a row.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -519,8 +522,8 @@ impl DataRecipe {
             (None, Some(fraction)) => TestPart::Fraction(fraction),
             (None, None) => CsvOptions::default().test,
         };
-        let CsvRecipe { header, missing, ref categories, .. } = self.csv;
-        let csv = CsvOptions { label, header, test, missing, categories: categories.clone() };
+        let CsvRecipe { header, missing, ref categories, ref ignore, .. } = self.csv;
+        let csv = CsvOptions { label, header, test, missing, categories: categories.clone(), ignore: ignore.clone() };
         let options = Options { crop: self.crop, resize: self.resize, csv, known, whole };
         Ok(ftprop_data::open(self.source, self.path.as_deref(), &options)?)
     }

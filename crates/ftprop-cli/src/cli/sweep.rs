@@ -69,6 +69,8 @@ impl Sweep {
             return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
         }
         let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        self.study.refuse_overruled(&[])?;
+        self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;
         let device = self.study.device.parse()?;
         let bases = self.bases()?;
         let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))?;
@@ -109,6 +111,7 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+        recipe.train.teacher = recipe.train.teacher.as_deref().map(absolute);
         recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;

@@ -10,6 +10,7 @@ use clap::Args;
 use ftprop_data::Dataset;
 use ftprop_export::zoo;
 use ftprop_lab::pictures::Pictures;
+use ftprop_tensor::Share;
 use ftprop_train::checked::CheckedRecipe;
 use ftprop_train::config::Layers;
 use ftprop_train::device::Place;
@@ -339,6 +340,9 @@ fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<Exit
     let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     let graph = recipe.graph(input_shape(dataset.shape), dataset.classes.len())?;
     recipe.learning(&graph)?;
+    if let Some(notice) = recipe.check_batches(&graph, train.len(), Share::WHOLE)? {
+        tell(&notice.to_string());
+    }
     let network = super::summary::Report::of(&graph);
     let validation = validation.map_or(0, |part| part.len());
     if json {
@@ -402,6 +406,21 @@ fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Pla
     if let Some(untested) = untested(dataset) {
         tell(&untested);
     }
+    if let Some(measured) = measured(dataset) {
+        tell(&measured);
+    }
+}
+
+/// A table whose labels look like a measurement: many whole numbers, and few rows of each.
+fn measured(dataset: &Dataset) -> Option<String> {
+    let (classes, rows) = (dataset.classes.len(), dataset.train.len() + dataset.test.len());
+    let numbers = dataset.table.is_some() && dataset.classes.iter().all(|class| class.parse::<i64>().is_ok());
+    (numbers && classes > 20 && rows < 10 * classes).then(|| {
+        format!(
+            "the labels are {classes} different numbers in {rows} rows, each a class of its own; if they are a measurement, \
+             put them in ranges with names"
+        )
+    })
 }
 
 /// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
