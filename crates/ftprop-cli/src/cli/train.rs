@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::progress::{Progress, counted, tell};
 use clap::Args;
 use ftprop_data::Dataset;
+use ftprop_export::zoo;
 use ftprop_lab::pictures::Pictures;
 use ftprop_tensor::Share;
 use ftprop_train::checked::CheckedRecipe;
@@ -60,8 +61,8 @@ pub(super) struct Train {
     /// The run folder to make [default: runs/NAME]
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Begin with the network of another run wherever layers have the same place and shape, so with another last layer
-    /// where there are other classes; groups with lr_factor = 0 freeze what is not to be learned again
+    /// Begin with the network of another run, or one of the zoo (zoo:NAME), wherever layers have the same place and shape,
+    /// so with another last layer where there are other classes; groups with lr_factor = 0 freeze what is not to be learned again
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     init_from: Option<PathBuf>,
     /// Go on with a run where it stopped
@@ -239,7 +240,7 @@ impl Train {
 
     /// Takes over another run's network, and says what of it.
     fn begin_with(&self, run: &Path, trainer: &mut Trainer, place: &Place) -> Result<String, Error> {
-        let source = load(run, Which::Best, place.cpu.clone(), 1)?;
+        let source = load(&zoo::resolve_weights(run)?, Which::Best, place.cpu.clone(), 1)?;
         let Taken { parameters, new } = trainer.start_from(&source.network)?;
         let anew = match &new[..] {
             [] => String::new(),
