@@ -6,6 +6,11 @@ const $ = (id) => document.getElementById(id);
 const whole = new Map();
 let chosen = null, lines = [], mistakesOf = null;
 
+/** A run as it is called everywhere: several may have one name, none has another's folder. */
+function named(run) {
+  return run.name === null ? run.folder : run.name + '  ·  ' + run.folder;
+}
+
 function element(tag, text, attributes = {}) {
   const made = document.createElement(tag);
   if (text !== undefined && text !== null) made.textContent = text;
@@ -35,7 +40,7 @@ function showRuns() {
     const mark = element('span', null, { class: 'swatch' });
     mark.style.background = colour(run.number);
     swatch.append(mark);
-    row.append(swatch, element('td', run.name === null ? run.folder : run.name + '  ·  ' + run.folder));
+    row.append(swatch, element('td', named(run)));
     if (run.error) {
       row.append(element('td', run.error, { colspan: 7, class: 'wrong' }));
     } else {
@@ -93,8 +98,8 @@ function chart(place, value, options) {
     svg.append(drawn('line', { x1: left, x2: width - right, y1: y(v), y2: y(v), stroke: 'currentColor', 'stroke-opacity': 0.15 }));
     svg.append(text({ x: left - 6, y: y(v) + 4, 'text-anchor': 'end' }, options.show(v)));
   }
-  for (const mark of ticks(1, last, 7).filter(Number.isInteger)) svg.append(text({ x: x(mark), y: height - 12, 'text-anchor': 'middle' }, mark));
-  svg.append(text({ x: width - right, y: height - 1, 'text-anchor': 'end', 'font-size': 10 }, 'epoch'));
+  for (const mark of ticks(1, last, 7).filter(Number.isInteger)) svg.append(text({ x: x(mark), y: height - 15, 'text-anchor': 'middle' }, mark));
+  svg.append(text({ x: width - right, y: height - 4, 'text-anchor': 'end', 'font-size': 10 }, 'epoch'));
   for (const { run, part, points } of series) {
     const thick = run.number === chosen || lines.length === 1 ? 2 : 1.2;
     const style = { fill: 'none', stroke: colour(run.number), 'stroke-width': thick, 'stroke-dasharray': part === 'train' ? '4 3' : 'none' };
@@ -147,7 +152,7 @@ function showMistakes(found) {
   matrix.replaceChildren();
   mistakes.replaceChildren();
   const wait = found.error || found.waiting;
-  $('matrix-note').textContent = wait || `${found.examples.toLocaleString('en')} of ${found.of.toLocaleString('en')} examples of the ${found.part} part, `
+  $('matrix-note').textContent = wait || `The kept network: ${found.examples.toLocaleString('en')} of ${found.of.toLocaleString('en')} examples of the ${found.part} part, `
     + `${percent(found.right / found.examples)} right; rows are the true classes` + (found.confusion ? '' : '; too many classes for a table');
   $('mistakes-note').textContent = wait ? '' : found.mistakes.length ? 'The first of them.' : 'None among those that were looked at.';
   if (wait) return;
@@ -179,7 +184,7 @@ function showChosen() {
   chart('accuracy', (scores) => scores.top1, { label: 'Accuracy by epoch', show: (v) => (100 * v).toFixed(v * 100 % 1 ? 1 : 0) + ' %' });
   chart('loss', (scores) => scores.loss, { log: true, label: 'Loss by epoch', show: (v) => Number(v.toPrecision(2)).toString() });
   const found = whole.get(chosen), line = lines.find((run) => run.number === chosen);
-  $('chosen').textContent = line ? line.name || line.folder : '';
+  $('chosen').textContent = line ? named(line) : '';
   if (!found) return;
   $('changes').replaceChildren(...found.changes.map((c) => element('li', `from epoch ${c.epoch} on ${c.key} is ${c.now}, not ${c.before}`)));
   showLayers(found);
