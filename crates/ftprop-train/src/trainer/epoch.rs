@@ -93,6 +93,7 @@ impl Trainer {
                 loss: tally.loss(),
                 top1: tally.top1_share(),
                 images_per_s: images as f64 / started.elapsed().as_secs_f64(),
+                ranks: team.as_ref().map_or(1, |team| team.share().ranks),
             };
             enough |= stops(observer.step(&self.view(), &report))?;
             if !last {
@@ -186,6 +187,7 @@ impl Trainer {
             test: Scores::from(&test),
             learning_rate: times.rate,
             images_per_s: times.images_per_s,
+            images_per_s_of_a_rank: self.team.as_ref().map(|team| times.images_per_s / team.share().ranks as f64),
             waited: times.waited,
             exchanged: times.exchanged,
             seconds: self.epoch_seconds(),
