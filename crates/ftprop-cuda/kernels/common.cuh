@@ -333,3 +333,16 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const float (&a)[4],
     const u32 bits[4] = {__float_as_uint(a[0]), __float_as_uint(a[1]), __float_as_uint(a[2]), __float_as_uint(a[3])};
     multiply_add_tf32(c, bits, __float_as_uint(b0), __float_as_uint(b1));
 }
+
+// Four matrices of eight rows of 16 bytes from shared memory, as the matrix units take them; each thread names a row. Transposed,
+// their numbers are of 16 bits.
+template <typename T> __device__ __forceinline__ void matrices4(u32 (&r)[4], const T* p) {
+    u32 a = (u32)__cvta_generic_to_shared(p);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a));
+}
+template <typename T> __device__ __forceinline__ void matrices4_transposed(u32 (&r)[4], const T* p) {
+    u32 a = (u32)__cvta_generic_to_shared(p);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a));
+}

@@ -17,6 +17,15 @@ struct MapThread {
     }
 };
 
+// With DENSE the ways back keep to so few registers that twice as many threads run at once.
+#if DENSE
+#define SUM_BOUNDS __launch_bounds__(COLUMN_THREADS, 2)
+#define SLOPE_BOUNDS __launch_bounds__(MAP_THREADS, 3)
+#else
+#define SUM_BOUNDS __launch_bounds__(COLUMN_THREADS)
+#define SLOPE_BOUNDS __launch_bounds__(MAP_THREADS)
+#endif
+
 // A thread's next rows of up to three maps; those past the last are that one again.
 struct Rows {
     FloatVec<VEC> here[ROWS_AT_ONCE], other[ROWS_AT_ONCE], dout[ROWS_AT_ONCE];
@@ -47,7 +56,7 @@ struct Rows {
 extern "C" __global__ void __launch_bounds__(MAP_THREADS)
 epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
                  const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, position_t* __restrict__ argmax,
-                 const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n, int training) {
+                 act_t* __restrict__ largest, const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n, int training) {
     const MapThread thread;
     if (!thread.active) return;
     const int c = thread.c, pixels = n * POOL_H * POOL_W;
@@ -59,7 +68,7 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
             const int pixel = first + i * MAP_Y;
             if (pixel >= pixels) break;
-            const Outputs outputs = pooled_outputs(pixel, c, affine, y, argmax);
+            const Outputs outputs = pooled_outputs(pixel, c, affine, y, argmax, largest);
             bad |= outputs.bad;
             keep_outputs(outputs.v, pixel, c, out, step, training);
         }
@@ -81,7 +90,7 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
 // saw. Without a norm dz is the gradient of the inputs and is written where that belongs; the blocks' sums are then left to
 // bias_gradient, since nothing further down waits for them. With a norm, dz is written for the second pass (KEEPS_DZ) where the
 // second summand's slopes are the same numbers, and where there is a pool, since to look through its windows twice takes longer.
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
+extern "C" __global__ void SUM_BOUNDS
 epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
                   const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const position_t* __restrict__ argmax,
                   act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
@@ -168,7 +177,7 @@ bias_gradient(const sum_t* __restrict__ partial, float* __restrict__ d_bias, int
 // The second pass back, where there is a norm: dz once more, and from it the gradients of the inputs. Reading what dz follows
 // from costs no more than writing dz and reading it again would. Where dz was written (KEEPS_DZ), it is `dout` here, and may
 // lie where dy will: a thread writes no number before it has read that one.
-extern "C" __global__ void __launch_bounds__(MAP_THREADS)
+extern "C" __global__ void SLOPE_BOUNDS
 epilogue_backward_input(const act_t* dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
                         const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2,
                         const position_t* __restrict__ argmax, const sum_t* __restrict__ coefficients1, const sum_t* __restrict__ coefficients2,

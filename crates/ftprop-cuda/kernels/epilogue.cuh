@@ -112,9 +112,11 @@ struct Outputs {
 };
 
 #if POOL != POOL_NONE
-__device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine& affine, const act_t* y, position_t* argmax) {
+// With KEEPS_LARGEST, `largest` gets the input's values where these were.
+__device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine& affine, const act_t* y, position_t* argmax, act_t* largest) {
     // Compared before they are rounded, so that rounding makes no ties.
     SumVec<VEC> most;
+    FloatVec<VEC> from;
     int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
     int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
     Whole<VEC, position_t> at;
@@ -138,6 +140,7 @@ __device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine
                 // The first of equals wins, and so does a NaN.
                 if (!any || z > most.v[e] || z != z) {
                     most.v[e] = z;
+                    from.v[e] = v.v[e];
                     at.v[e] = (position_t)(r * POOL_KERNEL + q);
                 }
             }
@@ -145,6 +148,7 @@ __device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine
         }
     }
     store_whole<VEC>(argmax + (size_t)pixel * C + c, at);
+    if constexpr (KEEPS_LARGEST) store<VEC>(largest + (size_t)pixel * C + c, from);
 #pragma unroll
     for (int e = 0; e < VEC; e++) out.v.v[e] = POOL == POOL_AFTER ? (float)most.v[e] : activation((float)most.v[e]);
     return out;

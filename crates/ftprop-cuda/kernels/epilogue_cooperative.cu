@@ -44,7 +44,7 @@ epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, N
     bool bad = false;
 #if POOL != POOL_NONE
     for (int pixel = first; pixel < n * POOL_H * POOL_W; pixel += stride) {
-        const Outputs made = pooled_outputs(pixel, thread.c, affine, y, argmax);
+        const Outputs made = pooled_outputs(pixel, thread.c, affine, y, argmax, nullptr);
         bad |= made.bad;
         keep_outputs(made.v, pixel, thread.c, out, step, true);
     }

@@ -70,16 +70,6 @@ template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const el
     }
 }
 
-__device__ __forceinline__ void matrices4(u32 (&r)[4], const elem_t* p) {
-    u32 a = (u32)__cvta_generic_to_shared(p);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a));
-}
-__device__ __forceinline__ void matrices4_transposed(u32 (&r)[4], const elem_t* p) {
-    u32 a = (u32)__cvta_generic_to_shared(p);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(a));
-}
 #if PRECISION == PRECISION_F32
 #define MICRO_M (BM / 16)
 #define MICRO_N (BN / 16)

@@ -5,8 +5,8 @@
 //
 // H x W pixels of CI channels, stored XC apart, became OH x OW of OC. In the patch a pixel takes PIXEL numbers: CI of a
 // picture, so that a row of a filter lies there as one piece; else so many that threads read from different banks. For
-// bf16 the numbers are widened, which changes none: tf32 holds them all. With two STAGES the next pixels are on their way
-// while the matrix units work on these.
+// bf16 the numbers are widened, which changes none: tf32 holds them all; with HALVES they stay as they are, and a picture's
+// pixel has its fourth. With two STAGES the next pixels are on their way while the matrix units work on these.
 
 #define WARPS 8
 #define WINDOW_ROW (KW * CI)
@@ -21,6 +21,14 @@
 constexpr int SPANNED = (PIXELS + OW - 2) / OW + 1;
 constexpr int PATCH_H = ((SPANNED < OH ? SPANNED : OH) - 1) * STRIDE + WINDOW_ROWS;
 
+#if HALVES
+typedef u16 number_t;
+#else
+typedef float number_t;
+#endif
+// Bytes of what a block works on at a time.
+constexpr int TILE_BYTES = (PIXELS * (SLOPE_ROW * (int)sizeof(number_t) + 4) + PATCH_H * PATCH_W * PIXEL * (int)sizeof(number_t) + 15) / 16 * 16;
+
 // From where a window begins in the patch to its number `tap`. What lies behind the window is not kept.
 __device__ __forceinline__ int offset_of(int tap) {
     const int row = tap / WINDOW_ROW, column = tap % WINDOW_ROW;
@@ -31,6 +39,11 @@ __device__ __forceinline__ int offset_of(int tap) {
 __device__ __forceinline__ void copy_four(float* to, const float* from, bool valid) {
     u32 at = (u32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid ? 16 : 0));
+}
+// So many halves as they are.
+template <int COUNT> __device__ __forceinline__ void copy_halves(u16* to, const u16* from, bool valid) {
+    u32 at = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(2 * COUNT), "r"(valid ? 2 * COUNT : 0));
 }
 __device__ __forceinline__ void copy_four(float* to, const u16* from, bool valid) {
     FloatVec<4> numbers = {};
@@ -43,34 +56,42 @@ template <int LAST> __device__ __forceinline__ void copies_done() { asm volatile
 
 // What a block works on at a time.
 struct Tile {
-    float *slopes, *patch;
+    number_t *slopes, *patch;
     int* begins;
-    __device__ __forceinline__ Tile(float* memory, int stage) {
-        slopes = memory + stage * (PIXELS * (SLOPE_ROW + 1) + PATCH_H * PATCH_W * PIXEL);
+    __device__ __forceinline__ Tile(unsigned char* memory, int stage) {
+        slopes = reinterpret_cast<number_t*>(memory + stage * TILE_BYTES);
         begins = reinterpret_cast<int*>(slopes + PIXELS * SLOPE_ROW);
-        patch = reinterpret_cast<float*>(begins + PIXELS);
+        patch = reinterpret_cast<number_t*>(begins + PIXELS);
     }
     __device__ __forceinline__ void begin(const act_t* dy, const act_t* x, int tile, int first_row) const {
         const int image = tile / TILES, p0 = tile % TILES * PIXELS, y0 = p0 / OW;
         const int count = IMAGE - p0 < PIXELS ? IMAGE - p0 : PIXELS;
         const act_t* from = dy + ((size_t)image * IMAGE + p0) * OC;
+        constexpr int AT_ONCE = HALVES ? 8 : 4;
 #pragma unroll 4
-        for (int i = threadIdx.x; i < PIXELS * (OC / 4); i += WARPS * 32) {
-            int p = i / (OC / 4), c = i % (OC / 4) * 4;
+        for (int i = threadIdx.x; i < PIXELS * (OC / AT_ONCE); i += WARPS * 32) {
+            int p = i / (OC / AT_ONCE), c = i % (OC / AT_ONCE) * AT_ONCE;
+#if HALVES
+            copy_halves<8>(slopes + p * SLOPE_ROW + c, from + p * OC + c, p < count);
+#else
             copy_four(slopes + p * SLOPE_ROW + c, from + p * OC + c, p < count);
+#endif
         }
         for (int i = threadIdx.x; i < PIXELS; i += WARPS * 32) {
             int p = p0 + (i < count ? i : 0);
             begins[i] = ((p / OW - y0) * PATCH_W + p % OW) * (STRIDE * PIXEL);
         }
         const act_t* picture = x + (size_t)image * (H * W * XC);
+        constexpr int OF_PIXEL = HALVES && XC % 8 == 0 ? 8 : 4;
 #pragma unroll 4
-        for (int i = threadIdx.x; i < PATCH_H * PATCH_W * (XC / 4); i += WARPS * 32) {
-            int place = i / (XC / 4), c = i % (XC / 4) * 4;
+        for (int i = threadIdx.x; i < PATCH_H * PATCH_W * (XC / OF_PIXEL); i += WARPS * 32) {
+            int place = i / (XC / OF_PIXEL), c = i % (XC / OF_PIXEL) * OF_PIXEL;
             int py = y0 * STRIDE - PAD + first_row + place / PATCH_W, px = place % PATCH_W - PAD;
             bool inside = (u32)py < (u32)H && (u32)px < (u32)W;
             const act_t* at = picture + (py * W + px) * XC + c;
-#if PIXEL % 4 == 0
+#if HALVES
+            copy_halves<OF_PIXEL>(patch + place * PIXEL + c, inside ? at : picture, inside);
+#elif PIXEL % 4 == 0
             copy_four(patch + place * PIXEL + c, at, inside);
 #else
             FloatVec<4> pixel = {};
@@ -95,23 +116,39 @@ patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float*
 #pragma unroll
     for (int j = 0; j < NI; j++) offset[j] = offset_of((warp_n * NI + j) * 8 + g);
     float acc[MI][NI][4] = {};
-    float* const numbers = reinterpret_cast<float*>(memory);
-    if (STAGES == 2 && blockIdx.x < n * TILES) Tile(numbers, 0).begin(dy, x, blockIdx.x, first_row);
+    if (STAGES == 2 && blockIdx.x < n * TILES) Tile(memory, 0).begin(dy, x, blockIdx.x, first_row);
     for (int tile = blockIdx.x, stage = 0; tile < n * TILES; tile += gridDim.x, stage = STAGES - 1 - stage) {
         __syncthreads();
         if (STAGES == 1) {
-            Tile(numbers, 0).begin(dy, x, tile, first_row);
+            Tile(memory, 0).begin(dy, x, tile, first_row);
             copies_done<0>();
         } else if (tile + gridDim.x < n * TILES) {
-            Tile(numbers, 1 - stage).begin(dy, x, tile + gridDim.x, first_row);
+            Tile(memory, 1 - stage).begin(dy, x, tile + gridDim.x, first_row);
             copies_done<1>();
         } else {
             copies_done<0>();
         }
         __syncthreads();
-        const Tile now(numbers, stage);
-        const float *slopes = now.slopes, *patch = now.patch;
+        const Tile now(memory, stage);
+        const number_t *slopes = now.slopes, *patch = now.patch;
         const int* begins = now.begins;
+#if HALVES
+        for (int k = warp_k; k < PIXELS / 16; k += WARPS_K) {
+            const int p = k * 16 + 2 * t;
+            const int2 first = *reinterpret_cast<const int2*>(begins + p), second = *reinterpret_cast<const int2*>(begins + p + 8);
+            u32 a[MI][4];
+#pragma unroll
+            for (int i = 0; i < MI; i++)
+                matrices4_transposed(a[i], slopes + (k * 16 + lane / 16 * 8 + lane % 8) * SLOPE_ROW + i * 16 + lane / 8 % 2 * 8);
+#pragma unroll
+            for (int j = 0; j < NI; j++) {
+                const number_t* tap = patch + offset[j];
+                const u32 b0 = tap[first.x] | (u32)tap[first.y] << 16, b1 = tap[second.x] | (u32)tap[second.y] << 16;
+#pragma unroll
+                for (int i = 0; i < MI; i++) multiply_add_bf16(acc[i][j], a[i], b0, b1);
+            }
+        }
+#else
         for (int k = warp_k; k < PIXELS / 8; k += WARPS_K) {
             const int p = k * 8 + t;
             const float *first = patch + begins[p], *second = patch + begins[p + 4];
@@ -131,9 +168,10 @@ patch_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float*
                 for (int i = 0; i < MI; i++) multiply_add(acc[i][j], a[i], b0, b1);
             }
         }
+#endif
     }
     // The warps' sums, one after another, where the slopes were.
-    float* total = numbers;
+    float* total = reinterpret_cast<float*>(memory);
     for (int k = 0; k < WARPS_K; k++) {
         __syncthreads();
         if (warp_k != k) continue;

@@ -1,5 +1,6 @@
 //! How long a training step takes.
 
+use crate::startup::{self, StartupPart};
 use crate::{Communicator, CudaError, CudaNetwork, Device, NetworkConfig, ResidentData, nccl_id};
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::engine::{EngineError, StepSpan};
@@ -16,6 +17,8 @@ pub struct Bench {
     pub images_per_second: f64,
     /// From the start of compiling to the end of the first step.
     pub first_step_seconds: f64,
+    /// Where that time went.
+    pub startup: Vec<StartupPart>,
     /// Steps that were timed.
     pub steps: usize,
 }
@@ -69,8 +72,9 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize, exchange: b
     let augment = Augment::CIFAR;
     let data = ResidentData::new(device, &split, &normalize, augment, true)?.ok_or(CudaError::NotBytes)?;
 
+    startup::take();
     let start = Instant::now();
-    let mut network = CudaNetwork::new(device, config)?;
+    let mut network = startup::during("the network in all", || CudaNetwork::new(device, config))?;
     network.initialise(1)?;
     if exchange {
         network.set_communicator(Communicator::new(device, &nccl_id()?, 0, 1)?)?;
@@ -85,7 +89,7 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize, exchange: b
     };
     network.train(&data, &span(0, 1))?;
     network.wait()?;
-    let first_step_seconds = start.elapsed().as_secs_f64();
+    let (first_step_seconds, startup) = (start.elapsed().as_secs_f64(), startup::take());
     let mut networks = vec![network];
     for seed in 2..=at_once as u64 {
         let mut another = CudaNetwork::new(device, networks[0].config().clone())?;
@@ -111,6 +115,7 @@ pub fn bench(device: &Device, config: NetworkConfig, at_once: usize, exchange: b
         ms_per_step: median * 1e3,
         images_per_second: batch as f64 / median,
         first_step_seconds,
+        startup,
         steps: steps * ROUNDS,
     })
 }

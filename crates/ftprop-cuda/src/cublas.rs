@@ -7,7 +7,7 @@ use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::device::Device;
 use crate::gemm::{Gemm, Mode, Operands};
-use crate::library::Library;
+use crate::library::{Library, cublas_lt as api};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
 use cudarc::cublaslt::sys::{
@@ -58,7 +58,7 @@ impl Drop for CublasHandle {
     fn drop(&mut self) {
         if self.device.enter().is_ok() {
             // SAFETY: made in `Cublas::new`, destroyed once.
-            let _ = unsafe { sys::cublasLtDestroy(self.raw) };
+            let _ = unsafe { api::cublasLtDestroy(self.raw) };
         }
     }
 }
@@ -101,13 +101,13 @@ impl Cublas {
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
-        check(unsafe { sys::cublasLtCreate(&mut raw) }, "start")?;
+        check(unsafe { api::cublasLtCreate(&mut raw) }, "start")?;
         Ok(Cublas { handle: Arc::new(CublasHandle { device: device.clone(), raw, known: Mutex::default() }) })
     }
 
     pub(crate) fn version(&self) -> usize {
         // SAFETY: the library is loaded.
-        unsafe { sys::cublasLtGetVersion() }
+        unsafe { api::cublasLtGetVersion() }
     }
 
     /// Finds out how many algorithms there are for batches of n.
@@ -134,7 +134,7 @@ impl Cublas {
         let mut count = 0;
         // SAFETY: the descriptors are set and live; there is room for as many answers as are asked for.
         let status = unsafe {
-            sys::cublasLtMatmulAlgoGetHeuristic(
+            api::cublasLtMatmulAlgoGetHeuristic(
                 self.handle.raw,
                 d.matmul,
                 d.a,
@@ -180,7 +180,7 @@ impl Cublas {
             [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
-            sys::cublasLtMatmul(
+            api::cublasLtMatmul(
                 self.handle.raw,
                 d.matmul,
                 alpha,
@@ -232,12 +232,12 @@ impl MatmulDescriptors {
         let long = |v: usize| v as u64;
         // SAFETY: each descriptor is made before it is set; what is made is destroyed by `drop`.
         unsafe {
-            check(sys::cublasLtMatmulDescCreate(&mut d.matmul, compute, CUDA_R_32F), doing)?;
+            check(api::cublasLtMatmulDescCreate(&mut d.matmul, compute, CUDA_R_32F), doing)?;
             let Matmul { a, b, rows, cols } = product;
             let layouts =
                 [(&mut d.a, kind, a.rows, a.cols), (&mut d.b, kind, b.rows, b.cols), (&mut d.d, kind_out, rows, cols)];
             for (layout, kind, rows, cols) in layouts {
-                check(sys::cublasLtMatrixLayoutCreate(layout, kind, long(rows), long(cols), rows as i64), doing)?;
+                check(api::cublasLtMatrixLayoutCreate(layout, kind, long(rows), long(cols), rows as i64), doing)?;
             }
             for (attribute, factor) in
                 [(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, a), (Attribute::CUBLASLT_MATMUL_DESC_TRANSB, b)]
@@ -250,7 +250,7 @@ impl MatmulDescriptors {
                 d.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
                 d.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &CUDA_R_32F)?;
             }
-            check(sys::cublasLtMatmulPreferenceCreate(&mut d.preference), doing)?;
+            check(api::cublasLtMatmulPreferenceCreate(&mut d.preference), doing)?;
             d.prefer(Preferred::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE)?;
             // Parameters begin anywhere in the flat buffer, everything else at multiples of 256 bytes.
             let alignment = |bytes: usize| 1u32 << ((gemm.weight_offset * bytes) | 16).trailing_zeros();
@@ -274,7 +274,7 @@ impl MatmulDescriptors {
     unsafe fn set<T>(&self, attribute: Attribute, value: &T) -> Result<(), CudaError> {
         let address = std::ptr::from_ref(value).cast();
         // SAFETY: the descriptor was made; the caller's promise covers the value.
-        let status = unsafe { sys::cublasLtMatmulDescSetAttribute(self.matmul, attribute, address, size_of::<T>()) };
+        let status = unsafe { api::cublasLtMatmulDescSetAttribute(self.matmul, attribute, address, size_of::<T>()) };
         check(status, "describe a product")
     }
 
@@ -284,7 +284,7 @@ impl MatmulDescriptors {
         let address = std::ptr::from_ref(value).cast();
         // SAFETY: the preference was made; the caller's promise covers the value.
         let status =
-            unsafe { sys::cublasLtMatmulPreferenceSetAttribute(self.preference, attribute, address, size_of::<T>()) };
+            unsafe { api::cublasLtMatmulPreferenceSetAttribute(self.preference, attribute, address, size_of::<T>()) };
         check(status, "describe a product")
     }
 }
@@ -295,14 +295,14 @@ impl Drop for MatmulDescriptors {
         unsafe {
             for layout in [self.a, self.b, self.d] {
                 if !layout.is_null() {
-                    let _ = sys::cublasLtMatrixLayoutDestroy(layout);
+                    let _ = api::cublasLtMatrixLayoutDestroy(layout);
                 }
             }
             if !self.matmul.is_null() {
-                let _ = sys::cublasLtMatmulDescDestroy(self.matmul);
+                let _ = api::cublasLtMatmulDescDestroy(self.matmul);
             }
             if !self.preference.is_null() {
-                let _ = sys::cublasLtMatmulPreferenceDestroy(self.preference);
+                let _ = api::cublasLtMatmulPreferenceDestroy(self.preference);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::abi::DevicePtr;
 use crate::cudnn_engines::{CudnnEngine, EngineList, check};
 use crate::device::Device;
 use crate::gemm::{Gemm, Mode, Operands};
-use crate::library::Library;
+use crate::library::{Library, cudnn as api};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
 use cudarc::cudnn::sys;
@@ -39,7 +39,7 @@ impl Drop for CudnnHandle {
         self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         if self.device.enter().is_ok() {
             // SAFETY: made in `Cudnn::new`, destroyed once.
-            let _ = unsafe { sys::cudnnDestroy(self.raw) };
+            let _ = unsafe { api::cudnnDestroy(self.raw) };
         }
     }
 }
@@ -51,7 +51,7 @@ impl Cudnn {
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded and this thread has a context.
-        check(unsafe { sys::cudnnCreate(&mut raw) }, "start")?;
+        check(unsafe { api::cudnnCreate(&mut raw) }, "start")?;
         let most_workspace = device.memory()?.1 / (SHARE * concurrent);
         let handle = CudnnHandle { device: device.clone(), raw, known: Mutex::default() };
         Ok(Cudnn { handle: Arc::new(handle), most_workspace })
@@ -63,7 +63,7 @@ impl Cudnn {
 
     pub(crate) fn version(&self) -> usize {
         // SAFETY: the library is loaded.
-        unsafe { sys::cudnnGetVersion() }
+        unsafe { api::cudnnGetVersion() }
     }
 
     /// How many algorithms it may have for a product: the usual one, then engines.
@@ -99,12 +99,12 @@ impl Cudnn {
         let status = unsafe {
             match gemm.mode {
                 Mode::Forward => {
-                    sys::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, FORWARD, &mut bytes)
+                    api::cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.conv, d.y, FORWARD, &mut bytes)
                 }
                 Mode::Input => {
-                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.conv, d.x, INPUT, &mut bytes)
+                    api::cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.conv, d.x, INPUT, &mut bytes)
                 }
-                Mode::Weights => sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(
+                Mode::Weights => api::cudnnGetConvolutionBackwardFilterWorkspaceSize(
                     handle, d.x, d.y, d.conv, d.w, WEIGHTS, &mut bytes,
                 ),
             }
@@ -147,7 +147,7 @@ impl Cudnn {
         let [left, right, out, workspace] =
             [operands.left, operands.right, operands.out, workspace].map(DevicePtr::as_void);
         // SAFETY: both live, on the same device.
-        check(unsafe { sys::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
+        check(unsafe { api::cudnnSetStream(handle, stream.raw().cast()) }, "use a stream")?;
         if let Some(engine) = engine {
             let operands = match gemm.mode {
                 Mode::Forward => [left, right, out],
@@ -163,13 +163,13 @@ impl Cudnn {
         // SAFETY: the descriptors are set and live; the caller's promise covers the memory.
         let status = unsafe {
             match gemm.mode {
-                Mode::Forward => sys::cudnnConvolutionForward(
+                Mode::Forward => api::cudnnConvolutionForward(
                     handle, alpha, d.x, left, d.w, right, d.conv, FORWARD, workspace, bytes, beta, d.y, out,
                 ),
-                Mode::Input => sys::cudnnConvolutionBackwardData(
+                Mode::Input => api::cudnnConvolutionBackwardData(
                     handle, alpha, d.w, right, d.y, left, d.conv, INPUT, workspace, bytes, beta, d.x, out,
                 ),
-                Mode::Weights => sys::cudnnConvolutionBackwardFilter(
+                Mode::Weights => api::cudnnConvolutionBackwardFilter(
                     handle, alpha, d.x, right, d.y, left, d.conv, WEIGHTS, workspace, bytes, beta, d.w, out,
                 ),
             }
@@ -210,25 +210,25 @@ impl ConvolutionDescriptors {
         let doing = "describe a convolution";
         // SAFETY: each descriptor is made before it is set; what is made is destroyed by `drop`.
         unsafe {
-            check(sys::cudnnCreateTensorDescriptor(&mut d.x), doing)?;
-            check(sys::cudnnCreateTensorDescriptor(&mut d.y), doing)?;
-            check(sys::cudnnCreateFilterDescriptor(&mut d.w), doing)?;
-            check(sys::cudnnCreateConvolutionDescriptor(&mut d.conv), doing)?;
+            check(api::cudnnCreateTensorDescriptor(&mut d.x), doing)?;
+            check(api::cudnnCreateTensorDescriptor(&mut d.y), doing)?;
+            check(api::cudnnCreateFilterDescriptor(&mut d.w), doing)?;
+            check(api::cudnnCreateConvolutionDescriptor(&mut d.conv), doing)?;
             let (h, w, oh, ow) = (int(g.height), int(g.width), int(g.out_height()), int(g.out_width()));
             let format = CUDNN_TENSOR_NHWC;
-            check(sys::cudnnSetTensor4dDescriptor(d.x, format, kind, int(n), int(g.in_channels), h, w), doing)?;
-            check(sys::cudnnSetTensor4dDescriptor(d.y, format, kind, int(n), int(g.out_channels), oh, ow), doing)?;
+            check(api::cudnnSetTensor4dDescriptor(d.x, format, kind, int(n), int(g.in_channels), h, w), doing)?;
+            check(api::cudnnSetTensor4dDescriptor(d.y, format, kind, int(n), int(g.out_channels), oh, ow), doing)?;
             let (out, inside) = (int(g.out_channels), int(g.in_channels / g.groups));
             let (kh, kw) = (int(g.kernel_h), int(g.kernel_w));
-            check(sys::cudnnSetFilter4dDescriptor(d.w, kind, format, out, inside, kh, kw), doing)?;
+            check(api::cudnnSetFilter4dDescriptor(d.w, kind, format, out, inside, kh, kw), doing)?;
             let (pad, stride) = (int(g.pad), int(g.stride));
             let mode = CUDNN_CROSS_CORRELATION;
             let set =
-                sys::cudnnSetConvolution2dDescriptor(d.conv, pad, pad, stride, stride, 1, 1, mode, CUDNN_DATA_FLOAT);
+                api::cudnnSetConvolution2dDescriptor(d.conv, pad, pad, stride, stride, 1, 1, mode, CUDNN_DATA_FLOAT);
             check(set, doing)?;
-            check(sys::cudnnSetConvolutionGroupCount(d.conv, int(g.groups)), doing)?;
+            check(api::cudnnSetConvolutionGroupCount(d.conv, int(g.groups)), doing)?;
             let units = sys::cudnnMathType_t::CUDNN_TENSOR_OP_MATH;
-            check(sys::cudnnSetConvolutionMathType(d.conv, units), doing)?;
+            check(api::cudnnSetConvolutionMathType(d.conv, units), doing)?;
         }
         Ok(d)
     }
@@ -238,10 +238,10 @@ impl Drop for ConvolutionDescriptors {
     fn drop(&mut self) {
         // SAFETY: each was made once, or is null, which cuDNN refuses without harm.
         unsafe {
-            let _ = sys::cudnnDestroyTensorDescriptor(self.x);
-            let _ = sys::cudnnDestroyTensorDescriptor(self.y);
-            let _ = sys::cudnnDestroyFilterDescriptor(self.w);
-            let _ = sys::cudnnDestroyConvolutionDescriptor(self.conv);
+            let _ = api::cudnnDestroyTensorDescriptor(self.x);
+            let _ = api::cudnnDestroyTensorDescriptor(self.y);
+            let _ = api::cudnnDestroyFilterDescriptor(self.w);
+            let _ = api::cudnnDestroyConvolutionDescriptor(self.conv);
         }
     }
 }

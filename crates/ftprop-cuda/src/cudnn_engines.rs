@@ -2,8 +2,11 @@
 //! it holds to be best first; which one is fastest is found out by timing.
 
 use crate::CudaError;
+use crate::environment::tries;
 use crate::gemm::{Gemm, Mode};
+use crate::library::cudnn as api;
 use crate::precision::Precision;
+use crate::startup;
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptor_t as Raw,
     cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Proposals, cudnnBackendNumericalNote_t as Note,
@@ -21,6 +24,8 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
 
 /// No more proposals than this are kept; later ones are hardly ever the best.
 const MOST: usize = 20;
+/// Where little is to be timed.
+const FEW: usize = 8;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {
@@ -36,7 +41,7 @@ impl BackendDescriptor {
     fn new(kind: Kind) -> Result<Self, CudaError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the library is loaded, since there is a handle.
-        check(unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut raw) }, "make a descriptor")?;
+        check(unsafe { api::cudnnBackendCreateDescriptor(kind, &mut raw) }, "make a descriptor")?;
         Ok(BackendDescriptor { raw })
     }
 
@@ -44,7 +49,7 @@ impl BackendDescriptor {
     fn set<T>(&self, name: Name, kind: Type, values: &[T]) -> Result<(), CudaError> {
         let (count, at) = (values.len() as i64, values.as_ptr().cast());
         // SAFETY: there are so many values; cuDNN copies them.
-        check(unsafe { sys::cudnnBackendSetAttribute(self.raw, name, kind, count, at) }, "describe a convolution")
+        check(unsafe { api::cudnnBackendSetAttribute(self.raw, name, kind, count, at) }, "describe a convolution")
     }
 
     fn ints(&self, name: Name, values: &[i64]) -> Result<(), CudaError> {
@@ -57,7 +62,7 @@ impl BackendDescriptor {
 
     fn finalized(self, doing: &'static str) -> Result<Self, CudaError> {
         // SAFETY: the descriptor lives.
-        check(unsafe { sys::cudnnBackendFinalize(self.raw) }, doing)?;
+        check(unsafe { api::cudnnBackendFinalize(self.raw) }, doing)?;
         Ok(self)
     }
 
@@ -66,7 +71,7 @@ impl BackendDescriptor {
         let (mut count, most) = (0, values.len() as i64);
         let to = if values.is_empty() { std::ptr::null_mut() } else { values.as_mut_ptr().cast() };
         // SAFETY: there is room for so many values.
-        let status = unsafe { sys::cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, to) };
+        let status = unsafe { api::cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, to) };
         check(status, "ask for what it knows of a convolution")?;
         Ok(count as usize)
     }
@@ -75,7 +80,7 @@ impl BackendDescriptor {
 impl Drop for BackendDescriptor {
     fn drop(&mut self) {
         // SAFETY: made in `new`, destroyed once.
-        let _ = unsafe { sys::cudnnBackendDestroyDescriptor(self.raw) };
+        let _ = unsafe { api::cudnnBackendDestroyDescriptor(self.raw) };
     }
 }
 
@@ -185,7 +190,8 @@ impl OperationGraph {
     }
 }
 
-/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled.
+/// Whether an engine gives the same bits every time, computes with what it is given, and is there without being compiled
+/// (`compiled` tries those that are not).
 fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     let engine = BackendDescriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let one = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
@@ -206,7 +212,7 @@ fn is_welcome(config: &BackendDescriptor) -> Result<bool, CudaError> {
     }
     let behavior = Type::CUDNN_TYPE_BEHAVIOR_NOTE;
     let count = engine.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, behavior, &mut notes)?;
-    Ok(!notes[..count.min(64)].contains(&compiled))
+    Ok(tries("compiled") || !notes[..count.min(64)].contains(&compiled))
 }
 
 /// The engines proposed for a convolution of batches of n.
@@ -219,12 +225,16 @@ pub(crate) struct EngineList {
 
 impl EngineList {
     pub(crate) fn new(handle: sys::cudnnHandle_t, gemm: &Gemm, n: usize) -> Result<Self, CudaError> {
-        let graph = OperationGraph::new(handle, gemm, n)?;
+        startup::during("cuDNN's proposals", || EngineList::proposed(OperationGraph::new(handle, gemm, n)?))
+    }
+
+    fn proposed(graph: OperationGraph) -> Result<Self, CudaError> {
+        let most = if tries("few") { FEW } else { MOST };
         let mut configs = Vec::new();
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
             for config in graph.proposals(kind).unwrap_or_default() {
-                if configs.len() < MOST && is_welcome(&config)? {
+                if configs.len() < most && is_welcome(&config)? {
                     configs.push(Arc::new(config));
                 }
             }
@@ -247,7 +257,7 @@ impl EngineList {
         let plan = BackendDescriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
         plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, Type::CUDNN_TYPE_HANDLE, &[handle])?;
         plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?;
-        let plan = plan.finalized("prepare a convolution")?;
+        let plan = startup::during("cuDNN's plans", || plan.finalized("prepare a convolution"))?;
         let mut bytes = [0i64];
         plan.get(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, Type::CUDNN_TYPE_INT64, &mut bytes)?;
         let (config, graph) = (config.clone(), self.graph.clone());
@@ -282,6 +292,6 @@ impl CudnnEngine {
         pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, addresses, &[workspace])?;
         let pack = pack.finalized("run a convolution")?;
         // SAFETY: both are finalized; the caller's promise covers the memory.
-        check(unsafe { sys::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")
+        check(unsafe { api::cudnnBackendExecute(handle, self.plan.raw, pack.raw) }, "run a convolution")
     }
 }

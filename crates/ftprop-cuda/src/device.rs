@@ -3,8 +3,9 @@
 use crate::CudaError;
 use crate::compile::Source;
 use crate::error::check;
-use crate::library::Library;
+use crate::library::{Library, cublas_lt as cublas_api, cudnn as cudnn_api};
 use crate::module::Module;
+use crate::startup;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,9 +81,9 @@ pub fn versions() -> Versions {
     // Both libraries number their versions alike.
     let triple = |number: usize| format!("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
     // SAFETY: the library is loaded.
-    let cudnn = Library::Cudnn.load().ok().map(|()| triple(unsafe { cudarc::cudnn::sys::cudnnGetVersion() }));
+    let cudnn = Library::Cudnn.load().ok().map(|()| triple(unsafe { cudnn_api::cudnnGetVersion() }));
     // SAFETY: as above.
-    let cublas = Library::Cublas.load().ok().map(|()| triple(unsafe { cudarc::cublaslt::sys::cublasLtGetVersion() }));
+    let cublas = Library::Cublas.load().ok().map(|()| triple(unsafe { cublas_api::cublasLtGetVersion() }));
     let (driver, nvrtc) = (driver_version().ok().map(pair), crate::compile::nvrtc_version().ok().map(pair));
     Versions { driver, nvrtc, cudnn, cublas }
 }
@@ -117,24 +118,32 @@ fn count() -> Result<usize, CudaError> {
     Ok(count as usize)
 }
 
-/// The code of each source. Some take ten times as long as others, so each thread takes the next when it is done.
-fn images(sources: &[&Source], capability: (u32, u32)) -> Vec<Result<Vec<u8>, CudaError>> {
+/// The code of each source, compiled while `work` is done here. Some take ten times as long as others, so each thread takes
+/// the next when it is done.
+fn images_while<R>(
+    sources: &[&Source],
+    capability: (u32, u32),
+    work: impl FnOnce() -> R,
+) -> (Vec<Result<Vec<u8>, CudaError>>, R) {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(sources.len());
     let next = AtomicUsize::new(0);
-    let work = || {
+    let compile = || {
         let turn = || sources.get(next.fetch_add(1, Ordering::Relaxed)).copied();
         let mut done = Vec::new();
         while let Some(source) = turn() {
-            done.push((source, source.image(capability)));
+            done.push((source, startup::during("kernels, side by side", || source.image(capability))));
         }
         done
     };
-    let mut images: HashMap<&Source, Result<Vec<u8>, CudaError>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+    let (mut images, result) = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(compile)).collect();
+        let result = work();
         let done = |w: ScopedJoinHandle<'_, _>| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        workers.into_iter().flat_map(done).collect()
+        let wait = || workers.into_iter().flat_map(done).collect::<HashMap<&Source, Result<Vec<u8>, CudaError>>>();
+        (startup::during("waiting for kernels", wait), result)
     });
-    sources.iter().map(|source| images.remove(source).expect("an image for each source")).collect()
+    let images = sources.iter().map(|source| images.remove(source).expect("an image for each source")).collect();
+    (images, result)
 }
 
 /// What a device offers a kernel.
@@ -289,27 +298,37 @@ impl Device {
 
     /// The kernels of each source, compiled side by side where they are not known yet.
     pub(crate) fn modules(&self, sources: &[Source]) -> Result<Vec<Module>, CudaError> {
+        self.modules_while(sources, || ())?;
+        let known = |s: &Source| self.lock().get(s).cloned().expect("compiled above");
+        Ok(sources.iter().map(known).collect())
+    }
+
+    /// Makes the kernels of each source known while `work` is done on this thread, and gives what that gave.
+    pub(crate) fn modules_while<R>(&self, sources: &[Source], work: impl FnOnce() -> R) -> Result<R, CudaError> {
         self.enter()?;
-        let known = |s: &Source| self.lock().get(s).cloned();
-        let mut missing: Vec<&Source> = sources.iter().filter(|s| known(s).is_none()).collect();
+        let mut missing: Vec<&Source> = sources.iter().filter(|s| !self.lock().contains_key(s)).collect();
         missing.sort();
         missing.dedup();
-        if !missing.is_empty() {
-            Library::Nvrtc.load()?;
-            let capability = self.info()?.compute_capability;
-            let images = images(&missing, capability);
-            for (source, image) in missing.into_iter().zip(images) {
-                let module = match Module::load(source.file().name, &image?) {
-                    // What was kept may be whole and yet nothing that this driver takes.
-                    Err(CudaError::Driver { .. }) => {
-                        Module::load(source.file().name, &source.compile_again(capability)?)?
-                    }
-                    loaded => loaded?,
-                };
-                self.lock().insert(source.clone(), module);
-            }
+        if missing.is_empty() {
+            return Ok(work());
         }
-        Ok(sources.iter().map(|s| known(s).expect("compiled above")).collect())
+        Library::Nvrtc.load()?;
+        let capability = self.info()?.compute_capability;
+        let (images, result) = images_while(&missing, capability, work);
+        startup::during("loading kernels", || {
+            missing.into_iter().zip(images).try_for_each(|(source, image)| self.load(source, &image?, capability))
+        })?;
+        Ok(result)
+    }
+
+    fn load(&self, source: &Source, image: &[u8], capability: (u32, u32)) -> Result<(), CudaError> {
+        let module = match Module::load(source.file().name, image) {
+            // What was kept may be whole and yet nothing that this driver takes.
+            Err(CudaError::Driver { .. }) => Module::load(source.file().name, &source.compile_again(capability)?)?,
+            loaded => loaded?,
+        };
+        self.lock().insert(source.clone(), module);
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Source, Module>> {

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// The folder in a variable.
 pub(crate) fn folder(variable: &str) -> Option<PathBuf> {
@@ -47,6 +48,13 @@ fn usual_folders() -> Vec<PathBuf> {
         );
     }
     folders
+}
+
+/// Whether `FTPROP_CUDA_TRY`, words with commas between them, asks for something that is still on trial.
+pub(crate) fn tries(word: &str) -> bool {
+    static WORDS: OnceLock<String> = OnceLock::new();
+    let words = WORDS.get_or_init(|| std::env::var("FTPROP_CUDA_TRY").unwrap_or_default());
+    words.split(',').any(|one| one.trim() == word)
 }
 
 fn absolute(value: OsString) -> Option<PathBuf> {

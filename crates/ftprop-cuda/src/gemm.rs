@@ -38,6 +38,11 @@ impl Tile {
         if self.rows * self.cols <= 64 * 64 { 4 } else { 3 }
     }
 
+    /// Rows and columns of one warp.
+    pub(crate) fn warp(&self) -> (usize, usize) {
+        (self.rows / self.warps_down, self.cols / self.warps_across)
+    }
+
     pub(crate) fn threads(&self) -> u32 {
         (self.warps_down * self.warps_across * 32) as u32
     }

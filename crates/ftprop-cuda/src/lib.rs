@@ -47,14 +47,14 @@
 //! | `stream`, `memory`, `arena` | streams, events, graphs and device memory |
 //! | `plan` | from layers to passes: products, and the epilogue of each in one kernel |
 //! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `libraries` | the algorithms for a product: tiled, from a patch, the libraries' |
-//! | `compiled_gemm`, `tuning`, `tuning_cache` | a product with its algorithm, which one is fastest, and that remembered |
+//! | `compiled_gemm`, `tuning`, `tile_model`, `timing`, `tuning_cache` | a product with its algorithm, which ones are worth timing, which one is fastest, and that remembered |
 //! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `distillation`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `nccl`, `exchange` | several GPUs that share batches: [`Communicator`], and gradients summed beside the backward pass |
 //! | `picture_table` | where pictures of different sizes lie |
 //! | `pictures`, `streamed` | batches of pictures of different sizes: [`StreamedPictures`], [`StreamedPixels`] |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
-//! | `selftest`, `product_checks`, `check`, `bench` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step |
+//! | `selftest`, `product_checks`, `bench`, `startup` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step, and where the time before the first goes |
 //!
 //! Words that are ours, or that the trade uses more loosely:
 //!
@@ -117,9 +117,12 @@ mod selftest;
 #[cfg(test)]
 mod signatures;
 mod staging;
+mod startup;
 mod step;
 mod stream;
 mod streamed;
+mod tile_model;
+mod timing;
 mod tuning;
 mod tuning_cache;
 
@@ -132,6 +135,7 @@ pub use library::Library;
 pub use nccl::{Breaker, Communicator, nccl_id, nccl_version};
 pub use network::{CudaNetwork, NetworkConfig};
 pub use precision::Precision;
-pub use selftest::selftest;
+pub use selftest::{SelftestPart, selftest};
+pub use startup::StartupPart;
 pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;

@@ -1,20 +1,26 @@
 //! NVIDIA's libraries, looked for before anything calls into them.
 //!
-//! cudarc loads a library at the first call into it and panics where there is none, or where it lacks what is called. So
-//! each is loaded here first, from the folders that the user names, the system's own places, or where installers put it; a
-//! library that is already in the process is then found by its name. And it is asked for every function that is called, in the very handle
-//! that cudarc calls through: a strange library under the right name is an error, too.
+//! Each is loaded from the folders that the user names, the system's own places, or where installers put it, and asked for
+//! every function that is called: a strange library under the right name is an error. cuDNN and cuBLASLt are called through
+//! what was opened here (`bound`). cudarc calls the driver: it loads it at the first call, by its name, and panics where there
+//! is none, or where it lacks what is called, so it is looked for here first.
 //!
 //! Folders in the environment count only if they are absolute: nothing is loaded because it lies in the current folder.
 
+mod bound;
 mod functions;
+
+pub(crate) use bound::{cublas_lt, cudnn};
 
 use crate::CudaError;
 use crate::environment;
 use crate::nvrtc::{self, Missing, Nvrtc};
-use functions::{CUBLAS, CUDNN, DRIVER};
+use functions::DRIVER;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+/// Those that were opened, for good.
+static HANDLES: [OnceLock<libloading::Library>; 4] = [const { OnceLock::new() }; 4];
 
 /// What a look for a library came to.
 enum Found {
@@ -84,40 +90,47 @@ impl Library {
             Library::Driver => DRIVER,
             // Its own module asks for them.
             Library::Nvrtc => &[],
-            Library::Cudnn => CUDNN,
-            Library::Cublas => CUBLAS,
+            Library::Cudnn => cudnn::NAMES,
+            Library::Cublas => cublas_lt::NAMES,
         }
     }
 
-    /// The first of these functions that cudarc would not find. Called only where [`Library::reaches_cudarc`].
+    /// The first of these functions that would not be found. Called only where it is loaded.
     fn missing(self, functions: &'static [&'static str]) -> Option<&'static str> {
-        use cudarc::{cublaslt, cudnn, driver};
-        // SAFETY: the library is there, so this does not panic; initialisers have no requirements of their own.
-        let library = unsafe {
-            match self {
-                Library::Driver => driver::sys::culib(),
-                Library::Nvrtc => return None,
-                Library::Cudnn => cudnn::sys::culib(),
-                Library::Cublas => cublaslt::sys::culib(),
-            }
+        let lacks = |name: &str| match self {
+            // SAFETY: the driver is there, so this does not panic; the address is looked at and not called.
+            Library::Driver => unsafe { driver_function::<unsafe extern "C" fn()>(name) }.is_none(),
+            Library::Nvrtc => false,
+            // SAFETY: the address is looked at and not called.
+            Library::Cudnn | Library::Cublas => unsafe {
+                self.handle().is_none_or(|library| library.get::<unsafe extern "C" fn()>(name.as_bytes()).is_err())
+            },
         };
-        // SAFETY: the addresses are looked at and not called.
-        let lacks = |name: &str| unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err();
         functions.iter().copied().find(|name| lacks(name))
     }
 
-    /// Whether cudarc finds what was loaded.
-    fn reaches_cudarc(self) -> bool {
-        use cudarc::{cublaslt, cudnn, driver};
-        // SAFETY: initialisers of these libraries have no requirements of their own.
-        unsafe {
-            match self {
-                Library::Driver => driver::sys::is_culib_present(),
-                Library::Nvrtc => true,
-                Library::Cudnn => cudnn::sys::is_culib_present(),
-                Library::Cublas => cublaslt::sys::is_culib_present(),
-            }
+    /// What was opened, for those that are called through it.
+    fn handle(self) -> Option<&'static libloading::Library> {
+        HANDLES[self as usize].get()
+    }
+
+    /// A function of a library that is loaded and has it, which [`load`](Self::load) made sure of.
+    ///
+    /// # Safety
+    /// `T` is the function's type.
+    unsafe fn function<T: Copy>(self, name: &str) -> T {
+        let library = self.handle().unwrap_or_else(|| panic!("{} is called before it is loaded", self.name()));
+        // SAFETY: the caller's promise.
+        match unsafe { library.get::<T>(name.as_bytes()) } {
+            Ok(function) => *function,
+            Err(_) => panic!("{} has no {name}, though it was asked for it", self.name()),
         }
+    }
+
+    /// Whether cudarc finds the driver, by its name.
+    fn is_found_by_name(self) -> bool {
+        // SAFETY: initialisers of these libraries have no requirements of their own.
+        self != Library::Driver || unsafe { cudarc::driver::sys::is_culib_present() }
     }
 
     fn strange(self, function: &'static str) -> CudaError {
@@ -141,8 +154,11 @@ impl Library {
                     Err(Missing::Nothing) => Found::Nothing,
                 };
             }
-            let paths = environment::library_paths(self.file_names());
-            if !paths.into_iter().any(|path| keep_loaded(&path)) || !self.reaches_cudarc() {
+            let Some(library) = first_that_opens(&environment::library_paths(self.file_names())) else {
+                return Found::Nothing;
+            };
+            let _ = HANDLES[self as usize].set(library);
+            if !self.is_found_by_name() {
                 return Found::Nothing;
             }
             self.missing(self.always()).map_or(Found::Library, Found::Without)
@@ -187,36 +203,57 @@ pub(crate) unsafe fn driver_function<T: Copy>(name: &str) -> Option<T> {
     unsafe { cudarc::driver::sys::culib().get::<T>(name.as_bytes()) }.ok().map(|function| *function)
 }
 
-/// Loads a library for good, its names visible to others.
-fn keep_loaded(path: &std::path::Path) -> bool {
-    #[cfg(unix)]
-    {
-        use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-        // SAFETY: these libraries' initialisers have no requirements of their own.
-        match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) } {
-            Ok(library) => {
-                std::mem::forget(library);
-                true
-            }
-            Err(_) => false,
+/// Opens the first of these files that can be, its names visible to others.
+fn first_that_opens(paths: &[PathBuf]) -> Option<libloading::Library> {
+    paths.iter().find_map(|path| {
+        #[cfg(unix)]
+        {
+            use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+            // SAFETY: these libraries' initialisers have no requirements of their own.
+            unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.ok().map(Into::into)
         }
-    }
-    #[cfg(not(unix))]
-    {
-        // SAFETY: as above.
-        match unsafe { libloading::Library::new(path) } {
-            Ok(library) => {
-                std::mem::forget(library);
-                true
-            }
-            Err(_) => false,
+        #[cfg(not(unix))]
+        {
+            // SAFETY: as above.
+            unsafe { libloading::Library::new(path) }.ok()
         }
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A library whose only function says which it is, made by the compiler that links this test.
+    #[cfg(target_os = "linux")]
+    fn numbered(path: &std::path::Path, number: u32) -> bool {
+        let source = path.with_extension("c");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&source, format!("int which(void) {{ return {number}; }}\n")).unwrap();
+        let mut compiler = std::process::Command::new("cc");
+        let status = compiler.args(["-shared", "-fPIC", "-o"]).arg(path).arg(&source).status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn functions_are_those_of_the_first_file_whatever_else_has_its_name() {
+        let folder = std::env::temp_dir().join(format!("ftprop-which-{}", std::process::id()));
+        let (named, system) = (folder.join("named/libwhich.so.9"), folder.join("system/libwhich.so"));
+        if !numbered(&named, 1) || !numbered(&system, 2) {
+            println!("skipped: no C compiler");
+            return;
+        }
+        let which = |library: &libloading::Library| {
+            // SAFETY: the function is as it was written above.
+            unsafe { library.get::<unsafe extern "C" fn() -> i32>(b"which").unwrap()() }
+        };
+        // One without a number is in the process already, as the system's would be.
+        let other = first_that_opens(&[folder.join("nowhere/libwhich.so"), system.clone()]).unwrap();
+        let first = first_that_opens(&[named, system]).unwrap();
+        assert_eq!((which(&other), which(&first)), (2, 1));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_missing_library_is_named_with_where_it_was_looked_for() {

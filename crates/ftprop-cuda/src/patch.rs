@@ -5,6 +5,7 @@
 
 use crate::compile::{KernelFile, Source};
 use crate::device::DeviceLimits;
+use crate::environment::tries;
 use crate::gemm::{Gemm, Mode};
 use crate::kernel::LaunchConfig;
 use crate::precision::Precision;
@@ -58,6 +59,17 @@ impl Patch {
         self.gemm.stored == 4 && self.gemm.geometry.in_channels <= 4
     }
 
+    /// Whether numbers stay in bf16, two to a register: worth it where few of them are zeros that fill up a pixel.
+    fn halves(&self) -> bool {
+        let full = !self.is_picture() || self.gemm.geometry.in_channels >= 3;
+        self.gemm.precision == Precision::Bf16 && self.gemm.mode != Mode::Input && full && tries("halves")
+    }
+
+    /// Bytes of a number in a gradient's shared memory.
+    fn number_bytes(&self) -> usize {
+        if self.halves() { 2 } else { 4 }
+    }
+
     /// Rows of a filter that a block takes: all of a picture's.
     fn window_rows(&self) -> usize {
         if self.is_picture() { self.gemm.geometry.kernel_h } else { 1 }
@@ -73,7 +85,11 @@ impl Patch {
     /// each other's way.
     fn pixel(&self) -> usize {
         let channels = self.gemm.geometry.in_channels;
-        if self.is_picture() { channels } else { channels + 8 }
+        match self.is_picture() {
+            true if self.halves() => self.gemm.stored,
+            true => channels,
+            false => channels + 8,
+        }
     }
 
     /// A pixel's slopes in a gradient's shared memory, likewise.
@@ -85,7 +101,11 @@ impl Patch {
     /// picture so many blocks find room that they need not look ahead; and the halves of what wide windows look at have
     /// more in common than is gained.
     fn stages(&self) -> usize {
-        if self.is_picture() || self.gemm.geometry.kernel_w > 3 { 1 } else { 2 }
+        match self.is_picture() {
+            // Half as large, two find room.
+            true => 1 + usize::from(self.halves()),
+            false => 2 - usize::from(self.gemm.geometry.kernel_w > 3),
+        }
     }
 
     /// Blocks of a gradient that a multiprocessor has room for.
@@ -109,11 +129,11 @@ impl Patch {
             Mode::Input => even(32 * (192 / g.in_channels).min(5)).next_multiple_of(32),
             Mode::Weights => {
                 let most = match self.stages() {
-                    2 => 80,
+                    2 if !self.is_picture() => 80,
                     _ if self.is_picture() && g.out_channels <= 48 => 320,
                     _ => 160,
                 };
-                even(most).next_multiple_of(8)
+                even(most).next_multiple_of(if self.halves() { 16 } else { 8 })
             }
         }
     }
@@ -142,10 +162,17 @@ impl Patch {
             rows * ((g.out_width() - 1) * g.stride + g.kernel_w)
         };
         4 * match self.gemm.mode {
-            Mode::Forward => patch(g.kernel_h) * g.in_channels + self.steps() * g.out_channels / 8 * 64,
+            Mode::Forward => {
+                // A pixel, and a window, in pieces of four bytes.
+                let pixel = if self.halves() { 2 } else { g.in_channels };
+                let steps = (g.kernel_h * g.kernel_w * pixel).div_ceil(8);
+                patch(g.kernel_h) * pixel + steps * g.out_channels / 8 * 64
+            }
             Mode::Weights => {
-                let operands = patch(self.window_rows()) * self.pixel() + self.pixels() * (self.slope_row() + 1);
-                (self.stages() * operands).max(g.out_channels * self.steps() * 8)
+                let bytes = self.number_bytes();
+                let operands =
+                    patch(self.window_rows()) * self.pixel() * bytes + self.pixels() * (self.slope_row() * bytes + 4);
+                (self.stages() * operands.next_multiple_of(16) / 4).max(g.out_channels * self.steps() * 8)
             }
             Mode::Input => {
                 let (rows, columns) = (spanned(g.height, g.width) + g.kernel_h - 1, g.width + g.kernel_w - 1);
@@ -191,7 +218,7 @@ impl Patch {
             Mode::Weights => GRADIENT_FILE,
             Mode::Input => BACKWARD_FILE,
         };
-        let source = self.gemm.source_of(file);
+        let source = self.gemm.source_of(file).int("HALVES", usize::from(self.halves()));
         match self.gemm.mode {
             Mode::Forward => source,
             Mode::Input => source.int("PIXELS", self.pixels()).int("FILTER_WIDTH", self.filter_width()),

@@ -20,40 +20,97 @@ use ftprop_tensor::Share;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
 
-/// Puts this GPU through everything and reports each check as it is done. An error means that the GPU could not
+/// A part of the self test that can be run by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelftestPart {
+    /// Data that is resident, streamed or loaded trains to the same bits, and pictures are the CPU's.
+    Batches,
+    /// Networks at once, and products as timing chooses them.
+    Tuning,
+    /// Every way to compute a product, beside f64 or each other.
+    Products,
+    /// What is no number is noticed, and what does not fit refused.
+    Faults,
+    /// The suite that every engine is put through, with the kernels for small batches.
+    Networks,
+    /// Its networks with the kernels for large batches.
+    Large,
+}
+
+impl SelftestPart {
+    /// All of them, with the names that they are asked for by.
+    pub const ALL: [(&'static str, SelftestPart); 6] = [
+        ("batches", SelftestPart::Batches),
+        ("tuning", SelftestPart::Tuning),
+        ("products", SelftestPart::Products),
+        ("faults", SelftestPart::Faults),
+        ("networks", SelftestPart::Networks),
+        ("large", SelftestPart::Large),
+    ];
+}
+
+/// Puts this GPU through some parts and reports each check as it is done. An error means that the GPU could not
 /// run at all.
-pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<Check>, EngineError> {
+pub fn selftest(
+    device: &Device,
+    parts: &[SelftestPart],
+    report: &mut dyn FnMut(&Check),
+) -> Result<Vec<Check>, EngineError> {
     let mut checks: Vec<Check> = Vec::new();
     let mut add = |check: Check| {
         report(&check);
         checks.push(check);
     };
+    let wanted = |part: SelftestPart| parts.contains(&part);
+    if wanted(SelftestPart::Batches) {
+        batches(device, &mut add)?;
+    }
+    if wanted(SelftestPart::Tuning) {
+        add(side_by_side(device)?);
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            for tuning in [Tuning::Alone, Tuning::Shared, Tuning::Libraries] {
+                add(tuned(device, precision, tuning)?);
+                add(tuned_training(device, precision, tuning)?);
+            }
+        }
+    }
+    if wanted(SelftestPart::Products) {
+        for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+            add(tilings(device, precision)?);
+        }
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            add(patches(device, precision)?);
+            add(engines(device, precision)?);
+        }
+    }
+    if wanted(SelftestPart::Faults) {
+        for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+            add(hidden(device, precision)?);
+        }
+        add(too_large(device)?);
+    }
+    networks(device, wanted(SelftestPart::Networks), wanted(SelftestPart::Large), &mut add)?;
+    Ok(checks)
+}
+
+/// Where examples come from must not matter, and pictures are the CPU's.
+fn batches(device: &Device, add: &mut dyn FnMut(Check)) -> Result<(), EngineError> {
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
         add(same_batches(device, precision)?);
     }
     for precision in [Precision::F32, Precision::Bf16] {
         add(pictures(device, precision)?);
     }
-    add(side_by_side(device)?);
-    for precision in [Precision::Tf32, Precision::Bf16] {
-        for tuning in [Tuning::Alone, Tuning::Shared, Tuning::Libraries] {
-            add(tuned(device, precision, tuning)?);
-            add(tuned_training(device, precision, tuning)?);
-        }
-    }
-    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
-        add(tilings(device, precision)?);
-        add(hidden(device, precision)?);
-    }
-    for precision in [Precision::Tf32, Precision::Bf16] {
-        add(patches(device, precision)?);
-        add(engines(device, precision)?);
-    }
-    add(too_large(device)?);
+    Ok(())
+}
+
+/// The engines' suite, with the kernels for small batches and with those for large ones.
+fn networks(device: &Device, small: bool, large: bool, add: &mut dyn FnMut(Check)) -> Result<(), EngineError> {
     for (precision, exactness) in [
         (Precision::F32, Exactness::Float),
-        // Rounding carries some units of a residual network past a kink, where slopes jump: up to 0.11 was seen.
-        (Precision::Tf32, Exactness::Rounded(2e-1)),
+        // Units that rounding carries past a kink: emulated on the CPU they make 5e-2 of the residual network's gradients on
+        // the suite's examples, and the rest of rounding 1e-3.
+        (Precision::Tf32, Exactness::Rounded(1e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
         let make = |case: &suite::Case, paths| -> Result<Box<dyn Engine>, EngineError> {
@@ -62,15 +119,17 @@ pub fn selftest(device: &Device, report: &mut dyn FnMut(&Check)) -> Result<Vec<C
             Ok(Box::new(CudaNetwork::with_paths(device, config, paths)?))
         };
         let named = |check: &Check| Check { name: format!("{precision}: {}", check.name), ..check.clone() };
-        suite::run(&mut |case| make(case, Paths::Cooperative), exactness, &mut |check| add(named(check)))?;
+        if small {
+            suite::run(&mut |case| make(case, Paths::Cooperative), exactness, &mut |check| add(named(check)))?;
+        }
         // Vectors are as wide as those of f32 or of bf16, and sums are in f64 or f32: the two have both.
-        if precision != Precision::Tf32 {
+        if large && precision != Precision::Tf32 {
             suite::networks_beside(&mut |case| make(case, Paths::Large), exactness, &mut |check| {
                 add(Check { name: format!("{precision}: large batches, {}", check.name), ..check.clone() });
             })?;
         }
     }
-    Ok(checks)
+    Ok(())
 }
 
 fn act() -> LayerSpec {

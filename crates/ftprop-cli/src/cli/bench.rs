@@ -124,6 +124,16 @@ struct Report {
     first_step_s: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     breakdown: Vec<Part>,
+    /// Where the time before the first step went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    startup: Vec<StartupRow>,
+}
+
+#[derive(Serialize)]
+struct StartupRow {
+    what: &'static str,
+    times: usize,
+    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -254,6 +264,7 @@ impl Config {
             peak_rss_mb: peak_rss_mb(),
             first_step_s,
             breakdown,
+            startup: Vec::new(),
         })
     }
 
@@ -327,6 +338,12 @@ fn print(r: &Report) -> Result<(), Error> {
     for part in &r.breakdown {
         let (kind, ms) = (&part.kind, part.ms_per_step);
         say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole))?;
+    }
+    if !r.startup.is_empty() {
+        say("before the first step (parts may run side by side):")?;
+    }
+    for row in &r.startup {
+        say(&format!("  {:<28} {:>6} times {:>8.3} s", row.what, row.times, row.seconds))?;
     }
     Ok(())
 }

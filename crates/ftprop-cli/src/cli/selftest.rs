@@ -3,6 +3,7 @@
 use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
+use ftprop_cuda::SelftestPart;
 use ftprop_train::built_in::DIGITS;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
@@ -24,6 +25,7 @@ first, and runs that share it with runs that have it to themselves. Exit code 1 
 Examples:
   ftprop selftest
   ftprop selftest --device cuda:0
+  ftprop selftest --device cuda:0 --part products,large
   ftprop selftest --golden DIR --json")]
 pub(super) struct Selftest {
     /// A folder of cases to run instead of the built-in ones
@@ -35,10 +37,17 @@ pub(super) struct Selftest {
     /// Worker threads, 0 for one a core
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// Only this part: goldens, or on a GPU batches, tuning, products, faults, networks, large (its kernels for large
+    /// batches), sharing (runs that share it); several with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    part: Vec<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
+
+/// The parts that are not those of [`ftprop_cuda::selftest`].
+const OTHER_PARTS: [&str; 2] = ["goldens", "sharing"];
 
 #[derive(Serialize)]
 struct Row {
@@ -52,8 +61,13 @@ struct Row {
 
 impl Selftest {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
+        let known: Vec<&str> = SelftestPart::ALL.iter().map(|(name, _)| *name).chain(OTHER_PARTS).collect();
+        if let Some(part) = self.part.iter().find(|part| !known.contains(&part.as_str())) {
+            return Err(Error::Usage(format!("--part {part}: known are {}", known.join(", "))));
+        }
         let place = Place::open(self.device.parse()?, self.threads)?;
         let cases = match &self.golden {
+            _ if !self.wants("goldens") => Vec::new(),
             Some(folder) => golden::in_folder(folder)?,
             None => golden::built_in()?,
         };
@@ -85,6 +99,10 @@ impl Selftest {
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
+    fn wants(&self, part: &str) -> bool {
+        self.part.is_empty() || self.part.iter().any(|name| name == part)
+    }
+
     /// On a GPU, each kernel against its twin on the CPU.
     fn kernels(&self, place: &Place) -> Result<Vec<Row>, Error> {
         let Some(gpu) = &place.gpu else {
@@ -95,7 +113,9 @@ impl Selftest {
         };
         let mut rows: Vec<Row> = Vec::new();
         let mut started = Instant::now();
-        ftprop_cuda::selftest(&gpu.device, &mut |check| {
+        let parts = SelftestPart::ALL.into_iter().filter(|(name, _)| self.wants(name));
+        let parts: Vec<SelftestPart> = parts.map(|(_, part)| part).collect();
+        ftprop_cuda::selftest(&gpu.device, &parts, &mut |check| {
             let row = Row {
                 case: check.name.clone(),
                 passed: check.passed(),
@@ -109,9 +129,11 @@ impl Selftest {
             let _ = self.show(&row);
             rows.push(row);
         })?;
-        let row = sharing(self.device.parse()?)?;
-        self.show(&row)?;
-        rows.push(row);
+        if self.wants("sharing") {
+            let row = sharing(self.device.parse()?)?;
+            self.show(&row)?;
+            rows.push(row);
+        }
         Ok(rows)
     }
 

@@ -1,4 +1,4 @@
-//! The functions of NVIDIA's libraries that this crate calls, so that a library without one is refused before it is used.
+//! The functions of the driver that this crate calls, so that one without them is refused before it is used.
 
 /// Of the driver.
 pub(super) const DRIVER: &[&str] = &[
@@ -45,56 +45,9 @@ pub(super) const DRIVER: &[&str] = &[
     "cuStreamWaitEvent",
 ];
 
-/// Of cuDNN.
-pub(super) const CUDNN: &[&str] = &[
-    "cudnnBackendCreateDescriptor",
-    "cudnnBackendDestroyDescriptor",
-    "cudnnBackendExecute",
-    "cudnnBackendFinalize",
-    "cudnnBackendGetAttribute",
-    "cudnnBackendSetAttribute",
-    "cudnnConvolutionBackwardData",
-    "cudnnConvolutionBackwardFilter",
-    "cudnnConvolutionForward",
-    "cudnnCreate",
-    "cudnnCreateConvolutionDescriptor",
-    "cudnnCreateFilterDescriptor",
-    "cudnnCreateTensorDescriptor",
-    "cudnnDestroy",
-    "cudnnDestroyConvolutionDescriptor",
-    "cudnnDestroyFilterDescriptor",
-    "cudnnDestroyTensorDescriptor",
-    "cudnnGetConvolutionBackwardDataWorkspaceSize",
-    "cudnnGetConvolutionBackwardFilterWorkspaceSize",
-    "cudnnGetConvolutionForwardWorkspaceSize",
-    "cudnnGetVersion",
-    "cudnnSetConvolution2dDescriptor",
-    "cudnnSetConvolutionGroupCount",
-    "cudnnSetConvolutionMathType",
-    "cudnnSetFilter4dDescriptor",
-    "cudnnSetStream",
-    "cudnnSetTensor4dDescriptor",
-];
-
-/// Of cuBLASLt.
-pub(super) const CUBLAS: &[&str] = &[
-    "cublasLtCreate",
-    "cublasLtDestroy",
-    "cublasLtGetVersion",
-    "cublasLtMatmul",
-    "cublasLtMatmulAlgoGetHeuristic",
-    "cublasLtMatmulDescCreate",
-    "cublasLtMatmulDescDestroy",
-    "cublasLtMatmulDescSetAttribute",
-    "cublasLtMatmulPreferenceCreate",
-    "cublasLtMatmulPreferenceDestroy",
-    "cublasLtMatmulPreferenceSetAttribute",
-    "cublasLtMatrixLayoutCreate",
-    "cublasLtMatrixLayoutDestroy",
-];
-
 #[cfg(test)]
 mod tests {
+    use super::super::bound::{cublas_lt, cudnn};
     use super::*;
     use std::path::Path;
 
@@ -103,7 +56,7 @@ mod tests {
     fn the_lists_are_what_is_called() {
         let mut called: Vec<String> = Vec::new();
         visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |text| {
-            for (at, _) in text.match_indices("sys::") {
+            for (at, _) in text.match_indices("sys::").chain(text.match_indices("api::")) {
                 let name: String = text[at + 5..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 let after = text[at + 5 + name.len()..].chars().next();
                 if name.starts_with("cu") && after == Some('(') && name != "culib" {
@@ -113,7 +66,7 @@ mod tests {
         });
         called.sort();
         called.dedup();
-        let mut listed: Vec<&str> = [DRIVER, CUDNN, CUBLAS].concat();
+        let mut listed: Vec<&str> = [DRIVER, cudnn::NAMES, cublas_lt::NAMES].concat();
         listed.sort_unstable();
         assert_eq!(called, listed);
     }
@@ -123,7 +76,10 @@ mod tests {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 visit(&path, text);
-            } else if path.file_name().is_some_and(|name| name != "library.rs" && name != "functions.rs") {
+            } else if path
+                .file_name()
+                .is_some_and(|name| name != "library.rs" && name != "functions.rs" && name != "bound.rs")
+            {
                 text(&std::fs::read_to_string(&path).unwrap());
             }
         }

@@ -14,7 +14,7 @@ use crate::CudaError;
 use crate::abi::DeviceStep;
 use crate::data::ResidentData;
 use crate::device::Device;
-use crate::executor::{Executor, ExecutorConfig, SharedReducer};
+use crate::executor::{self, Executor, ExecutorConfig, SharedReducer};
 use crate::gemm::Gemm;
 use crate::graphs::GraphCache;
 use crate::nccl::Communicator;
@@ -149,13 +149,14 @@ impl CudaNetwork {
         let plan = config.plan()?;
         let gemms = passes::gemms(&plan, config.precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
-        let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning)?;
+        let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
+        let others = || executor::sources(&plan, &[], &executor_config);
+        let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning, others)?;
         let mut chosen = chosen.into_iter();
         let algorithms: Vec<_> = gemms
             .into_iter()
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
             .collect();
-        let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
         let teacher = config.learning.teacher.as_ref().map(|teacher| config.teacher(device, teacher)).transpose()?;
         let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config, teacher)?;
         let network = CudaNetwork {
@@ -327,7 +328,6 @@ mod tests {
     use super::*;
     use crate::compile::Source;
     use crate::device::DeviceLimits;
-    use crate::executor;
     use crate::gemm::Algorithm;
     use crate::library::Library;
     use crate::patch::Patch;

@@ -3,6 +3,7 @@
 use super::column_reduction::ColumnReduction;
 use super::epilogue_source::{self, Sharing, position_bytes};
 use super::norm::CompiledNorm;
+use super::windows::{self, BackwardGroupsArgs, BackwardPlacesArgs, BackwardWindowsArgs, WindowKernels};
 use super::{BatchContext, CompileOptions, Statistics, map::MapLaunch, vector_width, wide_vectors};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
@@ -10,6 +11,7 @@ use crate::arena::{ArenaLayout, Region};
 use crate::arguments::kernels;
 use crate::compile::Source;
 use crate::device::Device;
+use crate::environment::tries;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::{Affine, Epilogue, Norm, PlannedTensor};
 use crate::stream::CudaStream;
@@ -26,6 +28,7 @@ kernels! {
         shift2: DevicePtr,
         out: DevicePtr,
         argmax: DevicePtr,
+        largest: DevicePtr,
         step: DevicePtr,
         not_numbers: DevicePtr,
         pass: u32,
@@ -144,6 +147,8 @@ enum Training {
         bias_gradient: Kernel<BiasGradientArgs>,
         counter: Region,
         keeps_dz: bool,
+        /// In the place of `backward`, and of `input` where the pool comes before the activation.
+        by_windows: Option<WindowKernels>,
     },
     /// Together with what follows them, by blocks that wait for each other.
     Cooperative {
@@ -171,13 +176,18 @@ impl Threads {
         let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
         let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
         let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
-        let vector_width = match cooperative.is_some() || f.pool.is_some() {
+        let by_windows = tries("windows") && cooperative.is_none() && f.pool.as_ref().is_some_and(windows::suit);
+        // Windows that do not overlap want few registers.
+        let many_windows = f.pool.is_some_and(|pool| !by_windows || pool.kernel > pool.stride);
+        let vector_width = match cooperative.is_some() || many_windows {
             // Many threads with little each end soonest, and a pool's windows want many registers.
             true => vector_width(&[shape.channels, start]),
             false => wide_vectors(shape.channels, start, rows, options.precision),
         };
         let columns = ColumnReduction::new(shape.channels, vector_width, rows);
-        let many = f.pool.is_some() || matches!(f.residual, Some((_, Some(_))));
+        let two = matches!(f.residual, Some((_, Some(_))));
+        let dense = tries("dense") && cooperative.is_none() && f.pool.is_none() && !two && vector_width == 8;
+        let many = f.pool.is_some() || two || dense;
         let map = MapLaunch::new(shape.channels / vector_width, rows, if many { 2 } else { 4 });
         let sharing = Sharing {
             vector_width,
@@ -186,6 +196,8 @@ impl Threads {
             rows_at_once: map.rows_at_once(),
             rows_per_thread: cooperative.map(|(_, rows)| rows),
             keeps_dz: keeps_dz(f, tensors),
+            by_windows,
+            dense,
         };
         Threads { columns, map, cooperative: cooperative.map(|(config, _)| config), sharing }
     }
@@ -226,6 +238,8 @@ impl CompiledEpilogue {
             Some((tensor, Some(own))) => Some(norm(own, *tensor)?),
             Some((_, None)) | None => None,
         };
+        let largest = if sharing.by_windows && !epilogue.pool_last { options.batch * out.len() } else { 0 };
+        let largest = layout.take(largest * options.precision.activation_bytes());
         let training = match cooperative {
             Some(config) => Training::Cooperative {
                 forward: Kernel::find(&module)?,
@@ -239,6 +253,7 @@ impl CompiledEpilogue {
                 bias_gradient: Kernel::find(&module)?,
                 counter: layout.take(4 * columns.chunks()),
                 keeps_dz: sharing.keeps_dz,
+                by_windows: sharing.by_windows.then(|| WindowKernels::find(&module, &epilogue, largest)).transpose()?,
             },
         };
         let positions = epilogue.pool.map_or(0, |pool| options.batch * out.len() * position_bytes(pool.kernel));
@@ -316,6 +331,7 @@ impl CompiledEpilogue {
             shift2,
             out,
             argmax,
+            largest: self.largest(batch),
             step,
             not_numbers,
             pass,
@@ -358,6 +374,9 @@ impl CompiledEpilogue {
                 };
                 // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
                 unsafe { backward.launch_cooperative(stream, *config, &args) }
+            }
+            Training::Separate { by_windows: Some(kernels), counter, .. } => {
+                self.backward_by_windows(kernels, batch.at(*counter), batch, stream)
             }
             Training::Separate { backward, counter, .. } => {
                 let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
@@ -451,7 +470,7 @@ impl CompiledEpilogue {
         if batch.slopes(self.epilogue.out).is_null() {
             return Ok(());
         }
-        let backward = self.columns.launch_config(self.rows(batch.n));
+        let backward = self.columns.launch_config(self.summed_rows(batch.n));
         let (partial, d_bias) = (batch.at(self.partial), batch.parameters.grad(bias.start));
         let args = BiasGradientArgs { partial, d_bias, blocks: backward.grid.0 as i32 };
         let config = LaunchConfig { grid: (1, backward.grid.1, 1), ..backward };
@@ -469,6 +488,96 @@ impl CompiledEpilogue {
 
     fn rows(&self, n: usize) -> usize {
         n * self.shape.height * self.shape.width
+    }
+
+    /// Rows that the first pass back goes over: windows, groups of places, or places.
+    fn summed_rows(&self, n: usize) -> usize {
+        match (&self.training, &self.epilogue.pool) {
+            (Training::Separate { by_windows: Some(WindowKernels::Before { .. }), .. }, _) => n * self.out_pixels,
+            (Training::Separate { by_windows: Some(WindowKernels::After(_)), .. }, Some(pool)) => {
+                n * windows::groups(pool)
+            }
+            _ => self.rows(n),
+        }
+    }
+
+    /// Where the largest values of windows are kept, null where they are not.
+    fn largest(&self, batch: &BatchContext<'_>) -> DevicePtr {
+        match &self.training {
+            Training::Separate { by_windows: Some(WindowKernels::Before { largest, .. }), .. } => batch.at(*largest),
+            _ => DevicePtr::NULL,
+        }
+    }
+
+    /// The way back through a pool by its windows.
+    fn backward_by_windows(
+        &self,
+        kernels: &WindowKernels,
+        counter: DevicePtr,
+        batch: &BatchContext<'_>,
+        stream: &CudaStream,
+    ) -> Result<(), CudaError> {
+        let (f, n) = (&self.epilogue, batch.n as i32);
+        let (dout, y, dy) = (batch.slopes(f.out), batch.values(f.y), batch.slopes(f.y));
+        let AffinePointers { scale, shift, .. } = self.affine(batch);
+        let norm1 = self.norm1.as_ref().map_or(NormBackward::ABSENT, |norm| norm.backward(batch));
+        let (argmax, partial, biased) = (batch.at(self.argmax), batch.at(self.partial), i32::from(self.is_biased()));
+        let (step, scalars, labels) = (batch.step, batch.scalars, batch.labels);
+        let config = self.columns.launch_config(self.summed_rows(batch.n));
+        match (kernels, &f.pool) {
+            (WindowKernels::Before { windows, places, largest }, Some(pool)) => {
+                let largest = batch.at(*largest);
+                let args = BackwardWindowsArgs {
+                    dout,
+                    largest,
+                    scale,
+                    shift,
+                    norm1,
+                    biased,
+                    partial,
+                    counter,
+                    step,
+                    scalars,
+                    labels,
+                    n,
+                };
+                // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
+                unsafe { windows.launch(stream, config, &args)? };
+                self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
+                if dy.is_null() {
+                    return Ok(());
+                }
+                let coefficients1 = self.norm1.as_ref().map_or(DevicePtr::NULL, |norm| batch.at(norm.coefficients));
+                let args = BackwardPlacesArgs { dout, y, argmax, coefficients1, dy, n };
+                let config = self.map.launch_config(batch.n * windows::groups(pool));
+                // SAFETY: as above.
+                unsafe { places.launch(stream, config, &args) }
+            }
+            (WindowKernels::After(groups), _) => {
+                let dz = dy;
+                let args = BackwardGroupsArgs {
+                    dout,
+                    y,
+                    scale,
+                    shift,
+                    argmax,
+                    dz,
+                    norm1,
+                    biased,
+                    partial,
+                    counter,
+                    step,
+                    scalars,
+                    labels,
+                    n,
+                };
+                // SAFETY: as above.
+                unsafe { groups.launch(stream, config, &args)? };
+                self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
+                self.backward_input(batch, stream)
+            }
+            (WindowKernels::Before { .. }, None) => Ok(()),
+        }
     }
 }
 

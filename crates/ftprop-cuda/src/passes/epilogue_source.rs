@@ -27,6 +27,17 @@ pub(super) const COOPERATIVE_FILE: KernelFile = KernelFile {
     ),
 };
 
+/// Where pools go back by their windows.
+pub(super) const WINDOWS_FILE: KernelFile = KernelFile {
+    name: "epilogue_windows.cu",
+    text: concat!(
+        include_str!("../../kernels/column_reduction.cuh"),
+        include_str!("../../kernels/epilogue.cuh"),
+        include_str!("../../kernels/epilogue.cu"),
+        include_str!("../../kernels/epilogue_windows.cu")
+    ),
+};
+
 /// How the kernels of an epilogue share its work.
 pub(super) struct Sharing {
     /// Channels that a thread takes.
@@ -40,6 +51,10 @@ pub(super) struct Sharing {
     pub(super) rows_per_thread: Option<usize>,
     /// Whether the first pass back writes what the second one reads, see [`keeps_dz`](super::epilogue).
     pub(super) keeps_dz: bool,
+    /// Whether a pool goes back by its windows.
+    pub(super) by_windows: bool,
+    /// Whether the ways back keep to few registers.
+    pub(super) dense: bool,
 }
 
 /// Bytes in which a pool keeps where in its window the largest value was.
@@ -82,13 +97,19 @@ pub(super) fn source(
         Some(Dropout { by_channel: false, .. }) => "DROPOUT_VALUES",
         Some(Dropout { by_channel: true, .. }) => "DROPOUT_CHANNELS",
     };
-    let file = if sharing.rows_per_thread.is_some() { COOPERATIVE_FILE } else { FILE };
+    let file = match (sharing.rows_per_thread, sharing.by_windows) {
+        (Some(_), _) => COOPERATIVE_FILE,
+        (None, true) => WINDOWS_FILE,
+        (None, false) => FILE,
+    };
     let source = Source::new(file, precision)
         .int("ROWS_PER_THREAD", sharing.rows_per_thread.unwrap_or(0))
         .int("ROWS_AT_ONCE", sharing.rows_at_once)
         .int("THREADS_X", sharing.threads_x)
         .int("MAP_X", sharing.map_x)
         .int("KEEPS_DZ", usize::from(sharing.keeps_dz))
+        .int("DENSE", usize::from(sharing.dense))
+        .int("KEEPS_LARGEST", usize::from(sharing.by_windows && !f.pool_last))
         .int("C", shape.channels)
         .int("VEC", sharing.vector_width)
         .int("HEIGHT", shape.height)

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
+//! | `windows` | the way back through a max pool by its windows |
 //! | `shared_norm` | batch norm over the examples of several GPUs |
 //! | `average_pool` | average pooling |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
@@ -16,6 +17,7 @@ mod map;
 mod norm;
 mod product;
 mod shared_norm;
+mod windows;
 
 pub(crate) use shared_norm::Others;
 
@@ -40,8 +42,8 @@ use std::ops::Range;
 
 /// Every kernel that passes launch.
 #[cfg(test)]
-pub(crate) const KERNELS: [&[crate::arguments::Signature]; 5] =
-    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS, shared_norm::KERNELS];
+pub(crate) const KERNELS: [&[crate::arguments::Signature]; 6] =
+    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS, shared_norm::KERNELS, windows::KERNELS];
 
 /// Where a tensor's values and the slopes by them are.
 #[derive(Clone, Copy)]

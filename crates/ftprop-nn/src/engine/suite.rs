@@ -4,25 +4,19 @@
 //! the CPU's plainest engine on the same numbers; then what an engine promises about itself is put to the test. The
 //! CPU's tests run it, and so does a self test on a GPU.
 
+mod cases;
 mod matrices;
 mod portions;
 mod shared_norms;
 mod teachers;
 
-use super::{CpuEngine, Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
+pub use cases::{Case, cases, networks};
+use cases::{mixed, networks_only, plain_case, some_groups};
+
+use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
 use crate::NnError;
-use crate::activation::Activation;
-use crate::graph::Graph;
-use crate::layer_loss::LayerLoss;
-use crate::mixing::Mixing;
 use crate::network::Step;
-use crate::optimizer::{GroupSpec, OptimizerSpec, ParameterClass, ParameterGroups, Setting};
-use crate::output_loss::{Criterion, OutputLoss};
-use crate::spec::{Defaults, Init, Kernel, LayerSpec};
-use crate::target::{QreluForm, TargetRule};
-use ftprop_tensor::cpu::Isa;
-use ftprop_tensor::random::Stream;
-use ftprop_tensor::{Cpu, Shape, TensorError};
+use crate::optimizer::{GroupSpec, OptimizerSpec, ParameterGroups};
 use std::sync::Arc;
 
 /// One thing that was compared.
@@ -50,25 +44,6 @@ pub enum Exactness {
     Float,
     /// With fewer bits: networks without thresholds come this close, those with thresholds need not.
     Rounded(f64),
-}
-
-/// What an engine is made for.
-#[derive(Clone)]
-pub struct Case {
-    /// The network and what it is tried with, in words.
-    pub name: String,
-    /// The network.
-    pub graph: Arc<Graph>,
-    /// How it learns.
-    pub learning: Learning,
-    /// The most examples a batch may have.
-    pub batch: usize,
-    /// Examples of the batches that it is tried with.
-    n: usize,
-    /// Whether it has no thresholds, so that rounding moves results a little and never a lot.
-    soft: bool,
-    /// How far its results may be from the reference's in f32.
-    allowed: f64,
 }
 
 /// Makes an engine for a case.
@@ -140,257 +115,9 @@ fn compared(make: &mut Make<'_>, case: &Case, exactness: Exactness) -> Result<Op
     })
 }
 
-fn act() -> LayerSpec {
-    LayerSpec::act()
-}
-
-fn conv(out: usize, kernel: [usize; 2], stride: usize, pad: usize, groups: usize, bias: Option<bool>) -> LayerSpec {
-    LayerSpec::Conv { out, kernel: Kernel::Rectangle(kernel), stride, pad, groups, bias, init: Init::Uniform }
-}
-
-fn norm() -> LayerSpec {
-    LayerSpec::batch_norm(1e-4)
-}
-
-fn affine(scale: Option<f32>) -> LayerSpec {
-    LayerSpec::Affine { scale }
-}
-
-fn soft_relu() -> LayerSpec {
-    LayerSpec::Act { activation: Some(Activation::Relu), layer_loss: None, target_rule: None, qrelu_form: None }
-}
-
-fn fc(out: Option<usize>) -> LayerSpec {
-    LayerSpec::fc(out)
-}
-
-fn max_pool(kernel: usize, stride: usize, pad: usize) -> LayerSpec {
-    LayerSpec::max_pool(kernel, stride, pad)
-}
-
-fn residual(main: Vec<LayerSpec>, shortcut: Vec<LayerSpec>) -> LayerSpec {
-    LayerSpec::Residual { main, shortcut }
-}
-
-/// Networks that between them use every layer in every place, all geometries odd.
-pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
-    let image = |height, width, channels| Shape { height, width, channels };
-    let plain = |out, stride| conv(out, [3, 3], stride, 1, 1, None);
-    let pooled = vec![plain(8, 1), max_pool(2, 2, 0), act(), conv(20, [3, 3], 2, 1, 1, None), act(), fc(None)];
-    let dropping = vec![
-        plain(12, 1),
-        norm(),
-        max_pool(3, 2, 1),
-        act(),
-        LayerSpec::Dropout { p: 0.3 },
-        conv(64, [2, 3], 1, 0, 1, Some(true)),
-        norm(),
-        act(),
-        LayerSpec::ChannelDropout { p: 0.5 },
-        LayerSpec::mean_pool(3, 2, 1),
-        fc(None),
-    ];
-    let grouped = vec![
-        conv(9, [3, 3], 1, 1, 3, None),
-        act(),
-        conv(15, [1, 1], 1, 0, 3, None),
-        norm(),
-        act(),
-        max_pool(3, 2, 0),
-        fc(None),
-    ];
-    let blocks = vec![
-        plain(16, 1),
-        norm(),
-        act(),
-        residual(vec![plain(16, 1), norm(), act(), plain(16, 1), norm()], vec![]),
-        act(),
-        residual(
-            vec![plain(24, 2), norm(), act(), plain(24, 1), norm()],
-            vec![conv(24, [1, 1], 2, 0, 1, None), norm()],
-        ),
-        act(),
-        residual(vec![norm(), act(), plain(24, 1)], vec![residual(vec![conv(24, [1, 1], 1, 0, 1, None)], vec![])]),
-        LayerSpec::global_average(),
-        fc(None),
-    ];
-    let wide_windows = vec![plain(8, 1), norm(), max_pool(18, 1, 0), act(), fc(None)];
-    let bend = residual(vec![affine(None), soft_relu(), affine(Some(0.75))], vec![affine(Some(0.25))]);
-    let shifted = vec![
-        plain(10, 1),
-        affine(None),
-        act(),
-        plain(16, 1),
-        norm(),
-        residual(vec![affine(Some(1.5)), act(), plain(16, 1), norm()], vec![]),
-        bend,
-        affine(None),
-        max_pool(2, 2, 0),
-        affine(Some(0.5)),
-        act(),
-        affine(Some(-1.0)),
-        LayerSpec::Dropout { p: 0.2 },
-        // No activation here: of so few units a single one that rounding moves over a kink is a tenth of all slopes.
-        fc(Some(21)),
-        affine(Some(2.0)),
-        fc(None),
-        // Logits so small that no hinge's kink is near.
-        affine(Some(0.1)),
-    ];
-    vec![
-        ("fc", Shape::vector(37), vec![fc(Some(29)), act(), fc(Some(70)), norm(), act(), fc(None)]),
-        ("conv, pool", image(13, 11, 3), pooled),
-        ("norm, overlapping pool, dropout", image(12, 15, 4), dropping),
-        ("groups, odd channels", image(9, 9, 6), grouped),
-        ("residual", image(8, 8, 8), blocks),
-        ("windows of more than 16 by 16", image(20, 21, 3), wide_windows),
-        ("affine", image(9, 7, 5), shifted),
-    ]
-}
-
-/// Every optimizer that comes with the crate, with settings that all matter.
-fn optimizers() -> Result<Vec<OptimizerSpec>, NnError> {
-    let spec = |name: &str, numbers: &[(&'static str, f64)]| {
-        let settings: Vec<_> = numbers.iter().map(|(key, value)| (*key, Setting::Number(*value))).collect();
-        OptimizerSpec::new(name, &settings)
-    };
-    let momentum = spec("sgd", &[("lr", 0.1), ("momentum", 0.9), ("weight_decay", 1e-4)])?;
-    let rms = spec("rmsprop", &[("lr", 1e-3), ("eps", 1e-6), ("weight_decay", 1e-4)])?;
-    Ok(vec![
-        spec("adam", &[("lr", 1e-3), ("weight_decay", 5e-4)])?,
-        spec("sgd", &[("lr", 0.1), ("weight_decay", 1e-4)])?,
-        momentum.with("nesterov", Setting::Flag(true))?,
-        momentum,
-        spec("adamw", &[("lr", 1e-3), ("weight_decay", 0.01)])?,
-        rms.with("momentum", Setting::Number(0.9))?,
-        rms,
-    ])
-}
-
-/// Groups that differ in everything they can.
-fn some_groups() -> Vec<GroupSpec> {
-    let usual =
-        GroupSpec { kind: None, pattern: None, lr_factor: 1.0, weight_decay: None, momentum: None, optimizer: None };
-    vec![
-        GroupSpec { kind: Some(ParameterClass::Norms), weight_decay: Some(0.0), ..usual.clone() },
-        GroupSpec { pattern: Some("0.*".into()), lr_factor: 0.25, ..usual.clone() },
-        GroupSpec { kind: Some(ParameterClass::Biases), optimizer: OptimizerSpec::sgd(0.05, 0.5).ok(), ..usual },
-    ]
-}
-
-/// Every third with weights of classes, every fourth with mixed examples, where the loss allows it.
-fn criterion(loss: OutputLoss, smoothing: f32, number: usize, classes: usize) -> Result<Criterion, NnError> {
-    let mut criterion = Criterion::new(loss, smoothing)?;
-    if number % 3 == 1 {
-        criterion = criterion.with_class_weights((0..classes).map(|c| 0.25 + c as f32 / 4.0).collect())?;
-    }
-    if number % 4 == 1 && loss == OutputLoss::CrossEntropy {
-        criterion = criterion.with_mixing(Mixing::new([0.0, 0.4, 1.0][number % 3], 1.0)?)?;
-    }
-    Ok(criterion)
-}
-
-/// Every network with every kind of activation, every layer loss and target rule, and all optimizers in turn.
-pub fn cases() -> Result<Vec<Case>, NnError> {
-    let (networks, optimizers) = (networks(), optimizers()?);
-    let mut cases: Vec<Case> = Vec::new();
-    let mut add = |name: String, i: usize, defaults: Defaults, loss: OutputLoss| -> Result<(), NnError> {
-        let (_, input, layers) = &networks[i % networks.len()];
-        let number = cases.len();
-        let graph = Graph::resolve(layers, &defaults, *input, 5 + number % 7)?;
-        let smoothing = if loss == OutputLoss::CrossEntropy && number.is_multiple_of(2) { 0.1 } else { 0.0 };
-        let with_norms = graph.parameters().iter().any(|p| ParameterClass::of(p) == ParameterClass::Norms);
-        let groups = if number % 5 == 4 && with_norms { some_groups() } else { vec![] };
-        let optimizer = &optimizers[number % optimizers.len()];
-        let learning = Learning {
-            criterion: criterion(loss, smoothing, number, graph.classes())?,
-            groups: Arc::new(ParameterGroups::resolve(optimizer, &groups, &graph)?),
-            clip: number.is_multiple_of(3).then_some(0.05),
-            average: None,
-            teacher: None,
-            sync_norm: false,
-        };
-        cases.push(Case {
-            name: format!("{}, {name}", networks[i % networks.len()].0),
-            graph: Arc::new(graph),
-            learning,
-            batch: 9,
-            n: if number.is_multiple_of(2) { 9 } else { 7 },
-            soft: !defaults.activation.is_hard(),
-            // Without weighting, the sign of a gradient that is nearly zero counts as much as any other.
-            allowed: if defaults.weighted { 2e-4 } else { 3e-2 },
-        });
-        Ok(())
-    };
-    for i in 0..networks.len() {
-        for activation in [Activation::Relu, Activation::SaturatedRelu, Activation::Sign] {
-            let loss = OutputLoss::ALL[(i + activation.bits() as usize) % OutputLoss::ALL.len()];
-            add(format!("{activation}, {loss}"), i, Defaults::new(activation, LayerLoss::soft_hinge()), loss)?;
-        }
-    }
-    for (i, layer_loss) in LayerLoss::all().into_iter().enumerate() {
-        for activation in [Activation::Sign, Activation::Step, Activation::Qrelu { k: 2 + i as u32 % 5 }] {
-            let form = if i % 2 == 0 { QreluForm::PerStep } else { QreluForm::Single };
-            let defaults = Defaults { qrelu_form: form, weighted: i % 3 != 1, ..Defaults::new(activation, layer_loss) };
-            add(format!("{activation}, {layer_loss}"), i, defaults, OutputLoss::CrossEntropy)?;
-        }
-    }
-    // Rules that look further than at their unit are the CPU's alone.
-    let rules = TargetRule::all().into_iter().filter(|rule| !rule.looks_further());
-    for (i, target_rule) in rules.enumerate().skip(1) {
-        for (j, activation) in [Activation::Sign, Activation::Qrelu { k: 3 }].into_iter().enumerate() {
-            let defaults = Defaults { target_rule, ..Defaults::new(activation, LayerLoss::soft_hinge()) };
-            for network in [i + 2 * j, i + 2 * j + 1] {
-                add(format!("{activation}, {target_rule}"), network, defaults, OutputLoss::CrossEntropy)?;
-            }
-        }
-    }
-    Ok(cases)
-}
-
 /// Networks that learn from a teacher.
 pub fn taught() -> Result<Vec<Case>, NnError> {
     teachers::cases()
-}
-
-/// Each network once, with sign units and Adam.
-fn networks_only() -> Result<Vec<Case>, NnError> {
-    let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
-    let case = |(name, input, layers): (&str, Shape, Vec<LayerSpec>)| {
-        let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 4)?);
-        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3)?)?;
-        Ok(Case { name: name.into(), graph, learning, batch: 8, n: 8, soft: false, allowed: 0.0 })
-    };
-    networks().into_iter().map(case).collect()
-}
-
-/// The network with a little of everything.
-fn plain_case() -> Result<Case, NnError> {
-    Ok(networks_only()?.swap_remove(2))
-}
-
-/// The same with mixed examples.
-fn mixed(case: &Case) -> Result<Case, NnError> {
-    let criterion = case.learning.criterion.clone().with_mixing(Mixing::new(0.5, 1.0)?)?;
-    let learning = Learning { criterion, ..case.learning.clone() };
-    Ok(Case { name: format!("{}, mixed", case.name), learning, ..case.clone() })
-}
-
-impl Case {
-    /// A batch of made-up numbers.
-    fn data(&self, stream: u64) -> (Vec<f32>, Vec<u32>) {
-        let random = Stream::numbered(stream);
-        let len = self.n * self.graph.input().len();
-        let images = (0..len).map(|i| 3.4 * random.uniform(i as u64) - 1.7).collect();
-        let label = |i: usize| random.below((1 << 40) + i as u64, self.graph.classes() as u64) as u32;
-        (images, (0..self.n).map(label).collect())
-    }
-
-    /// The plainest engine there is: one thread, no vector instructions.
-    fn reference(&self) -> Result<CpuEngine, EngineError> {
-        let cpu = Cpu::with_isa(1, Isa::Portable).map_err(|e: TensorError| EngineError::Device(Box::new(e)))?;
-        Ok(CpuEngine::new(Arc::new(cpu), self.graph.clone(), self.learning.clone(), self.batch)?)
-    }
 }
 
 /// Two steps of both from the same numbers; the second from the reference's, so that one step's rounding does not grow in
@@ -404,7 +131,7 @@ fn beside_the_reference(
     let (mut engine, mut reference) = (make(case)?, case.reference()?);
     engine.initialise(17)?;
     reference.initialise(17)?;
-    let (images, labels) = case.data(99);
+    let (images, labels) = case.data(case.examples);
     let mut error = distance(&engine.network()?.values, &reference.network()?.values);
     for number in 0..2 {
         let step = Step { seed: 5, number, progress: 0.4 };
@@ -651,6 +378,13 @@ pub fn apart(got: &[f32], expected: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activation::Activation;
+    use crate::engine::CpuEngine;
+    use crate::graph::Graph;
+    use crate::layer_loss::LayerLoss;
+    use crate::spec::Defaults;
+    use ftprop_tensor::Cpu;
+    use ftprop_tensor::cpu::Isa;
 
     #[test]
     fn the_cpus_engine_passes_on_every_instruction_set() {

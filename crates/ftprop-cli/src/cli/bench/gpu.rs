@@ -1,8 +1,8 @@
 //! Training steps on a GPU.
 
-use super::{Config, Part, Report, multiply_adds, peak_rss_mb};
+use super::{Config, Part, Report, StartupRow, multiply_adds, peak_rss_mb};
 use crate::error::Error;
-use ftprop_cuda::NetworkConfig;
+use ftprop_cuda::{NetworkConfig, StartupPart};
 use ftprop_train::device::Gpu;
 use std::time::Instant;
 
@@ -17,8 +17,10 @@ pub(super) fn report(
     let opened = started.elapsed().as_secs_f64();
     let batch = network.batch;
     let b = ftprop_cuda::bench(&gpu.device, network.clone(), at_once, exchange)?;
-    let mut breakdown = Vec::new();
+    let (mut breakdown, mut startup) = (Vec::new(), Vec::new());
     if bench.breakdown {
+        let row = |part: StartupPart| StartupRow { what: part.name, times: part.count, seconds: part.seconds };
+        startup.extend(b.startup.into_iter().map(row));
         let pieces = ftprop_cuda::profile(&gpu.device, network.clone())?;
         breakdown.extend(pieces.into_iter().map(|(kind, us)| Part { kind, ms_per_step: us / 1e3 }));
     }
@@ -36,6 +38,7 @@ pub(super) fn report(
         peak_rss_mb: peak_rss_mb(),
         first_step_s: opened + b.first_step_seconds,
         breakdown,
+        startup,
         ..Report::default()
     })
 }

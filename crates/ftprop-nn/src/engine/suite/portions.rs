@@ -1,6 +1,7 @@
 //! Engines that share batches: what their gradients add up to is that of one engine.
 
-use super::{Case, Check, Exactness, Make, act, apart, conv, fc, max_pool};
+use super::cases::{EXAMPLES, act, conv, fc, max_pool};
+use super::{Case, Check, Exactness, Make, apart};
 use crate::activation::Activation;
 use crate::engine::{EngineError, Learning, Reducer, StepSpan};
 use crate::graph::Graph;
@@ -48,7 +49,16 @@ fn cases() -> Result<Vec<Case>, EngineError> {
         let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 4)?);
         let learning = Learning::new(&graph, &OptimizerSpec::sgd(0.1, 0.0)?)?;
         let allowed = if number > 0 { 2e-5 } else { 3e-2 };
-        Ok(Case { name: target_rule.to_string(), graph, learning, batch: 8, n: 8, soft: false, allowed })
+        Ok(Case {
+            name: target_rule.to_string(),
+            graph,
+            learning,
+            batch: 8,
+            n: 8,
+            soft: false,
+            allowed,
+            examples: EXAMPLES,
+        })
     };
     rules.enumerate().map(case).collect()
 }

@@ -1,6 +1,7 @@
 //! Engines that share batches and whose norms go by all examples: together they are one engine.
 
-use super::{Case, Check, Exactness, Make, apart, conv, fc};
+use super::cases::{EXAMPLES, conv, fc};
+use super::{Case, Check, Exactness, Make, apart};
 use crate::activation::Activation;
 use crate::engine::{Engine, EngineError, Learning, Reducer, StepSpan};
 use crate::graph::Graph;
@@ -91,7 +92,7 @@ fn case(sync_norm: bool) -> Result<Case, EngineError> {
     let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 4)?);
     let learning = Learning { sync_norm, ..Learning::new(&graph, &OptimizerSpec::sgd(0.1, 0.0)?)? };
     let name = "norms over all engines".to_string();
-    Ok(Case { name, graph, learning, batch: 12, n: 12, soft: true, allowed: 2e-4 })
+    Ok(Case { name, graph, learning, batch: 12, n: 12, soft: true, allowed: 2e-4, examples: EXAMPLES })
 }
 
 /// Parameters and running statistics after two steps on a share of batches, of which the second is small.

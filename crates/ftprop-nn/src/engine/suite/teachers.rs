@@ -1,6 +1,7 @@
 //! Networks that learn from another one.
 
-use super::{Case, Check, Exactness, Make, beside_the_reference, conv, fc, networks, norm, whole_steps};
+use super::cases::{EXAMPLES, conv, fc, norm};
+use super::{Case, Check, Exactness, Make, beside_the_reference, networks, whole_steps};
 use crate::NnError;
 use crate::activation::Activation;
 use crate::distillation::Distillation;
@@ -50,7 +51,7 @@ pub(super) fn cases() -> Result<Vec<Case>, NnError> {
                 ..Learning::new(&graph, &OptimizerSpec::sgd(0.1, 0.9)?)?
             };
             let (name, soft) = (format!("{name}, {activation}, taught"), !activation.is_hard());
-            Ok(Case { name, graph, learning, batch: 9, n: 7, soft, allowed: 2e-4 })
+            Ok(Case { name, graph, learning, batch: 9, n: 7, soft, allowed: 2e-4, examples: EXAMPLES })
         })
         .collect()
 }
