@@ -7,11 +7,14 @@ use crate::{data, recipe};
 use ftprop::lab::pictures::Pictures;
 use ftprop::train::device::Place;
 use ftprop::train::error::Error;
-use ftprop::train::observe::{Answer, Ending, Observer, RunView, StepReport, Together};
+use ftprop::train::observe::{Answer, Ending, Notice, Observer, RunView, StepReport, Together};
 use ftprop::train::run::{EpochMetrics, RunFolder};
 use ftprop::train::trainer::Trainer;
+use ftprop::train::words::plain;
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::ffi::CString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -30,6 +33,8 @@ struct Shared {
     stop: AtomicBool,
     /// The epoch under way and how far it is.
     step: Mutex<Option<(u32, StepReport)>>,
+    /// What is to be warned of.
+    warnings: Mutex<Vec<String>>,
 }
 
 /// The training thread's end.
@@ -74,6 +79,15 @@ impl Observer for Reporter<'_> {
         }
         self.answer()
     }
+
+    fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
+        // Other settings are what the caller asked for.
+        if !matches!(notice, Notice::Changed(_))
+            && let Ok(mut warnings) = self.shared.warnings.lock()
+        {
+            warnings.push(notice.to_string());
+        }
+    }
 }
 
 /// The calling thread's end.
@@ -88,6 +102,16 @@ struct Attendant<'a, 'py> {
 }
 
 impl Attendant<'_, '_> {
+    /// Passes warnings on; one that Python makes an exception of ends the run.
+    fn warn(&mut self, py: Python<'_>) {
+        let warnings = self.shared.warnings.lock().map(|mut warnings| std::mem::take(&mut *warnings));
+        for words in warnings.unwrap_or_default() {
+            let words = CString::new(plain(&words).as_bytes()).unwrap_or_default();
+            // The caller of `train`, which calls `_go`, which calls this.
+            self.note(PyErr::warn(py, &py.get_type::<PyUserWarning>(), &words, 3));
+        }
+    }
+
     fn note<T>(&mut self, outcome: PyResult<T>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),
@@ -103,6 +127,7 @@ impl Attendant<'_, '_> {
 impl Attend<EpochDone> for Attendant<'_, '_> {
     fn hear(&mut self, py: Python<'_>, message: EpochDone) {
         self.note(py.check_signals());
+        self.warn(py);
         let epochs = self.epochs;
         let call = |f: &Bound<'_, PyAny>| {
             let figures = metrics_dict(py, &message.metrics)?;
@@ -120,6 +145,7 @@ impl Attend<EpochDone> for Attendant<'_, '_> {
 
     fn tick(&mut self, py: Python<'_>) {
         self.note(py.check_signals());
+        self.warn(py);
         let shown = self.shared.step.lock().ok().and_then(|mut step| step.take());
         if let (Some(on_step), Some((epoch, step)), None) = (self.on_step, shown, &self.raised) {
             self.note(on_step.call1((epoch, self.epochs, step.step, step.steps, step.loss, step.top1)).map(drop));
@@ -129,11 +155,12 @@ impl Attend<EpochDone> for Attendant<'_, '_> {
 
 /// Trains, and gives the run with what was raised meanwhile: by a callback, or by Ctrl-C.
 #[pyfunction]
-#[pyo3(signature = (recipe, settings, data, device, threads, out, resume, start, on_epoch, on_step))]
+#[pyo3(signature = (recipe, settings, epochs, data, device, threads, out, resume, start, on_epoch, on_step))]
 pub(crate) fn train<'py>(
     py: Python<'py>,
     recipe: &Bound<'py, PyAny>,
     settings: Option<&Bound<'py, PyDict>>,
+    epochs: Option<u32>,
     data: Option<&Bound<'py, PyAny>>,
     device: Option<&str>,
     threads: Option<usize>,
@@ -151,12 +178,14 @@ pub(crate) fn train<'py>(
     let mut recipe = match &folder {
         Some(folder) if resume => {
             let mut recipe = folder.recipe().or_raise()?;
-            if let Some(epochs) = settings.and_then(|settings| settings.get_item("train.epochs").ok().flatten()) {
-                recipe.train.epochs = epochs.extract()?;
-            }
+            recipe.train.epochs = epochs.unwrap_or(recipe.train.epochs);
             recipe
         }
-        _ => recipe::build(recipe, settings)?,
+        _ => {
+            let recipe = recipe::build(recipe, settings)?;
+            // As the program does with --epochs.
+            epochs.map_or_else(|| recipe.clone(), |epochs| recipe.scaled(epochs))
+        }
     };
     if let Some(device) = device {
         recipe.train.device = device.parse::<ftprop::train::choice::DeviceChoice>().or_raise()?;
@@ -192,6 +221,7 @@ pub(crate) fn train<'py>(
         trainer.run(&mut Together(vec![&mut pictures, &mut reporter]))
     };
     let ending = attended(py, work, &mut attendant)?.or_raise()?;
+    attendant.warn(py);
     let raised = attendant.raised.map(|error| error.into_value(py).into_any());
     let summary = match ending {
         Ending::Finished(summary) => Some(summary),

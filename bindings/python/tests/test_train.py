@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -194,3 +195,28 @@ def test_a_bar_is_drawn_where_asked_for(table, capsys) -> None:
     assert "3/3" in capsys.readouterr().err
     ftprop.train(MLP, table, device="cpu")
     assert capsys.readouterr().err == ""
+
+
+def test_epochs_scale_the_schedule_as_the_program_does(tmp_path) -> None:
+    recipe = {**MLP, "schedule": {"kind": "step", "decay_at": [11, 31]}, "train": {"epochs": 40, "batch": 64}}
+    (tmp_path / "recipe.toml").write_text(ftprop._native.recipe_toml({**recipe, "data": {"source": "digits"}}))
+    program(
+        "train", "--recipe", tmp_path / "recipe.toml", "--epochs", "4", "--out", tmp_path / "program", "--quiet",
+        "--device", "cpu",
+    )
+    ftprop.train(tmp_path / "recipe.toml", epochs=4, out=tmp_path / "python", device="cpu")
+    assert files(tmp_path / "program") == files(tmp_path / "python")
+    assert re.search(r"decay_at = \[\s*2,\s*4,?\s*\]", (tmp_path / "python" / "recipe.toml").read_text())
+    # A setting is only that.
+    plain = ftprop.train(recipe, settings={"train.epochs": 1, "data.source": "digits"}, device="cpu")
+    assert re.search(r"decay_at = \[\s*11,\s*31,?\s*\]", plain.recipe)
+
+
+def test_what_a_run_should_be_told_of_is_a_warning(table) -> None:
+    X, y = table
+    norms = [{"kind": "fc", "out": 6}, {"kind": "batch_norm"}, {"kind": "act"}, {"kind": "fc"}]
+    recipe = {"network": {"layers": norms}, "train": {"epochs": 1, "batch": 7}}
+    with pytest.warns(UserWarning, match="the last batch of each epoch has 1 example"):
+        ftprop.train(recipe, (X[:43], y[:43], X, y), device="cpu")
+    with pytest.raises(ftprop.FtpropError, match="single value a channel"):
+        ftprop.train({**recipe, "train": {"batch": 1}}, (X, y), device="cpu")

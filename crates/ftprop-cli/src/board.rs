@@ -1,7 +1,7 @@
 //! What a person sees of a fleet: each run's end, and now and then how far all are.
 
 use crate::error;
-use crate::progress::{counted, duration, said, tell};
+use crate::progress::{counted, duration, tell};
 use ftprop_lab::pictures::Pictures;
 use ftprop_train::fleet::{FleetEvent, FleetObserver, Job};
 use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
@@ -183,7 +183,7 @@ impl Observer for Member<'_> {
     }
 
     fn notice(&mut self, run: &RunView<'_>, notice: &Notice) {
-        tell(&format!("{} (run {}): {}", plain(&run.recipe.name), self.number + 1, said(notice)));
+        tell(&format!("{} (run {}): {}", plain(&run.recipe.name), self.number + 1, notice));
     }
 
     fn end(&mut self, run: &RunView<'_>, ending: &Ending) -> Result<(), ObserverError> {

@@ -309,29 +309,15 @@ impl Observer for Progress {
     fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
         match (&self.sink, notice) {
             // Whoever wants no progress wants to know of damage all the same.
-            (Sink::Quiet, Notice::Checkpoint(_)) => tell(&said(notice)),
+            (Sink::Quiet, Notice::Checkpoint(_) | Notice::LoneExample { .. }) => tell(&notice.to_string()),
             (Sink::Quiet, Notice::Changed(_)) => {}
-            _ => self.message(&said(notice)),
+            _ => self.message(&notice.to_string()),
         }
     }
 
     fn end(&mut self, _run: &RunView<'_>, _ending: &Ending) -> Result<(), ObserverError> {
         self.finish();
         Ok(())
-    }
-}
-
-/// A run's notice in words.
-pub(crate) fn said(notice: &Notice) -> String {
-    match notice {
-        Notice::PicturesSkipped { count, first } => {
-            format!("{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
-        }
-        Notice::Checkpoint(note) => note.to_string(),
-        Notice::Changed(changes) => {
-            let changes: Vec<String> = changes.iter().map(|change| plain(&change.to_string()).into_owned()).collect();
-            format!("from here on {}", changes.join(", "))
-        }
     }
 }
 

@@ -117,6 +117,7 @@ fn settings_that_cannot_be() {
         (2, "--set target_rule=random_subset:0", &["random_subset:0"]),
         (2, "--set target_rule=never", &["never", "gradient_sign"]),
         (2, "--set target_rule=verified:2", &["verified:2"]),
+        (1, "--set network.affine=-1", &["network.affine"]),
         (1, "--set target_rule=teacher", &["train.teacher", "must be given"]),
         (2, "--set qrelu_form=double", &["double", "single"]),
         (2, "--set activation=qrelu:256", &["qrelu:256"]),

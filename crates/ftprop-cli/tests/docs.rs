@@ -99,7 +99,8 @@ fn the_commands_of_deploying_work() {
 #[test]
 fn the_page_on_accuracy_works() {
     let (folder, commands) = follow("docs/accuracy.md");
-    assert_eq!(commands, 6);
+    assert_eq!(commands, 7);
+    assert!(folder.join("rules/report.md").exists());
     for run in ["thresholds", "taught", "second-stage"] {
         assert!(folder.join("runs").join(run).join("summary.json").exists(), "{run}");
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Temp;
+use common::{Outcome, Temp};
 use std::fs;
 use std::path::Path;
 
@@ -117,11 +117,20 @@ fn a_zoo_gives_out_what_was_put_in() {
     temp.run("zoo --add run.ftp --folder here").refused(2, &["--name"]);
     temp.run("zoo --folder nowhere").refused(1, &["nowhere"]);
     let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
-    for file in ["index.toml", "digits.ftp"] {
+    for file in ["index.toml", "digits.ftp", "digits.safetensors"] {
         temp.write(&format!("zoo/{file}"), fs::read(zoo.join(file)).unwrap());
     }
     temp.run("eval zoo:none-of-this-name").refused(1, &["none-of-this-name", "not in the zoo", "digits"]);
     assert!(accuracy(&temp, "zoo:digits") > 0.9);
+    // Training begins with a model whose weights are there too.
+    let begun = temp.run("train --init-from zoo:digits --epochs 1 --set optimizer.lr=1e-9 --out begun").ok();
+    assert!(begun.err.contains("tensors are those of zoo:digits"), "{begun:?}");
+    assert!(accuracy(&temp, "begun") > 0.9);
+    temp.run("zoo --add run.ftp --name bare --recipe digits --folder zoo").ok();
+    let arguments = "train --init-from zoo:bare --epochs 1 --out bare";
+    let mut command = temp.command(arguments);
+    command.env("FTPROP_ZOO", temp.path("zoo"));
+    Outcome::of(arguments, command).refused(1, &["'bare' as a packed model only"]);
 }
 
 /// Test-time augmentation is said wherever a figure has it, in float and packed.

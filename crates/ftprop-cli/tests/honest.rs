@@ -265,3 +265,19 @@ fn names_of_classes_do_not_speak() {
         );
     }
 }
+
+/// A packed model under another name was a damaged checkpoint, and a table that a network of pictures was to be measured on
+/// was blamed for its cells.
+#[test]
+fn files_are_known_by_what_is_in_them() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out run").ok();
+    temp.run("export run -o model.ftp").ok();
+    std::fs::copy(temp.path("model.ftp"), temp.path("model.bin")).unwrap();
+    let loss = |model: &str| temp.run(&format!("eval {model} --json")).json()["loss"].clone();
+    assert_eq!(loss("model.bin"), loss("model.ftp"));
+    temp.write("table.csv", "a,b,kind\n1,,x\n2,3,y\n");
+    for model in ["run", "model.ftp"] {
+        temp.run(&format!("eval {model} --data table.csv")).refused(1, &["trained on pictures", "table.csv"]);
+    }
+}

@@ -221,3 +221,46 @@ fn balanced_classes_find_the_rare_one() {
     temp.run("train --data rare.csv --quiet --set train.mixup=0.2 --epochs 2 --out mixed").ok();
     assert!(!temp.path("wrong").exists());
 }
+
+/// A batch norm that sees one value a channel makes the same of every example: such runs ended at the share of the largest
+/// class, without a word.
+#[test]
+fn batches_of_one_value_a_channel_are_refused() {
+    let temp = Temp::with_recipes();
+    let norms = "--set network.layers=[{kind=\"fc\",out=12},{kind=\"batch_norm\"},{kind=\"act\"},{kind=\"fc\"}]";
+    temp.write("norms.toml", "name = \"norms\"\ntrain.batch = 32\n");
+    let train = format!("train --recipe norms.toml --epochs 1 {norms}");
+    let refused = ["layer 1 (batch_norm)", "single value", "train.batch"];
+    temp.run(&format!("{train} --set train.batch=1 --out run")).refused(1, &refused);
+    temp.run(&format!("{train} --set train.batch=1 --dry-run")).refused(1, &refused);
+    let sweep = temp.run(&format!("sweep --recipe norms.toml --grid train.batch=1,2 --out sweep --epochs 1 {norms}"));
+    assert!(sweep.code == Some(1) && refused.iter().all(|words| sweep.err.contains(words)), "{sweep:?}");
+    assert!(!temp.path("run").exists());
+    // A picture has many values, and without norms one example is enough.
+    let pictures = norms.replace("{kind=\"fc\",out=12}", "{kind=\"conv\",out=2,kernel=3}");
+    temp.run(&format!("train --recipe norms.toml {pictures} --set train.batch=1 --dry-run")).ok();
+    temp.run("train --recipe small.toml --set train.batch=1 --dry-run").ok();
+    // An image of one pixel is no picture.
+    let pixel = norms.replace("{kind=\"fc\",out=12}", "{kind=\"conv\",out=2,kernel=8}");
+    temp.run(&format!("train --recipe norms.toml {pixel} --set train.batch=1 --dry-run")).refused(1, &refused);
+
+    // The digits have 1,438 examples to learn from, and 1,437 are a multiple of 3.
+    for (batch, said) in [(3, true), (4, false)] {
+        for quiet in ["--quiet", ""] {
+            let out = format!("batch{batch}{quiet}");
+            let run = temp.run(&format!("{train} --set train.batch={batch} {quiet} --out {out}")).ok();
+            assert_eq!(run.err.contains("the last batch of each epoch has 1 example"), said, "{run:?}");
+        }
+    }
+}
+
+/// Partners are found within a batch.
+#[test]
+fn examples_are_not_mixed_with_themselves() {
+    let temp = Temp::with_recipes();
+    for mixing in ["train.mixup=0.2", "train.cutmix=1"] {
+        temp.run(&format!("train --recipe small.toml --set train.batch=1 --set {mixing} --out run"))
+            .refused(1, &["train.batch", "at least 2"]);
+    }
+    assert!(!temp.path("run").exists());
+}

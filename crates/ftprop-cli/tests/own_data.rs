@@ -240,3 +240,57 @@ fn labels_that_cannot_be_learnt_are_refused() {
         assert!(!temp.path("run").exists());
     }
 }
+
+/// One row that cannot be read kept all others from their answer.
+#[test]
+fn every_row_of_a_table_has_its_answer_or_its_error() {
+    let temp = Temp::new();
+    temp.write("mixed.csv", mixed(200));
+    temp.run("train --data mixed.csv --quiet --epochs 2 --out run").ok();
+    temp.run("export run -o model.ftp").ok();
+    temp.write("new.csv", "colour,size,weight\nred,1,2\npurple,1,2\nblue,3,4\n,NA,9\n");
+    for model in ["run", "model.ftp"] {
+        let run = temp.run(&format!("predict {model} new.csv --format jsonl"));
+        assert_eq!(run.code, Some(1), "{run:?}");
+        let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let wrong: Vec<&Value> = lines.iter().filter(|line| !line["error"].is_null()).collect();
+        assert_eq!((lines.len(), wrong.len()), (4, 1), "{run:?}");
+        assert!(wrong[0]["error"].as_str().unwrap().contains("`purple`") && run.err.contains("`purple`"), "{run:?}");
+        let numbers: Vec<u64> = lines.iter().map(|line| line["line"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, [2, 3, 4, 5]);
+    }
+}
+
+/// A column of whole numbers with few rows of each was learned as so many classes, without a word.
+#[test]
+fn labels_that_look_like_a_measurement_are_told_of() {
+    let temp = Temp::new();
+    let rows: String = (0..90).map(|i| format!("{},{}\n", i * 7 % 13, i % 30)).collect();
+    temp.write("ages.csv", format!("size,age\n{rows}"));
+    let run = temp.run("train --data ages.csv --epochs 1 --out run").ok();
+    assert!(run.err.contains("30 different numbers in 90 rows"), "{run:?}");
+}
+
+/// Folders as people have them: what is not as it should be is called what it is.
+#[test]
+fn folders_of_pictures_are_taken_as_people_have_them() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    for (part, name) in [("train", "training"), ("val", "valid")] {
+        std::fs::create_dir_all(temp.path("named")).unwrap();
+        std::fs::rename(temp.path(&format!("photos/{part}")), temp.path(&format!("named/{name}"))).unwrap();
+    }
+    temp.run("train --data named/valid/dark --quiet").refused(1, &["4 pictures lie in", "CLASS/*"]);
+    std::fs::create_dir_all(temp.path("one")).unwrap();
+    std::fs::rename(temp.path("named/training/dark"), temp.path("one/dark")).unwrap();
+    temp.run("train --data one --quiet").refused(1, &["one/dark", "single class"]);
+    std::fs::rename(temp.path("one/dark"), temp.path("named/training/dark")).unwrap();
+    // Hidden files are passed over in silence, pictures of no class are counted.
+    temp.write("named/training/dark/._0.png", "no picture");
+    std::fs::copy(temp.path("named/valid/dark/0.png"), temp.path("named/training/loose.png")).unwrap();
+    let run = temp.run("train --data named --set data.resize=8 --set data.crop=8 --epochs 1 --out run").ok();
+    assert!(run.err.contains("16 training and 8 test examples"), "{run:?}");
+    assert!(run.err.contains("1 pictures in no class folder were passed over"), "{run:?}");
+    let said = temp.run("predict run named/training/dark").ok();
+    assert_eq!(said.out.lines().count(), 8, "{said:?}");
+}

@@ -130,6 +130,58 @@ fn a_sweep_trains_every_combination() {
     assert_eq!(weights(run), weights("alone"));
 }
 
+/// `--epochs` scales a schedule in the same way wherever it is given.
+#[test]
+fn another_number_of_epochs_is_another_schedule_everywhere() {
+    let temp = Temp::with_recipes();
+    temp.cifar10("cifar");
+    let sste = "--set train.batch=16 --device cpu";
+    temp.run(&format!("train --recipe convnet4-sign-sste --data cifar --epochs 3 {sste} --quiet --out one")).ok();
+    let several = "--recipe convnet4-sign-sste --recipe convnet4-sign-ftpsh";
+    temp.run(&format!("train {several} --data cifar --epochs 3 {sste} --quiet --out several")).ok();
+    temp.run(&format!("sweep --recipe convnet4-sign-sste --data cifar --epochs 3 --grid layer_loss=saturated_hinge {sste} --quiet --out sweep")).ok();
+    temp.run(&format!(
+        "reproduce --data cifar --epochs 3 --cells convnet4-sign-sste {sste} --validation 0 --quiet --out table"
+    ))
+    .ok();
+    let schedule = |run: &str| {
+        let recipe = temp.text(&format!("{run}/recipe.toml"));
+        let schedule = recipe.split("[schedule]").nth(1).unwrap().split("\n[").next().unwrap().to_string();
+        assert!(recipe.contains("epochs = 3\n"), "{recipe}");
+        schedule
+    };
+    let one = schedule("one");
+    assert!(one.contains("decay_at = [\n    3") || one.contains("decay_at = [3"), "{one}");
+    for run in [
+        "several/convnet4-sign-sste",
+        "sweep/runs/convnet4-sign-sste/layer_loss-saturated_hinge/seed-1",
+        "table/runs/convnet4-sign-sste/seed-1",
+    ] {
+        assert_eq!(schedule(run), one, "{run}");
+    }
+}
+
+/// What a study says by a flag of its own was overruled in every run, and the report named values that were not trained.
+#[test]
+fn settings_that_a_study_makes_itself_are_refused() {
+    let temp = Temp::with_recipes();
+    let sweep = "sweep --recipe small.toml --out out --quiet --device cpu";
+    for (more, says) in [
+        ("--grid train.epochs=1,2 --epochs 1", ["--grid train.epochs", "--epochs"]),
+        ("--grid train.seed=5,6", ["--grid train.seed", "--seeds"]),
+        ("--grid layer_loss=hinge --set train.seed=5", ["--set train.seed", "--seeds"]),
+        ("--grid train.device=cpu,auto", ["--grid train.device", "--device"]),
+        ("--grid data.path=a,b --data cifar", ["--grid data.path", "--data"]),
+    ] {
+        temp.run(&format!("{sweep} {more}")).refused(2, &says);
+    }
+    temp.run("reproduce --data cifar --out out --set data.validation=0.1")
+        .refused(2, &["data.validation", "--validation"]);
+    temp.run("reproduce --data cifar --out out --set train.seed=3").refused(2, &["train.seed", "--seeds"]);
+    assert!(!temp.path("out").exists());
+    temp.run(&format!("{sweep} --grid train.epochs=1,2")).ok();
+}
+
 #[test]
 fn the_networks_for_imagenet_on_other_pictures_are_not_compared_with_the_papers_figures() {
     let temp = Temp::new();

@@ -1,4 +1,5 @@
 // Average pooling; padding counts as zeros. C channels of HEIGHT x WIDTH become POOL_H x POOL_W.
+#include "common.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) average_pool_forward(const act_t* __restrict__ x, act_t* __restrict__ y, int n) {
     const int count = n * POOL_H * POOL_W * (C / VEC);

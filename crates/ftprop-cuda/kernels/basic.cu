@@ -1,5 +1,6 @@
 // Passes that know nothing of layers: batches from a data set on the device or from the host, the
 // gradient's norm, the rounded copy of the parameters.
+#include "order.cuh"
 
 // A batch of a data set on the device: the epoch's order, each example's window and mirror image from the
 // same random numbers as on the CPU, normalised by table. One block row an example.
@@ -11,20 +12,7 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
     __shared__ int shared_x, shared_y, shared_flip, blank_x, blank_y;
     if (threadIdx.x == 0) {
         u64 x = (u64)step->batch * batch + step->first + blockIdx.x;
-        if (shuffle) {
-            u32 half = 1;
-            while ((1ull << (2 * half)) < (u64)examples) half++;
-            const u64 mask = (1ull << half) - 1, key = step->shuffle_key;
-            do {
-                u64 left = x >> half, right = x & mask;
-                for (u64 round = 0; round < 6; round++) {
-                    u64 next = left ^ ((mix(key + ((round << 32) | right)) >> 32) & mask);
-                    left = right;
-                    right = next;
-                }
-                x = (left << half) | right;
-            } while (x >= examples);
-        }
+        if (shuffle) x = shuffled(x, examples, step);
         u32 number = numbers ? numbers[x] : (u32)x;
         u64 own = fork(step->augment_key, number);
         u64 room_x = (u64)(width + 2 * pad - window_w), room_y = (u64)(height + 2 * pad - window_h);

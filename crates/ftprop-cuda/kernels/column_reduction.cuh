@@ -1,5 +1,7 @@
 // Sums over a batch, channel by channel, and what batch norm makes of them. A block takes THREADS_X times VEC of C channels,
 // which are blockIdx.y's, and some of the rows; the blocks' sums are put aside and added in a fixed order.
+#pragma once
+#include "common.cuh"
 
 // A thread's place: VEC channels from `c` on, and every THREADS_Y-th row of its block's.
 #define THREADS_Y (COLUMN_THREADS / THREADS_X)

@@ -4,6 +4,11 @@
 //
 // The host defines a choice as a name, such as PRECISION_TF32. The names' numbers begin at 1, so that one which is not
 // known here, which counts as 0, is none of them.
+#pragma once
+#ifndef PRECISION
+#include "sample.cuh"
+#endif
+
 #define PRECISION_F32 1
 #define PRECISION_TF32 2
 #define PRECISION_BF16 3
@@ -245,30 +250,30 @@ __device__ __forceinline__ void wait_for_blocks(u32* barrier, u32 count, bool on
     __syncthreads();
 }
 
-// A block sums columns with THREADS_X threads across, of VEC columns each, and its remaining threads over rows.
+// A block sums columns with ACROSS threads across, of EACH columns each, and its remaining threads over rows.
 #define COLUMN_THREADS 512
 
-// Adds the sums of a block's threads; those of inactive ones are zero. `own` is [SUMS][VEC]; the result is in the threads
+// Adds the sums of a block's threads; those of inactive ones are zero. `own` is [COUNT][EACH]; the result is in the threads
 // with y == 0.
-template <int SUMS, int VEC, int THREADS_X>
-__device__ __forceinline__ void reduce_block(sum_t (&own)[SUMS][VEC], int x, int y) {
-    constexpr int WIDTH = THREADS_X * VEC, THREADS_Y = COLUMN_THREADS / THREADS_X;
-    if constexpr (32 % THREADS_X == 0) {
+template <int COUNT, int EACH, int ACROSS>
+__device__ __forceinline__ void reduce_block(sum_t (&own)[COUNT][EACH], int x, int y) {
+    constexpr int SPAN = ACROSS * EACH, DOWN = COLUMN_THREADS / ACROSS;
+    if constexpr (32 % ACROSS == 0) {
         // First the threads of a warp, then the warps.
         constexpr int WARPS = COLUMN_THREADS / 32;
-        __shared__ sum_t parts[WARPS][SUMS * WIDTH];
-        __shared__ sum_t totals[SUMS * WIDTH];
+        __shared__ sum_t parts[WARPS][COUNT * SPAN];
+        __shared__ sum_t totals[COUNT * SPAN];
         __syncthreads();
 #pragma unroll
-        for (int s = 0; s < SUMS; s++)
+        for (int s = 0; s < COUNT; s++)
 #pragma unroll
-            for (int e = 0; e < VEC; e++) {
+            for (int e = 0; e < EACH; e++) {
 #pragma unroll
-                for (int other = THREADS_X; other < 32; other *= 2) own[s][e] += __shfl_xor_sync(0xffffffffu, own[s][e], other);
-                if (threadIdx.x % 32 < THREADS_X) parts[threadIdx.x / 32][s * WIDTH + x * VEC + e] = own[s][e];
+                for (int other = ACROSS; other < 32; other *= 2) own[s][e] += __shfl_xor_sync(0xffffffffu, own[s][e], other);
+                if (threadIdx.x % 32 < ACROSS) parts[threadIdx.x / 32][s * SPAN + x * EACH + e] = own[s][e];
             }
         __syncthreads();
-        if (threadIdx.x < SUMS * WIDTH) {
+        if (threadIdx.x < COUNT * SPAN) {
             sum_t sum = 0;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) sum += parts[w][threadIdx.x];
@@ -277,37 +282,37 @@ __device__ __forceinline__ void reduce_block(sum_t (&own)[SUMS][VEC], int x, int
         __syncthreads();
         if (y == 0) {
 #pragma unroll
-            for (int s = 0; s < SUMS; s++)
+            for (int s = 0; s < COUNT; s++)
 #pragma unroll
-                for (int e = 0; e < VEC; e++) own[s][e] = totals[s * WIDTH + x * VEC + e];
+                for (int e = 0; e < EACH; e++) own[s][e] = totals[s * SPAN + x * EACH + e];
         }
     } else {
         // Two rounds: each thread adds a few rows of threads, then one thread a column adds what that gave.
-        constexpr int FEW = COLUMN_THREADS / WIDTH < 1 ? 1 : COLUMN_THREADS / WIDTH, PARTS = FEW < THREADS_Y ? FEW : THREADS_Y;
-        __shared__ sum_t shared[THREADS_X * THREADS_Y * VEC];
+        constexpr int FEW = COLUMN_THREADS / SPAN < 1 ? 1 : COLUMN_THREADS / SPAN, PARTS = FEW < DOWN ? FEW : DOWN;
+        __shared__ sum_t shared[ACROSS * DOWN * EACH];
 #pragma unroll
-        for (int s = 0; s < SUMS; s++) {
+        for (int s = 0; s < COUNT; s++) {
             __syncthreads();
-            if (y < THREADS_Y) {
+            if (y < DOWN) {
 #pragma unroll
-                for (int i = 0; i < VEC; i++) shared[y * WIDTH + i * THREADS_X + x] = own[s][i];
+                for (int i = 0; i < EACH; i++) shared[y * SPAN + i * ACROSS + x] = own[s][i];
             }
             __syncthreads();
-            if constexpr (THREADS_Y > 1 && PARTS > 1) {
-                const int column = threadIdx.x % WIDTH, part = threadIdx.x / WIDTH;
+            if constexpr (DOWN > 1 && PARTS > 1) {
+                const int column = threadIdx.x % SPAN, part = threadIdx.x / SPAN;
                 sum_t sum = 0;
                 if (part < PARTS)
-                    for (int d = part; d < THREADS_Y; d += PARTS) sum += shared[d * WIDTH + column];
+                    for (int d = part; d < DOWN; d += PARTS) sum += shared[d * SPAN + column];
                 __syncthreads();
-                if (part < PARTS) shared[part * WIDTH + column] = sum;
+                if (part < PARTS) shared[part * SPAN + column] = sum;
                 __syncthreads();
             }
             if (y == 0) {
-                constexpr int ROWS = THREADS_Y > 1 && PARTS > 1 ? PARTS : THREADS_Y;
+                constexpr int ROWS = DOWN > 1 && PARTS > 1 ? PARTS : DOWN;
 #pragma unroll
-                for (int i = 0; i < VEC; i++) {
+                for (int i = 0; i < EACH; i++) {
                     sum_t sum = 0;
-                    for (int d = 0; d < ROWS; d++) sum += shared[d * WIDTH + i * THREADS_X + x];
+                    for (int d = 0; d < ROWS; d++) sum += shared[d * SPAN + i * ACROSS + x];
                     own[s][i] = sum;
                 }
             }

@@ -1,29 +1,16 @@
 // Learning from a teacher: its batch is copied from the pupil's, and the slopes of its part of the loss are mixed into
 // those by the pupil's logits. A warp takes an example.
+#include "logits.cuh"
 
-#if LOGITS_F32
-typedef float logit_t;
-#else
-typedef act_t logit_t;
-#endif
 #if TEACHER_F32
 typedef float teacher_t;
 #else
 typedef act_t teacher_t;
 #endif
 
-__device__ __forceinline__ double warp_sum(double v) {
-#pragma unroll
-    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
-    return v;
-}
-
 // The largest of CLASSES logits, and the sum of their exponentials below it, divided by the temperature.
 template <typename T> __device__ __forceinline__ void softened(const T* z, int lane, float& most, float& scale) {
-    most = -__int_as_float(0x7f800000);
-    for (int j = lane; j < CLASSES; j += 32) most = fmaxf(most, widen(z[j]));
-#pragma unroll
-    for (int d = 16; d; d >>= 1) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+    most = largest_logit(z, lane);
     double sum = 0.0;
     for (int j = lane; j < CLASSES; j += 32) sum += (double)expf((widen(z[j]) - most) * (1.0f / TEMPERATURE));
     scale = 1.0f / (float)warp_sum(sum);

@@ -2,6 +2,7 @@
 //
 // A thread keeps its VEC channels, with all that is known about them, and goes over rows. It takes ROWS_AT_ONCE of them at a
 // time: all are asked for before the first is used, so that memory is never idle.
+#include "epilogue.cuh"
 
 // A block has MAP_X threads across channels and the rest over rows.
 #define MAP_THREADS 256

@@ -7,10 +7,13 @@
 // summand, and whether that has a norm of its own. FIXED1 and FIXED2 say that the norm of the first or second summand has no
 // statistics: it is a factor and a summand for each channel.
 //
-// What a unit outputs, `activation(z)`, and what it passes down, `slope(g, z, label, step, random, s, share)`, stand before this
-// file: they are written down from their one definition.
+// What a unit outputs, `activation(z)`, and what it passes down, `slope(g, z, label, step, random, s, share)`, stand in
+// formulas.cuh: they are written down from their one definition.
 //
 // This file has what the kernels of epilogue.cu and epilogue_cooperative.cu share.
+#pragma once
+#include "column_reduction.cuh"
+#include "formulas.cuh"
 
 #define AFFINE_IDENTITY 1
 #define AFFINE_NORM 2
@@ -123,9 +126,10 @@ __device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine
     Outputs out;
     out.bad = false;
     bool any = false;
-#pragma unroll(POOL_KERNEL <= 4 ? POOL_KERNEL : 1)
+    constexpr int AT_ONCE = POOL_KERNEL <= 4 ? POOL_KERNEL : 1;
+#pragma unroll(AT_ONCE)
     for (int r = 0; r < POOL_KERNEL; r++) {
-#pragma unroll(POOL_KERNEL <= 4 ? POOL_KERNEL : 1)
+#pragma unroll(AT_ONCE)
         for (int q = 0; q < POOL_KERNEL; q++) {
             int iy = top + r, ix = left + q;
             if ((u32)iy >= (u32)HEIGHT || (u32)ix >= (u32)WIDTH) continue;
@@ -230,11 +234,12 @@ __device__ __forceinline__ FloatVec<VEC> pooled_slopes(int row, int c, const Flo
     int image = row / ROWS_PER_IMAGE, place = row % ROWS_PER_IMAGE;
     int py = place / WIDTH + POOL_PAD, px = place % WIDTH + POOL_PAD;
     const int oy1 = py / POOL_STRIDE, ox1 = px / POOL_STRIDE;
-#pragma unroll(WINDOWS <= 2 ? WINDOWS : 1)
+    constexpr int AT_ONCE = WINDOWS <= 2 ? WINDOWS : 1;
+#pragma unroll(AT_ONCE)
     for (int i = WINDOWS - 1; i >= 0; i--) {
         const int oy = oy1 - i, in_y = py - oy * POOL_STRIDE;
         if (oy < 0 || oy >= POOL_H || in_y >= POOL_KERNEL) continue;
-#pragma unroll(WINDOWS <= 2 ? WINDOWS : 1)
+#pragma unroll(AT_ONCE)
         for (int j = WINDOWS - 1; j >= 0; j--) {
             const int ox = ox1 - j, in_x = px - ox * POOL_STRIDE;
             if (ox < 0 || ox >= POOL_W || in_x >= POOL_KERNEL) continue;

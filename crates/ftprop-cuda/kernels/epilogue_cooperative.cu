@@ -1,6 +1,7 @@
 // The same as epilogue.cu's kernels for one norm and a batch so small that all blocks can run at once: statistics and what
 // follows them in one kernel each way. A thread keeps its rows, ROWS_PER_THREAD of them, while the blocks of the same channels
 // wait for each other's sums.
+#include "epilogue.cu"
 
 // Forward in training.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)

@@ -6,6 +6,7 @@
 // (epilogue_backward_windows), from the largest values, which the way forward kept; then each place adds up what it is given
 // (epilogue_backward_places). Where the activation comes first, a place's slope follows from the sum of what it is given
 // (epilogue_backward_groups).
+#include "epilogue.cu"
 
 #define GROUPS_DOWN ((HEIGHT + POOL_PAD - 1) / POOL_STRIDE + 1)
 #define GROUPS_ACROSS ((WIDTH + POOL_PAD - 1) / POOL_STRIDE + 1)

@@ -4,6 +4,7 @@
 //
 // With split-K the depth is shared by several blocks: each writes its accumulators to the workspace, and the block that
 // finishes last adds them in a fixed order, so the same inputs always give the same bits.
+#include "common.cuh"
 
 #define MODE_FORWARD 1
 #define MODE_INPUT 2
@@ -395,7 +396,8 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
 #pragma unroll
         for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
         // As many loads at once as registers allow.
-#pragma unroll (PAIRS <= 8 ? 8 : PAIRS <= 16 ? 4 : 2)
+        constexpr int AT_ONCE = PAIRS <= 8 ? 8 : PAIRS <= 16 ? 4 : 2;
+#pragma unroll(AT_ONCE)
         for (int s = 0; s < split_k; s++) {
 #pragma unroll
             for (int i = 0; i < PAIRS * 2; i++) acc[i] += __ldcg(all + (size_t)s * (BM * BN) + i * THREADS);

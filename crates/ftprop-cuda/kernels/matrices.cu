@@ -1,12 +1,13 @@
 // Optimizers of whole matrices: the direction of each, made orthogonal by a Newton-Schulz iteration, then the step along it.
-// What the direction and the step are, `direction(group, d, m, g, at)` and `step_along(group, w, d, at)`, stands before this
-// file, written down from its one definition. All matrices of a network go through each kernel together.
+// What the direction and the step are, `direction(group, d, m, g, at)` and `step_along(group, w, d, at)`, stands in
+// formulas.cuh, written down from its one definition. All matrices of a network go through each kernel together.
 //
 // The iteration is X = aX + (bA + cA^2)X with A = X X^T, on X of `side` rows and `length` columns: the shorter side of the
 // matrix first, so X is its transpose where it has more rows than columns. Rows lie `length_stride` (of squares
 // `side_stride`) numbers apart, a multiple of 8, and the rest of a row is zero and stays so.
 //
 // Products are of bf16 numbers, summed in f32; in f32 they are of f32 numbers. Sums have a fixed order.
+#include "formulas.cuh"
 
 struct DeviceMatrix {
     u32 first;               // its first weight in the flat buffers
@@ -177,6 +178,7 @@ __device__ __forceinline__ void multiply(const Operands& o, u32 row0, u32 column
 #else
 // Four warps of 32 rows and 32 columns each.
 #define ACCUMULATORS 32
+#undef STAGES
 #define STAGES 4
 #define ROW_STRIDE (DEPTH + 8)
 #define DEPTH_STRIDE (TILE + 8)

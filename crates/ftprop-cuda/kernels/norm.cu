@@ -1,4 +1,5 @@
 // Batch norm's statistics, where they are not computed together with what follows, and other sums over columns.
+#include "column_reduction.cuh"
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 norm_statistics(const act_t* __restrict__ y, NormParameters norm, NormSaved saved, sum_t* __restrict__ partial, u32* __restrict__ counter, int rows) {

@@ -1,8 +1,9 @@
 // The optimizers: one pass over the flat buffers, of which each weight has MOMENTS. What becomes of one weight,
-// `update(group, w, m, v, g, scalars)`, stands before this file, written down from its one definition, and so does the moving
+// `update(group, w, m, v, g, scalars)`, stands in formulas.cuh, written down from its one definition, and so does the moving
 // average of the weights where AVERAGE says that there is one. With more groups than one, each weight has the number of its
 // group; `update` leaves alone what matrices.cu has learned before. The pass also writes the
 // rounded copy that the matrix units read.
+#include "formulas.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
 optimize(float* __restrict__ values, const float* __restrict__ grads, float* __restrict__ moment1, float* __restrict__ moment2,

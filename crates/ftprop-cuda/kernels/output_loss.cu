@@ -2,6 +2,7 @@
 // example; the block that finishes last adds the blocks' tallies in their order. In learning, classes have weights where
 // WEIGHTED says so, and where MIXED says so an example's label shares its place with that of the example as far from the
 // other end of the batch.
+#include "logits.cuh"
 
 #define OUTPUT_LOSS_CROSS_ENTROPY 1
 #define OUTPUT_LOSS_MULTI_HINGE 2
@@ -9,23 +10,6 @@
 #define OUTPUT_LOSS_CRAMMER_SINGER 4
 #define OUTPUT_LOSS_ONE_VS_REST_HINGE 5
 #define OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE 6
-
-#if LOGITS_F32
-typedef float logit_t;
-#else
-typedef act_t logit_t;
-#endif
-
-__device__ __forceinline__ float warp_sum(float v) {
-#pragma unroll
-    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
-    return v;
-}
-__device__ __forceinline__ double warp_sum(double v) {
-#pragma unroll
-    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
-    return v;
-}
 
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
@@ -72,10 +56,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
             store<1>(out + j, w);
         };
 #if OUTPUT_LOSS == OUTPUT_LOSS_CROSS_ENTROPY
-        float most = -__int_as_float(0x7f800000);
-        for (int j = lane; j < CLASSES; j += 32) most = fmaxf(most, widen(z[j]));
-#pragma unroll
-        for (int d = 16; d; d >>= 1) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+        const float most = largest_logit(z, lane);
         double sum = 0.0, all = 0.0;
         for (int j = lane; j < CLASSES; j += 32) {
             sum += (double)expf(widen(z[j]) - most);

@@ -5,6 +5,7 @@
 //
 // H x W pixels of CI channels became OH x OW of OC by windows of KH x KW and PAD around. PIXELS is a multiple of 32. A
 // filter's numbers are read FILTER_WIDTH at a time.
+#include "common.cuh"
 
 #define WARPS 8
 #define PARTIES 4

@@ -5,6 +5,7 @@
 // H x W pixels of CI channels, stored XC apart, which is four, become OH x OW of OC. Numbers of a window's row lie next to
 // each other in the patch, as they do in a filter. For bf16 the numbers are widened, which changes none: tf32 holds them
 // all. With HALVES they stay as they are, two to a piece, and a pixel has its fourth, which is zero.
+#include "common.cuh"
 
 #define WARPS 8
 #if HALVES
@@ -84,7 +85,7 @@ __host__ __device__ constexpr int patch_rows(int pixels) {
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, OC <= 48 ? 3 : 2)
 patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* __restrict__ y, int n) {
-    constexpr int PIXELS = WARPS * 32, TILES = (IMAGE + PIXELS - 1) / PIXELS, NI = OC / 8;
+    constexpr int AT_ONCE = WARPS * 32, TILES = (IMAGE + AT_ONCE - 1) / AT_ONCE, NI = OC / 8;
     extern __shared__ __align__(16) unsigned char memory[];
     TwoPieces* filters = reinterpret_cast<TwoPieces*>(memory);
     piece_t* patch = reinterpret_cast<piece_t*>(filters + STEPS * NI * 32);
@@ -96,9 +97,9 @@ patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* _
         filters[i] = {filter_piece(filter, tap), filter_piece(filter, tap + 4)};
     }
     for (int tile = blockIdx.x; tile < n * TILES; tile += gridDim.x) {
-        const int image = tile / TILES, p0 = tile % TILES * PIXELS, y0 = p0 / OW;
+        const int image = tile / TILES, p0 = tile % TILES * AT_ONCE, y0 = p0 / OW;
         __syncthreads();
-        load_patch<patch_rows(PIXELS)>(patch, x, image, y0);
+        load_patch<patch_rows(AT_ONCE)>(patch, x, image, y0);
         __syncthreads();
         // Each warp has 32 pixels, of which a thread reads four.
         int pixel[4];

@@ -7,6 +7,7 @@
 // picture, so that a row of a filter lies there as one piece; else so many that threads read from different banks. For
 // bf16 the numbers are widened, which changes none: tf32 holds them all; with HALVES they stay as they are, and a picture's
 // pixel has its fourth. With two STAGES the next pixels are on their way while the matrix units work on these.
+#include "common.cuh"
 
 #define WARPS 8
 #define WINDOW_ROW (KW * CI)

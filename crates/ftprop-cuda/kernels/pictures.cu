@@ -1,5 +1,8 @@
 // A batch of pictures of different sizes: a random part or a window of each, resized, coloured and normalised. The pictures
 // lie in device memory for good, in the epoch's order or not, or were brought by the host into one of some slots.
+#include "order.cuh"
+#include "formulas.cuh"
+#include "pictures.cuh"
 
 struct Shown {
     PictureEntry entry;
@@ -28,20 +31,7 @@ gather_pictures(const u8* __restrict__ pixels, const PictureEntry* __restrict__ 
     const u32 slot = slots ? step->batch % slots : 0;
     if (threadIdx.x == 0) {
         u64 x = slots ? (u64)slot * batch + blockIdx.x : (u64)step->batch * batch + step->first + blockIdx.x;
-        if (shuffle) {
-            u32 half = 1;
-            while ((1ull << (2 * half)) < (u64)examples) half++;
-            const u64 mask = (1ull << half) - 1, key = step->shuffle_key;
-            do {
-                u64 left = x >> half, right = x & mask;
-                for (u64 round = 0; round < 6; round++) {
-                    u64 next = left ^ ((mix(key + ((round << 32) | right)) >> 32) & mask);
-                    left = right;
-                    right = next;
-                }
-                x = (left << half) | right;
-            } while (x >= examples);
-        }
+        if (shuffle) x = shuffled(x, examples, step);
         const u32 number = numbers ? numbers[x] : (u32)x;
         // What the host brought lies in the slot's order, what lives here in that of the numbers.
         const u64 place = slots ? x : (u64)number;

@@ -1,6 +1,7 @@
 // Batch norm over a batch of which some examples are on other GPUs. What has to be summed with theirs is put aside in f64: of each
 // channel the sums of its values and of their squares and, last, the number of rows; on the way back the sums of the slopes and
 // of their products with what the norm gave.
+#include "column_reduction.cuh"
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 norm_moments(const act_t* __restrict__ y, double* __restrict__ shared, sum_t* __restrict__ partial, u32* __restrict__ counter, int rows) {

@@ -14,10 +14,7 @@ use crate::streamed::PictureSlots;
 use ftprop_data::Augment;
 use ftprop_nn::Shape;
 
-const FILE: KernelFile = KernelFile {
-    name: "pictures.cu",
-    text: concat!(include_str!("../kernels/pictures.cuh"), include_str!("../kernels/pictures.cu")),
-};
+const FILE: KernelFile = KernelFile { name: "pictures.cu", text: include_str!("../kernels/pictures.cu") };
 
 /// How the arithmetic is rounded on a GPU: never two operations as one.
 const ROUNDING: &str = "#define DEVICE __device__ __forceinline__\n\

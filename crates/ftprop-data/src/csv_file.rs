@@ -44,6 +44,8 @@ pub enum LabelColumn {
 pub struct CsvTable {
     path: PathBuf,
     names: Option<Vec<String>>,
+    /// The line of the file that is the first, counted from 1.
+    first_line: u32,
     width: usize,
     /// All cells, one after the other, and where each ends.
     text: String,
@@ -61,6 +63,17 @@ impl CsvTable {
     /// The same, and the number of the label's column. A label in numbers does not keep the first line from being a
     /// header, for names of classes may be numbers; a column that is chosen by name makes it one.
     pub(crate) fn read_with_label(
+        path: &Path,
+        header: Option<bool>,
+        label: &LabelColumn,
+    ) -> Result<(CsvTable, usize), DataError> {
+        let (table, label_at) = Self::read_lines(path, header, label)?;
+        table.check_rows()?;
+        Ok((table, label_at))
+    }
+
+    /// The same for a table that may have no rows.
+    pub(crate) fn read_lines(
         path: &Path,
         header: Option<bool>,
         label: &LabelColumn,
@@ -95,8 +108,9 @@ impl CsvTable {
             return Err(DataError::Empty { what: path.display().to_string() });
         }
         let width = record.len();
-        let mut table =
-            CsvTable { path: path.to_owned(), names: None, width, text: String::new(), ends: vec![], lines: vec![] };
+        let first_line = record.position().map_or(0, |p| p.line()) as u32;
+        let (text, ends, lines) = (String::new(), vec![], vec![]);
+        let mut table = CsvTable { path: path.to_owned(), names: None, first_line, width, text, ends, lines };
         let label_at = label_column(path, &record, label)?;
         let names_columns = || record.iter().enumerate().all(|(i, cell)| i == label_at || cell.parse::<f32>().is_err());
         if matches!(label, LabelColumn::Name(_)) || header.unwrap_or_else(names_columns) {
@@ -107,10 +121,60 @@ impl CsvTable {
         while reader.read_record(&mut record).map_err(wrong)? {
             table.push(&record)?;
         }
-        if table.lines.is_empty() {
-            return Err(DataError::Empty { what: format!("{} (it has only a header)", path.display()) });
-        }
         Ok((table, label_at))
+    }
+
+    /// Refuses a table that has names and nothing else.
+    pub(crate) fn check_rows(&self) -> Result<(), DataError> {
+        match self.lines.is_empty() {
+            true => Err(DataError::Empty { what: format!("{} (it has only a header)", self.path.display()) }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses two columns of one name: other files could not be matched by it.
+    pub(crate) fn check_names(&self) -> Result<(), DataError> {
+        let mut names: Vec<&String> = self.names.iter().flatten().collect();
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            None => Ok(()),
+            Some(pair) => Err(DataError::Table {
+                path: self.path.clone(),
+                why: format!(
+                    "two columns have the same name, {}; give them different ones or, if the first line holds no names, \
+                     set csv.header to false",
+                    quote(pair[0])
+                ),
+            }),
+        }
+    }
+
+    /// The same with the first line as a row like the others.
+    pub(crate) fn with_names_as_row(mut self) -> CsvTable {
+        let Some(names) = self.names.take() else { return self };
+        let mut end = 0;
+        let mut ends: Vec<u32> = Vec::with_capacity(self.ends.len() + names.len());
+        ends.extend(names.iter().map(|name| {
+            end += name.len() as u32;
+            end
+        }));
+        ends.extend(self.ends.iter().map(|other| other + end));
+        (self.ends, self.text) = (ends, names.concat() + &self.text);
+        self.lines.insert(0, self.first_line);
+        self
+    }
+
+    /// Some of the rows, in the order in which they are given.
+    pub fn select(&self, rows: &[usize]) -> CsvTable {
+        let mut table = CsvTable { text: String::new(), ends: Vec::new(), lines: Vec::new(), ..self.clone() };
+        for &row in rows {
+            for column in 0..self.width {
+                table.text.push_str(self.cell(row, column));
+                table.ends.push(table.text.len() as u32);
+            }
+            table.lines.push(self.lines[row]);
+        }
+        table
     }
 
     fn push(&mut self, record: &StringRecord) -> Result<(), DataError> {

@@ -29,29 +29,35 @@ pub struct Dataset {
     pub table: Option<TableTransform>,
 }
 
-/// Files in a folder of pictures that are none, counted by kind.
+/// Files in a folder of pictures that are none, counted by kind, and pictures of no class.
 ///
 /// ```
-/// let passed_over = ftprop_data::PassedOver { kinds: [(".txt".into(), 2), (".mp4".into(), 1)].into() };
+/// let passed_over = ftprop_data::PassedOver { kinds: [(".txt".into(), 2), (".mp4".into(), 1)].into(), loose: 0 };
 /// assert_eq!(passed_over.to_string(), "3 files that are no pictures were passed over: 1 .mp4, 2 .txt");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver {
     /// How many of each kind; a kind is a name's end, in lower case.
     pub kinds: BTreeMap<String, usize>,
+    /// Pictures beside the class folders.
+    pub loose: usize,
 }
 
 impl PassedOver {
     /// How many in all.
     pub fn count(&self) -> usize {
-        self.kinds.values().sum()
+        self.kinds.values().sum::<usize>() + self.loose
     }
 }
 
 impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        write!(f, "{} files that are no pictures were passed over: {}", self.count(), kinds.join(", "))
+        let others: usize = self.kinds.values().sum();
+        let others =
+            (others > 0).then(|| format!("{others} files that are no pictures were passed over: {}", kinds.join(", ")));
+        let loose = (self.loose > 0).then(|| format!("{} pictures in no class folder were passed over", self.loose));
+        f.write_str(&others.into_iter().chain(loose).collect::<Vec<_>>().join("; "))
     }
 }
 

@@ -78,8 +78,9 @@ impl Source {
         match folder::layout(path) {
             Ok(folder::Layout::Parts { .. }) => found(Source::Folder, "pictures in train and test folders of classes"),
             Ok(folder::Layout::Classes) => found(Source::Folder, "a folder of pictures in class folders"),
+            Err(error @ (DataError::LoosePictures { .. } | DataError::LoneClass { .. })) => Err(error),
             // There is a folder `train`: what lacks is beside it.
-            Err(error) if path.join("train").is_dir() => Err(error),
+            Err(error) if folder::TRAIN.iter().any(|name| path.join(name).is_dir()) => Err(error),
             Err(_) => Err(DataError::Unrecognised { path: path.to_owned() }),
         }
     }

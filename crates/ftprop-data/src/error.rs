@@ -130,6 +130,25 @@ pub enum DataError {
         path: PathBuf,
     },
 
+    /// Pictures that are in no class folder.
+    #[error(
+        "{count} pictures lie in {} itself, and no class folders with pictures; put those of each class in a folder of its \
+         own: CLASS/*", .path.display()
+    )]
+    LoosePictures {
+        /// The folder.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+
+    /// A single class folder.
+    #[error("only {} holds pictures, so there is a single class and nothing to tell apart; add a folder of another", .path.display())]
+    LoneClass {
+        /// The class's folder.
+        path: PathBuf,
+    },
+
     /// A class folder without pictures.
     #[error(
         "class folder {} holds no picture (.jpg, .jpeg, .png, .webp, .bmp, .gif, .tif or .tiff); add some or remove \
@@ -217,6 +236,14 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// The line of a table that is wrong, counted from 1, where it is a single one.
+    pub fn line(&self) -> Option<u64> {
+        match self {
+            DataError::Row { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+
     /// A failed read; an early end of a compressed stream counts as truncation.
     pub(crate) fn read(path: &Path, why: io::Error) -> Self {
         let path = path.to_owned();

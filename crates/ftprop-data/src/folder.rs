@@ -21,8 +21,10 @@ use crate::sizes::check_sizes;
 use crate::split::{Content, Split};
 use crate::{DataError, Options, Source};
 
+/// The names a folder of training pictures may have.
+pub(crate) const TRAIN: [&str; 2] = ["train", "training"];
 /// The names a folder of test pictures may have.
-const TEST: [&str; 3] = ["val", "validation", "test"];
+const TEST: [&str; 5] = ["val", "validation", "valid", "test", "testing"];
 /// The part of each class that is held out where nothing is set aside for testing.
 pub(crate) const TEST_FRACTION: f64 = 0.2;
 /// Folders in folders beyond this are a loop or a slip.
@@ -72,8 +74,8 @@ pub(crate) fn layout(path: &Path) -> Result<Layout, DataError> {
         wanted: wanted.into(),
         places: vec![path.to_owned()],
     };
-    let train = path.join("train");
-    if train.is_dir() {
+    let train = TRAIN.map(|name| path.join(name)).into_iter().find(|folder| folder.is_dir());
+    if let Some(train) = train {
         let test = TEST.map(|name| path.join(name)).into_iter().find(|folder| folder.is_dir());
         return match test {
             Some(test) => Ok(Layout::Parts { train, test }),
@@ -81,11 +83,14 @@ pub(crate) fn layout(path: &Path) -> Result<Layout, DataError> {
         };
     }
     let pictured = |folder: &Path| entries(folder).is_ok_and(|inside| inside.iter().any(Entry::is_picture));
-    let classes = entries(path)?.into_iter().filter(|entry| entry.is_folder).filter(|entry| pictured(&entry.path));
-    if classes.count() < 2 {
-        return Err(missing("train/CLASS/* and val/CLASS/*, or CLASS/* of two classes or more"));
+    let all = entries(path)?;
+    let classes: Vec<&Entry> = all.iter().filter(|entry| entry.is_folder && pictured(&entry.path)).collect();
+    match (&classes[..], all.iter().filter(|entry| entry.is_picture()).count()) {
+        ([], 0) => Err(missing("train/CLASS/* and val/CLASS/*, or CLASS/* of two classes or more")),
+        ([], count) => Err(DataError::LoosePictures { path: path.to_owned(), count }),
+        ([only], _) => Err(DataError::LoneClass { path: only.path.clone() }),
+        _ => Ok(Layout::Classes),
     }
-    Ok(Layout::Classes)
 }
 
 /// The names of the class folders, sorted.
@@ -113,6 +118,7 @@ fn read(
     passed_over: &mut PassedOver,
 ) -> Result<Split, DataError> {
     let (mut paths, mut labels) = (Vec::new(), Vec::new());
+    passed_over.loose += entries(folder)?.iter().filter(|entry| entry.is_picture()).count();
     for name in class_folders(folder)? {
         let path = folder.join(&name);
         let Some(label) = classes.iter().position(|class| *class == name) else {

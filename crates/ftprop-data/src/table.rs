@@ -5,8 +5,10 @@
 //! that a model can keep, so that new rows go through what the training rows went through. Columns are matched by their
 //! names where both files have them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+mod fit;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +17,8 @@ use crate::csv_file::{CsvTable, LabelColumn, quote};
 use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
+use fit::{classes_of, fit_column};
 
-/// Different texts that a column may have before it counts as free text.
-const MOST_TEXTS: usize = 256;
-/// Different numbers that a label column may have before it counts as a measurement, if not all are whole.
-const MOST_NUMBERS: usize = 20;
-/// Rows of each label, on average, that there must be where there are more labels than that.
-const LEAST_OF_A_CLASS: usize = 2;
 /// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
 const LEAST_NUMBERS: usize = 1 << 26;
 
@@ -63,6 +60,8 @@ pub struct CsvOptions {
     /// Columns of numbers that are names all the same, such as a postcode: one-hot. Columns of text are without being
     /// named here.
     pub categories: Vec<String>,
+    /// Columns that are left out, such as the number of a row.
+    pub ignore: Vec<String>,
 }
 
 impl Default for CsvOptions {
@@ -73,6 +72,7 @@ impl Default for CsvOptions {
             test: TestPart::Fraction(0.2),
             missing: Missing::default(),
             categories: Vec::new(),
+            ignore: Vec::new(),
         }
     }
 }
@@ -91,6 +91,9 @@ pub struct TableTransform {
     pub columns: Vec<TableColumn>,
     /// The names of the classes; label i is class i.
     pub classes: Vec<String>,
+    /// The names of columns that are left out; a file may have them or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
 }
 
 /// A column of a table and what becomes of it.
@@ -148,12 +151,17 @@ impl TableTransform {
         if table.width() < 2 {
             return Err(wrong("a table needs at least one feature and a label, this one has a single column".into()));
         }
+        table.check_names()?;
         let name = |column: usize| table.names().map(|names| names[column].clone());
-        let distinct = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len() == names.len();
-        let features: Vec<usize> = (0..table.width()).filter(|&column| column != label).collect();
-        let unknown = |wanted: &&String| !features.iter().any(|&column| name(column).as_ref() == Some(*wanted));
-        if let Some(unknown) = options.categories.iter().find(unknown) {
+        let others: Vec<usize> = (0..table.width()).filter(|&column| column != label).collect();
+        let unknown = |wanted: &&String| !others.iter().any(|&column| name(column).as_ref() == Some(*wanted));
+        if let Some(unknown) = options.categories.iter().chain(&options.ignore).find(unknown) {
             return Err(wrong(format!("no column of features is called {}", quote(unknown))));
+        }
+        let used = |column: &usize| name(*column).is_none_or(|name| !options.ignore.contains(&name));
+        let features: Vec<usize> = others.into_iter().filter(used).collect();
+        if features.is_empty() {
+            return Err(wrong("all features are left out".into()));
         }
         let classes = classes_of(table, label)?;
         let column = |&column: &usize| {
@@ -164,8 +172,42 @@ impl TableTransform {
             })
         };
         let columns = features.iter().map(column).collect::<Result<Vec<_>, DataError>>()?;
-        let named = table.names().is_some_and(distinct);
-        Ok(TableTransform { label: name(label), label_at: label, named, columns, classes })
+        let (named, ignored) = (table.names().is_some(), options.ignore.clone());
+        Ok(TableTransform { label: name(label), label_at: label, named, columns, classes, ignored })
+    }
+
+    /// Reads a table of such rows. Where the training file had no names, a first line that could be a row is one.
+    pub fn read(&self, path: &Path, header: Option<bool>) -> Result<CsvTable, DataError> {
+        let (mut table, _) = CsvTable::read_lines(path, header, &LabelColumn::Last)?;
+        if !self.named && header.is_none() && table.names().is_some() {
+            let whole = table.clone().with_names_as_row();
+            if self.places(&whole).and_then(|places| self.check_row(&whole, 0, &places)).is_ok() {
+                table = whole;
+            }
+        }
+        table.check_rows()?;
+        Ok(table)
+    }
+
+    /// What is wrong with a row, if anything is.
+    fn check_row(&self, table: &CsvTable, row: usize, places: &[usize]) -> Result<(), DataError> {
+        let mut numbers = vec![0.0; self.columns.iter().map(|column| column.kind.width()).max().unwrap_or(0)];
+        let check = |(column, &place): (&TableColumn, &usize)| column.kind.write(table, row, place, &mut numbers);
+        self.columns.iter().zip(places).try_for_each(check)
+    }
+
+    /// The rows that numbers can be made of, and what is wrong with the others, in order. What is wrong with the whole, such
+    /// as a column that is missing, is an error.
+    pub fn sound(&self, table: CsvTable) -> Result<(CsvTable, Vec<DataError>), DataError> {
+        let places = self.places(&table)?;
+        let wrong: BTreeMap<usize, DataError> = (0..table.rows())
+            .filter_map(|row| self.check_row(&table, row, &places).err().map(|why| (row, why)))
+            .collect();
+        if wrong.is_empty() {
+            return Ok((table, Vec::new()));
+        }
+        let sound: Vec<usize> = (0..table.rows()).filter(|row| !wrong.contains_key(row)).collect();
+        Ok((table.select(&sound), wrong.into_values().collect()))
     }
 
     /// How many numbers a row becomes: the network's inputs.
@@ -258,6 +300,9 @@ impl TableTransform {
     fn places(&self, table: &CsvTable) -> Result<Vec<usize>, DataError> {
         let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
         let Some(names) = table.names().filter(|_| self.named) else {
+            if !self.ignored.is_empty() {
+                return Err(wrong("a first line with the names of the columns is missing: some are left out".into()));
+            }
             let (width, wanted) = (table.width(), self.columns.len());
             let skipped = if width == wanted { usize::MAX } else { self.label_at };
             if width != wanted && width != wanted + 1 {
@@ -271,15 +316,15 @@ impl TableTransform {
         if !missing.is_empty() {
             return Err(wrong(format!("columns of the training file are missing: {}", list(missing))));
         }
-        let known =
-            |name: &&String| self.label.as_ref() == Some(*name) || self.columns.iter().any(|c| c.name == **name);
+        let known = |name: &&String| {
+            let label = self.label.as_ref() == Some(*name);
+            label || self.columns.iter().any(|c| c.name == **name) || self.ignored.contains(name)
+        };
         let additional: Vec<_> = names.iter().filter(|name| !known(name)).collect();
         if !additional.is_empty() {
             return Err(wrong(format!("columns that the training file has not: {}", list(additional))));
         }
-        if names.len() > self.columns.len() + 1 {
-            return Err(wrong("two columns have the same name".into()));
-        }
+        table.check_names()?;
         let place = |c: &TableColumn| names.iter().position(|name| *name == c.name).unwrap_or(0);
         Ok(self.columns.iter().map(place).collect())
     }
@@ -328,126 +373,6 @@ fn number(table: &CsvTable, row: usize, column: usize) -> Result<f32, DataError>
         Err(_) => format!("{} in {} is not a number, as others there are", quote(cell), words()),
     };
     Err(table.wrong(row, why))
-}
-
-fn fit_column(
-    table: &CsvTable,
-    column: usize,
-    as_text: bool,
-    missing: Missing,
-    training: &impl Fn(usize) -> bool,
-) -> Result<ColumnKind, DataError> {
-    let cell = |row: usize| table.cell(row, column);
-    let is_number = |cell: &str| cell.parse::<f32>().is_ok();
-    let absent = |cell: &str| missing != Missing::Refuse && is_missing(cell);
-    // A column is text if none of its cells is a number; what is neither the one nor the other is an error below.
-    let texts = (0..table.rows()).map(cell).filter(|cell| !is_missing(cell));
-    if as_text || (texts.clone().next().is_some() && !texts.clone().any(is_number)) {
-        return fit_texts(table, column, missing);
-    }
-    let (mut values, mut any_absent) = (Vec::new(), false);
-    for row in 0..table.rows() {
-        if absent(cell(row)) {
-            any_absent = true;
-        } else if training(row) {
-            values.push(number(table, row, column)?);
-        } else {
-            number(table, row, column)?;
-        }
-    }
-    if values.is_empty() {
-        let why = format!("{} holds no value in the training part; leave it out", table.column_words(column));
-        return Err(DataError::Table { path: table.path().to_owned(), why });
-    }
-    let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
-    let fill = any_absent.then(|| match missing {
-        Missing::Median => median(&mut values.clone()),
-        _ => mean as f32,
-    });
-    // Over what the network will see: with what stands for missing values.
-    let absent_training = (0..table.rows()).filter(|&row| training(row) && absent(cell(row))).count();
-    values.extend(std::iter::repeat_n(fill.unwrap_or(0.0), absent_training));
-    let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
-    let variance = values.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / values.len() as f64;
-    let deviation = if variance > 0.0 { variance.sqrt() as f32 } else { 1.0 };
-    let fill = if missing == Missing::Refuse { None } else { fill.or(Some(mean as f32)) };
-    Ok(ColumnKind::Number {
-        mean: mean as f32,
-        deviation,
-        fill,
-        indicator: any_absent && missing == Missing::Indicator,
-    })
-}
-
-fn median(values: &mut [f32]) -> f32 {
-    values.sort_by(f32::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
-}
-
-fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<ColumnKind, DataError> {
-    let mut texts = BTreeSet::new();
-    for row in 0..table.rows() {
-        let cell = table.cell(row, column);
-        if missing == Missing::Refuse && cell.is_empty() {
-            // Says what is missing.
-            number(table, row, column)?;
-        }
-        texts.insert(if is_missing(cell) { "" } else { cell });
-        if texts.len() > MOST_TEXTS {
-            let words = table.column_words(column);
-            let why =
-                format!("{words} holds more than {MOST_TEXTS} different texts; leave it out or put them in groups");
-            return Err(DataError::Table { path: table.path().to_owned(), why });
-        }
-    }
-    Ok(ColumnKind::Category { texts: texts.into_iter().map(str::to_owned).collect() })
-}
-
-/// The classes of a table: whole numbers in numeric order, others in alphabetical order.
-fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, DataError> {
-    let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
-    let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
-    for row in 0..table.rows() {
-        let text = table.cell(row, label);
-        if text.is_empty() {
-            return Err(table.wrong(row, format!("no label in column {}", label + 1)));
-        }
-        *texts.entry(text).or_default() += 1;
-    }
-    // Whatever they are, so many are no classes that could be learnt.
-    let learnable = |labels: usize| match labels > MOST_NUMBERS && table.rows() < LEAST_OF_A_CLASS * labels {
-        false => Ok(()),
-        true => Err(wrong(format!(
-            "{} holds {labels} different labels in {} rows, too few of each to learn; choose another label column, or \
-             put the labels in groups with names",
-            table.column_words(label),
-            table.rows()
-        ))),
-    };
-    if let Some(numbers) = texts.keys().map(|text| whole_number(text)).collect::<Option<BTreeSet<i64>>>() {
-        texts.clear();
-        if numbers.len() > 1 {
-            learnable(numbers.len())?;
-            return Ok(numbers.iter().map(i64::to_string).collect());
-        }
-    }
-    let measured = texts.keys().all(|text| text.parse::<f64>().is_ok_and(f64::is_finite));
-    if measured && texts.len() > MOST_NUMBERS {
-        return Err(wrong(format!(
-            "{} holds {} different numbers in {} rows, a measurement and no classes; choose another label column, or \
-             put the numbers in ranges with names",
-            table.column_words(label),
-            texts.len(),
-            table.rows()
-        )));
-    }
-    if texts.len() < 2 {
-        let only = quote(table.cell(0, label));
-        return Err(wrong(format!("every row has the label {only}; is it the right column?")));
-    }
-    learnable(texts.len())?;
-    Ok(texts.into_keys().map(str::to_owned).collect())
 }
 
 /// Classes by what a cell says.

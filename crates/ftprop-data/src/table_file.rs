@@ -13,10 +13,9 @@ use crate::{DataError, Options, Source};
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Dataset, DataError> {
     let fitted = options.known.as_ref().and_then(|known| known.table.as_ref());
     let (options, whole) = (&options.csv, options.whole);
-    let named = fitted.is_some_and(|fitted| fitted.named);
-    let read = |path: &Path| match named {
-        true => Ok((CsvTable::read(path, options.header)?, 0)),
-        false => CsvTable::read_with_label(path, options.header, &options.label),
+    let read = |path: &Path| match fitted {
+        Some(fitted) => Ok((fitted.read(path, options.header)?, 0)),
+        None => CsvTable::read_with_label(path, options.header, &options.label),
     };
     let (table, label) = read(path)?;
     let held = match options.test {

@@ -1,4 +1,4 @@
-//! Mutants of every kind of input are read or refused; nothing panics. `examples/fuzz.rs` tries as many as one likes.
+//! Mutants of every kind of input are read or refused; nothing panics. `examples/fuzz_data.rs` tries as many as one likes.
 
 mod common;
 #[path = "common/mutants.rs"]

@@ -129,3 +129,85 @@ fn only_training_rows_decide_and_the_transformation_can_be_kept() {
         (CsvTable::read(&path, None).unwrap(), fitted.split(&CsvTable::read(&path, None).unwrap()).unwrap());
     assert_eq!((split.len(), split.label(4)), (table.rows(), 1));
 }
+
+/// Columns of one name were matched by their places, so a file with another order was measured wrong without a word.
+#[test]
+fn two_columns_of_one_name_are_refused() {
+    let temp = Temp::new();
+    let text = "a,a,kind\n1,2,x\n2,3,y\n3,4,x\n4,5,y\n5,6,x\n";
+    let error =
+        |csv: CsvOptions| open(Source::Csv, Some(&temp.write("t.csv", text)), &with(csv)).unwrap_err().to_string();
+    let said = error(CsvOptions::default());
+    assert!(said.contains("same name, `a`") && said.contains("csv.header"), "{said}");
+    // A first line that is a row may say a thing twice.
+    let letters = "p,p,x\nq,p,y\np,q,x\nq,q,y\np,p,y\nq,p,x\n";
+    let rows = CsvOptions { header: Some(false), ..CsvOptions::default() };
+    let data = open(Source::Csv, Some(&temp.write("letters.csv", letters)), &with(rows)).unwrap();
+    assert_eq!(data.train.len() + data.test.len(), 6);
+}
+
+/// A network of a table without names lost the first row of a table of texts, which was taken for names.
+#[test]
+fn the_first_row_of_a_table_without_names_is_a_row() {
+    let temp = Temp::new();
+    let options = CsvOptions { header: Some(false), ..CsvOptions::default() };
+    let fitted = transform("p,r,x\nq,r,y\np,s,x\nq,s,y\n", &options);
+    for (text, rows) in [("p,s\nq,r\n", 2), ("p,s\n", 1), ("p,s,x\nq,r,y\n", 2), ("first,second\np,s\n", 1)] {
+        let table = fitted.read(&temp.write("new.csv", text), None).unwrap();
+        assert_eq!(table.rows(), rows, "{text}");
+        assert_eq!(fitted.features(&table).unwrap().len(), 4 * rows, "{text}");
+    }
+    let table = fitted.read(&temp.write("new.csv", "p,s\nq,r\n"), None).unwrap();
+    assert_eq!((table.line(0), table.line(1), table.cell(1, 0)), (1, 2, "q"));
+    assert!(fitted.read(&temp.write("new.csv", "first,second\n"), None).unwrap_err().to_string().contains("header"));
+}
+
+#[test]
+fn columns_can_be_left_out() {
+    let options = CsvOptions { ignore: vec!["id".into()], ..CsvOptions::default() };
+    let fitted = transform("id,a,kind\nr1,1,x\nr2,2,y\nr3,3,x\n", &options);
+    assert_eq!(fitted.width(), 1);
+    for text in ["id,a,kind\nr9,5,x\n", "a,id\n5,\n", "a\n5\n"] {
+        assert_eq!(fitted.features(&table(text)).unwrap(), [5.0], "{text}");
+    }
+    assert_eq!(fitted.labels(&table("kind,a,id\ny,5,z\n")).unwrap(), [1]);
+    let wrong = |text: &str| fitted.features(&table(text)).unwrap_err().to_string();
+    assert!(wrong("1,2\n3,4\n").contains("names of the columns"));
+    assert!(wrong("a,b,id\n1,2,3\n").contains("`b`"));
+    let kept: TableTransform = serde_json::from_str(&serde_json::to_string(&fitted).unwrap()).unwrap();
+    assert_eq!(kept, fitted);
+    let fit = |ignore: &[&str]| {
+        let options =
+            CsvOptions { ignore: ignore.iter().map(|name| name.to_string()).collect(), ..CsvOptions::default() };
+        TableTransform::fit(&table("id,a,kind\n1,1,x\n2,2,y\n"), 2, &options, |_| true).unwrap_err().to_string()
+    };
+    assert!(fit(&["idd"]).contains("`idd`") && fit(&["kind"]).contains("`kind`") && fit(&["id", "a"]).contains("all"));
+}
+
+/// Numbers in another spelling, and names of rows, became categories that say nothing of new rows.
+#[test]
+fn texts_that_are_no_categories_are_refused() {
+    let fit = |cell: fn(usize) -> String, categories: Vec<String>| {
+        let rows: String = (0..60).map(|i| format!("{};{};{}\n", cell(i), i, ["x", "y"][i % 2])).collect();
+        let options = CsvOptions { categories, ..CsvOptions::default() };
+        let table = table(&format!("a;b;kind\n{rows}"));
+        TableTransform::fit(&table, 2, &options, |_| true).map_err(|error| error.to_string())
+    };
+    let comma = fit(|i| format!("{},5", i % 7), vec![]).unwrap_err();
+    assert!(comma.contains("column 1 (`a`)") && comma.contains("decimal comma") && comma.contains("`0,5`"), "{comma}");
+    let names = fit(|i| format!("row{i}"), vec![]).unwrap_err();
+    assert!(names.contains("60 different texts in 60 rows") && names.contains("csv.ignore"), "{names}");
+    assert_eq!(fit(|i| format!("row{i}"), vec!["a".into()]).unwrap().width(), 61);
+    assert_eq!(fit(|i| format!("group{}", i % 30), vec![]).unwrap().width(), 31);
+}
+
+#[test]
+fn what_is_wrong_with_single_rows_is_told_row_by_row() {
+    let fitted = transform("a,colour,kind\n1,red,x\n2,blue,y\n", &CsvOptions::default());
+    let (sound, wrong) = fitted.sound(table("colour,a\nred,1\npurple,2\nblue,many\nblue,3\n")).unwrap();
+    assert_eq!((sound.rows(), sound.line(0), sound.line(1)), (2, 2, 5));
+    assert_eq!(fitted.features(&sound).unwrap(), [1.0, 0.0, 1.0, 3.0, 1.0, 0.0]);
+    assert_eq!(wrong.iter().map(|why| why.line()).collect::<Vec<_>>(), [Some(3), Some(4)]);
+    assert!(wrong[0].to_string().contains("`purple`") && wrong[1].to_string().contains("`many`"));
+    assert!(fitted.sound(table("a,b\n1,2\n")).is_err());
+}

@@ -33,6 +33,14 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// A model of the zoo that is there as a packed one alone.
+    #[error("the zoo has '{name}' as a packed model only, which cannot be trained; its recipe is {recipe}")]
+    NoWeights {
+        /// What was asked for.
+        name: String,
+        /// How it was trained.
+        recipe: String,
+    },
     /// Weights of another network.
     #[error("{path} is of another network: {difference}")]
     OtherNetwork {

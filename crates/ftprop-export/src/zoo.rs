@@ -35,6 +35,9 @@ pub struct Entry {
     pub data: String,
     /// The share of test examples that the packed model is right about, without test-time augmentation.
     pub accuracy: f64,
+    /// Of the weights that it was packed from, where they are there to begin training with: their SHA-256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -92,27 +95,39 @@ impl Zoo {
 
     /// A model's file, once it was found to be the one that the index means.
     pub fn model(&self, name: &str) -> Result<PathBuf, Error> {
-        let known = || self.models.iter().map(|model| model.name.clone()).collect::<Vec<_>>().join(", ");
-        let found = self.models.iter().find(|model| model.name == name);
-        let entry = found.ok_or_else(|| Error::NotInZoo { name: name.into(), known: known() })?;
-        let path = self.path(name);
-        match sha256(&files::read(&path)?) == entry.sha256 {
-            true => Ok(path),
-            false => Err(Error::NotAModel { path, why: "it is not the file that the zoo's index means".into() }),
+        let entry = self.entry(name)?;
+        sound(self.path(name), &entry.sha256)
+    }
+
+    /// The weights that a model was packed from, a checkpoint, once found to be those that the index means.
+    pub fn weights(&self, name: &str) -> Result<PathBuf, Error> {
+        match &self.entry(name)?.weights {
+            Some(expected) => sound(self.weights_path(name), expected),
+            None => Err(Error::NoWeights { name: name.into(), recipe: self.entry(name)?.recipe.clone() }),
         }
     }
 
-    /// Puts a model in, in place of one of the same name; `entry` has its SHA-256 and size from the bytes.
-    pub fn add(&mut self, entry: Entry, model: &[u8]) -> Result<(), Error> {
+    fn entry(&self, name: &str) -> Result<&Entry, Error> {
+        let known = || self.models.iter().map(|model| model.name.clone()).collect::<Vec<_>>().join(", ");
+        let found = self.models.iter().find(|model| model.name == name);
+        found.ok_or_else(|| Error::NotInZoo { name: name.into(), known: known() })
+    }
+
+    /// Puts a model in, in place of one of the same name, and the weights that it was packed from, where they are to be
+    /// there too; `entry` has SHA-256 and size from the bytes.
+    pub fn add(&mut self, entry: Entry, model: &[u8], weights: Option<&[u8]>) -> Result<(), Error> {
         if !is_name(&entry.name) {
             return Err(Error::NotInZoo { name: entry.name, known: "names of letters, digits, - and _".into() });
         }
         std::fs::create_dir_all(&self.folder)
             .map_err(|e| Error::NotAModel { path: self.folder.clone(), why: e.to_string() })?;
         files::write(&self.path(&entry.name), model)?;
+        if let Some(weights) = weights {
+            files::write(&self.weights_path(&entry.name), weights)?;
+        }
         self.models.retain(|known| known.name != entry.name);
-        let (sha256, bytes) = (sha256(model), model.len() as u64);
-        self.models.push(Entry { sha256, bytes, ..entry });
+        let (own, bytes, weights) = (sha256(model), model.len() as u64, weights.map(sha256));
+        self.models.push(Entry { sha256: own, bytes, weights, ..entry });
         self.models.sort_by(|a, b| a.name.cmp(&b.name));
         let index = Index { models: self.models.clone() };
         let text =
@@ -123,12 +138,32 @@ impl Zoo {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.ftp"))
     }
+
+    fn weights_path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.safetensors"))
+    }
+}
+
+/// A file, if it has the hash that is expected.
+fn sound(path: PathBuf, expected: &str) -> Result<PathBuf, Error> {
+    match sha256(&files::read(&path)?) == expected {
+        true => Ok(path),
+        false => Err(Error::NotAModel { path, why: "it is not the file that the zoo's index means".into() }),
+    }
 }
 
 /// The file that a path means: `zoo:NAME` is a model of the zoo, anything else is itself.
 pub fn resolve(path: &Path) -> Result<PathBuf, Error> {
     match path.to_str().and_then(|text| text.strip_prefix(PREFIX)) {
         Some(name) => Zoo::find()?.model(name),
+        None => Ok(path.to_path_buf()),
+    }
+}
+
+/// The run or checkpoint that a path means to begin training with: `zoo:NAME` is one of the zoo's, anything else is itself.
+pub fn resolve_weights(path: &Path) -> Result<PathBuf, Error> {
+    match path.to_str().and_then(|text| text.strip_prefix(PREFIX)) {
+        Some(name) => Zoo::find()?.weights(name),
         None => Ok(path.to_path_buf()),
     }
 }
@@ -157,12 +192,15 @@ mod tests {
             seed: 1,
             data: "digits".into(),
             accuracy: 0.9,
+            weights: None,
         };
         let mut zoo = Zoo::open_or_new(&folder).unwrap();
-        zoo.add(entry("b"), b"second").unwrap();
-        zoo.add(entry("a-1"), b"abc").unwrap();
-        zoo.add(entry("b"), b"another").unwrap();
-        assert!(zoo.add(entry("../c"), b"").is_err() && zoo.add(entry(""), b"").is_err());
+        zoo.add(entry("b"), b"second", None).unwrap();
+        zoo.add(entry("a-1"), b"abc", None).unwrap();
+        zoo.add(entry("b"), b"another", Some(b"weights")).unwrap();
+        assert!(zoo.add(entry("../c"), b"", None).is_err() && zoo.add(entry(""), b"", None).is_err());
+        assert_eq!(std::fs::read(zoo.weights("b").unwrap()).unwrap(), b"weights");
+        assert!(zoo.weights("a-1").unwrap_err().to_string().contains("digits"));
         let zoo = Zoo::open(&folder).unwrap();
         let names: Vec<&str> = zoo.models().iter().map(|m| m.name.as_str()).collect();
         assert_eq!(names, ["a-1", "b"]);
@@ -171,6 +209,8 @@ mod tests {
         assert_eq!(std::fs::read(zoo.model("b").unwrap()).unwrap(), b"another");
         std::fs::write(folder.join("b.ftp"), b"altered").unwrap();
         assert!(zoo.model("b").unwrap_err().to_string().contains("not the file"));
+        std::fs::write(folder.join("b.safetensors"), b"Weights").unwrap();
+        assert!(zoo.weights("b").unwrap_err().to_string().contains("not the file"));
         assert!(zoo.model("c").unwrap_err().to_string().contains("a-1, b"));
         std::fs::remove_dir_all(&folder).unwrap();
     }

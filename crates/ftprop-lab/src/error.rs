@@ -13,6 +13,14 @@ pub enum Error {
     /// A picture cannot be drawn or kept.
     #[error(transparent)]
     Plot(#[from] PlotError),
+    /// A sweep that is not written down as it must be.
+    #[error("the study {name}: {why}")]
+    Plan {
+        /// Its name or file.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// What is not a key and its values.
     #[error("{text}: {why}")]
     Axis {

@@ -40,7 +40,10 @@ pub enum ParameterKind {
         fan_in: usize,
     },
     /// Batch norm's factors.
-    Gamma,
+    Gamma {
+        /// Whether they start anywhere between 0 and 1, not at 1.
+        uniform: bool,
+    },
     /// Batch norm's summands.
     Beta,
     /// The factors of an affine layer.
@@ -81,7 +84,10 @@ impl Parameter {
             }
             ParameterKind::Fc { input, .. } => uniform(values, input.len()),
             ParameterKind::Bias { fan_in } => uniform(values, *fan_in),
-            ParameterKind::Gamma => values.fill(1.0),
+            ParameterKind::Gamma { uniform: false } => values.fill(1.0),
+            ParameterKind::Gamma { uniform: true } => {
+                values.iter_mut().enumerate().for_each(|(i, v)| *v = stream.uniform(i as u64));
+            }
             ParameterKind::Beta | ParameterKind::Shift => values.fill(0.0),
             ParameterKind::Scale { initial } => values.fill(*initial),
         }

@@ -57,6 +57,19 @@ pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerS
     }
 }
 
+/// The same layers with an affine one before each activation that has none of its own: a learned threshold for each channel,
+/// and with a scale, where factors start, a learned step too.
+pub fn with_affine(layers: Vec<LayerSpec>, scale: Option<f32>) -> Vec<LayerSpec> {
+    let within = |layer| match layer {
+        act @ L::Act { activation: None, .. } => vec![L::Affine { scale }, act],
+        L::Residual { main, shortcut } => {
+            vec![L::Residual { main: with_affine(main, scale), shortcut: with_affine(shortcut, scale) }]
+        }
+        other => vec![other],
+    };
+    layers.into_iter().flat_map(within).collect()
+}
+
 /// Two convolutions and two fully connected layers, without batch norm.
 fn convnet4() -> Vec<LayerSpec> {
     vec![
@@ -304,5 +317,32 @@ mod tests {
             assert_eq!(graph.parameter_count(), parameters, "{name}");
             assert!(layers(name, Shape { height: 27, width: 40, channels: 1 }, &[]).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn an_affine_layer_comes_before_every_activation_of_the_network() {
+        let input = Shape { height: 32, width: 32, channels: 3 };
+        let defaults = Defaults { uniform_gamma: true, ..Defaults::new(Activation::Sign, LayerLoss::soft_hinge()) };
+        let count = |layers: &[LayerSpec], kind: &str| {
+            let graph = Graph::resolve(layers, &defaults, input, 10).unwrap();
+            graph.walk().into_iter().filter(|node| node.op.kind() == kind).count()
+        };
+        // `fast` has a ReLU of its own besides.
+        for (name, activations) in [("bireal18", 16), ("convnet8", 7), ("fast", 5)] {
+            let layers = with_affine(layers(name, input, &[]).unwrap(), Some(0.5));
+            assert_eq!(count(&layers, "affine"), activations, "{name}");
+            assert_eq!(count(&layers, "act"), activations + usize::from(name == "fast"), "{name}");
+        }
+        // Norms that start anywhere between 0 and 1.
+        let graph = Graph::resolve(&layers("bireal18", input, &[]).unwrap(), &defaults, input, 10).unwrap();
+        let values = graph.initial_values(3);
+        let gamma: Vec<f32> = graph
+            .parameters()
+            .iter()
+            .filter(|p| p.name.ends_with("gamma"))
+            .flat_map(|p| values[p.range.clone()].to_vec())
+            .collect();
+        let mean = gamma.iter().sum::<f32>() / gamma.len() as f32;
+        assert!(gamma.iter().all(|g| (0.0..1.0).contains(g)) && (mean - 0.5).abs() < 0.02, "{mean}");
     }
 }

@@ -245,6 +245,8 @@ pub struct Defaults {
     pub qrelu_form: QreluForm,
     /// Whether a target's loss is weighted by |g|.
     pub weighted: bool,
+    /// Whether the factors of batch norms start anywhere between 0 and 1, as PyTorch's once did, not at 1.
+    pub uniform_gamma: bool,
 }
 
 impl Defaults {
@@ -256,6 +258,7 @@ impl Defaults {
             target_rule: TargetRule::gradient_sign(),
             qrelu_form: QreluForm::default(),
             weighted: true,
+            uniform_gamma: false,
         }
     }
 }

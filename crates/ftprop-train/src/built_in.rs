@@ -48,6 +48,9 @@ const LATER: &[(&str, &str)] = later! {
 const BESIDE_TABLE_1: &[(&str, &str)] =
     &[recipe!("imagenet", "bireal18", "-sign-sste"), recipe!("imagenet", "bireal18", "-sign-ftpsh")];
 
+/// ResNet-18 for CIFAR's small pictures, by the settings of the table's convnet8.
+const SMALL_RESNETS: &[(&str, &str)] = recipes! { "cifar10": "cifar-resnet18"; };
+
 /// For a CPU.
 const QUICK: (&str, &str) = recipe!("cifar10", "quick", "-sign");
 
@@ -57,7 +60,7 @@ const TAUGHT: &[(&str, &str)] =
 
 /// All but the digits.
 fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    TABLE_1.iter().chain(BESIDE_TABLE_1).chain(TAUGHT).chain([&QUICK]).chain(LATER)
+    TABLE_1.iter().chain(BESIDE_TABLE_1).chain(SMALL_RESNETS).chain(TAUGHT).chain([&QUICK]).chain(LATER)
 }
 
 /// The names of all of them, the digits' first.

@@ -92,6 +92,9 @@ impl Recipe {
         if !matches!(network.preset.as_deref(), Some("mlp" | "auto")) && !network.widths.is_empty() {
             return wrong("network.widths", "goes with network.preset = \"mlp\" or \"auto\"");
         }
+        if network.affine.is_some_and(|scale| !(scale >= 0.0 && scale.is_finite())) {
+            return wrong("network.affine", "must be 0 or a positive number");
+        }
         self.schedule.check()?;
         self.criterion()?.with_mixing(self.mixing()?)?;
         self.distillation()?;

@@ -43,6 +43,20 @@ pub enum Error {
         /// How many ranks there are.
         ranks: usize,
     },
+    /// Batches of a single value a channel.
+    #[error(
+        "{layer} would see a single value a channel in batches of {batch}{}, and nothing can be learned behind it: raise \
+         train.batch, or use a network without batch norms",
+        over(*.ranks)
+    )]
+    LoneValue {
+        /// The batch norm.
+        layer: String,
+        /// Examples of a batch.
+        batch: usize,
+        /// How many ranks there are.
+        ranks: usize,
+    },
     /// Of what the caller brought: an observer, or a network of another kind.
     #[error(transparent)]
     Outside(Box<dyn std::error::Error + Send + Sync>),
@@ -352,4 +366,9 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// Among how many ranks a batch is divided, if it is.
+fn over(ranks: usize) -> String {
+    if ranks > 1 { format!(" over {ranks} ranks") } else { String::new() }
 }

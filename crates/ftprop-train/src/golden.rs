@@ -279,12 +279,12 @@ fn start_value(p: &Parameter, stream: Stream, values: &mut [f32]) {
         ParameterKind::Conv { geometry, .. } => geometry.fan_in(),
         ParameterKind::Fc { input, .. } => input.len(),
         ParameterKind::Bias { fan_in } => *fan_in,
-        ParameterKind::Gamma | ParameterKind::Beta | ParameterKind::Scale { .. } | ParameterKind::Shift => 0,
+        ParameterKind::Gamma { .. } | ParameterKind::Beta | ParameterKind::Scale { .. } | ParameterKind::Shift => 0,
     };
     for (i, v) in values.iter_mut().enumerate() {
         let u = f64::from(stream.uniform(p.torch_index(i) as u64));
         *v = match p.kind {
-            ParameterKind::Gamma | ParameterKind::Scale { .. } => 0.5 + u,
+            ParameterKind::Gamma { .. } | ParameterKind::Scale { .. } => 0.5 + u,
             ParameterKind::Beta | ParameterKind::Shift => u - 0.5,
             _ => (2.0 * u - 1.0) / (fan_in as f64).sqrt(),
         } as f32;

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`recipe`], [`checked`] | what a run depends on, as it is written and as it is trained |
+//! | [`batches`] | whether batches are large enough for a network |
 //! | [`changes`] | in what a run that goes on differs from what it was |
 //! | [`built_in`], [`config`] | the recipes carried here, and the layers one is put together from |
 //! | [`own_data`] | a recipe for data that nobody wrote one for |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod batches;
 pub mod built_in;
 mod by_name;
 pub mod changes;

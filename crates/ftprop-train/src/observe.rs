@@ -9,6 +9,8 @@ use crate::checkpoint::{Note, State};
 use crate::diagnostics::Record;
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, Summary};
+use crate::words::{counted, plain};
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +72,37 @@ pub enum Notice {
     Checkpoint(Note),
     /// The run goes on with other settings.
     Changed(Vec<Change>),
+    /// The last batch of each epoch gives a batch norm a single value a channel.
+    LoneExample {
+        /// The batch norm.
+        layer: String,
+        /// Examples of the other batches.
+        batch: usize,
+        /// Examples of the last one.
+        last: usize,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::PicturesSkipped { count, first } => {
+                write!(f, "{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
+            }
+            Notice::Checkpoint(note) => write!(f, "{note}"),
+            Notice::Changed(changes) => {
+                let changes: Vec<String> =
+                    changes.iter().map(|change| plain(&change.to_string()).into_owned()).collect();
+                write!(f, "from here on {}", changes.join(", "))
+            }
+            Notice::LoneExample { layer, batch, last } => write!(
+                f,
+                "the last batch of each epoch has {} beside batches of {batch}: {layer} sees a single value a channel \
+                 there, which makes its statistics worse; another train.batch avoids it",
+                counted(*last as u64, "example")
+            ),
+        }
+    }
 }
 
 /// How a run ended.

@@ -66,6 +66,12 @@ pub struct NetworkRecipe {
     /// Layers, where there is no preset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
+    /// Whether the factors of batch norms start anywhere between 0 and 1, not at 1.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub uniform_gamma: bool,
+    /// A learned summand before each activation, and a factor that starts here unless it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affine: Option<f32>,
 }
 
 /// Where the examples come from and what is done to them.
@@ -164,6 +170,9 @@ pub struct CsvRecipe {
     /// Columns of numbers that are names all the same, such as a postcode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
+    /// Columns that are left out, such as the number of a row.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -413,10 +422,14 @@ impl Recipe {
 
     /// The layers for an input of this shape.
     pub fn layers(&self, input: Shape) -> Result<Vec<LayerSpec>, NnError> {
-        match &self.network.preset {
-            Some(preset) => presets::layers(preset, input, &self.network.widths),
-            None => Ok(self.network.layers.clone()),
-        }
+        let layers = match &self.network.preset {
+            Some(preset) => presets::layers(preset, input, &self.network.widths)?,
+            None => self.network.layers.clone(),
+        };
+        Ok(match self.network.affine {
+            Some(scale) => presets::with_affine(layers, Some(scale).filter(|scale| *scale != 0.0)),
+            None => layers,
+        })
     }
 
     /// What the activations share unless a layer says otherwise.
@@ -427,6 +440,7 @@ impl Recipe {
             target_rule: self.target_rule,
             qrelu_form: self.qrelu_form,
             weighted: self.weighted,
+            uniform_gamma: self.network.uniform_gamma,
         }
     }
 }
@@ -508,8 +522,8 @@ impl DataRecipe {
             (None, Some(fraction)) => TestPart::Fraction(fraction),
             (None, None) => CsvOptions::default().test,
         };
-        let CsvRecipe { header, missing, ref categories, .. } = self.csv;
-        let csv = CsvOptions { label, header, test, missing, categories: categories.clone() };
+        let CsvRecipe { header, missing, ref categories, ref ignore, .. } = self.csv;
+        let csv = CsvOptions { label, header, test, missing, categories: categories.clone(), ignore: ignore.clone() };
         let options = Options { crop: self.crop, resize: self.resize, csv, known, whole };
         Ok(ftprop_data::open(self.source, self.path.as_deref(), &options)?)
     }

@@ -16,7 +16,7 @@ pub use start::Taken;
 
 use crate::changes::{self, Change, Changed};
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Checkpoint, Contents, ModelInfo, Note, State};
+use crate::checkpoint::{Checkpoint, Contents, ModelInfo, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
 use crate::engine::{self, Parts};
@@ -66,7 +66,7 @@ pub struct Trainer {
     /// The statistics that belong to the moving average of the weights, as of the last epoch's end.
     averaged: Option<Vec<f32>>,
     /// What is to be said about the checkpoint that it goes on from.
-    notes: Vec<Note>,
+    notes: Vec<Notice>,
     /// Settings that it goes on with in place of others, until they are recorded and told.
     changes: Vec<Change>,
     saved: Instant,
@@ -170,6 +170,7 @@ impl Trainer {
         let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
         let engine = engine::open(&recipe, dataset, &parts, place)?;
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
+        let notes = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
         let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
         let train_loader = if pixels { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
@@ -187,7 +188,7 @@ impl Trainer {
             shown: false,
             best: None,
             averaged: None,
-            notes: Vec::new(),
+            notes,
             changes: Vec::new(),
             saved: Instant::now(),
             began: Instant::now(),
@@ -281,7 +282,7 @@ impl Trainer {
             return Err(saved.other("its epoch has more examples than the data".into()));
         }
         self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
-        self.notes.clone_from(&saved.notes);
+        self.notes.extend(saved.notes.iter().cloned().map(Notice::Checkpoint));
         self.state = state;
         self.before = self.state.seconds;
         Ok(())
@@ -413,7 +414,7 @@ impl Trainer {
             storage.begin(self.state.epoch)?;
         }
         for note in std::mem::take(&mut self.notes) {
-            observer.notice(&self.view(), &Notice::Checkpoint(note));
+            observer.notice(&self.view(), &note);
         }
         if !self.changes.is_empty() {
             let changes = std::mem::take(&mut self.changes);

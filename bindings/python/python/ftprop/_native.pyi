@@ -16,6 +16,7 @@ def recipe_names() -> list[str]: ...
 def train(
     recipe: Any,
     settings: dict[str, Any] | None,
+    epochs: int | None,
     data: Any,
     device: str | None,
     threads: int | None,

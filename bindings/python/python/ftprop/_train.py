@@ -90,6 +90,7 @@ def _bar(progress: bool | None) -> _Bar | None:
 def _go(
     recipe: Any,
     settings: Mapping[str, Any] | None,
+    epochs: int | None,
     data: Any,
     device: str,
     threads: int | None,
@@ -120,6 +121,7 @@ def _go(
         run, raised = _native.train(
             recipe,
             settings,
+            epochs,
             native,
             device_asked,
             threads,
@@ -147,6 +149,7 @@ def train(
     recipe: str | os.PathLike[str] | Mapping[str, Any] = "digits",
     data: Any = None,
     *,
+    epochs: int | None = None,
     device: str = "auto",
     threads: int | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -158,7 +161,9 @@ def train(
 
     ``recipe`` is a dict, the path of a TOML file, or the name of a built-in recipe; ``settings`` is laid over it, with
     keys such as ``"train.epochs"``. ``data`` is a path, ``(X, y)``, ``(X, y, X_test, y_test)`` or a
-    :class:`Dataset`; without it the recipe says where the data is.
+    :class:`Dataset`; without it the recipe says where the data is. ``epochs`` is another number of them than the
+    recipe's, with its schedule scaled to it, as ``--epochs`` of the program; ``settings={"train.epochs": ...}`` leaves the
+    schedule as it is.
 
     Without ``out`` nothing is written. With it, that folder becomes a run folder as the program's, with the same bytes
     for the same recipe and data. Callbacks see each :class:`Epoch`; one that returns something true stops the run,
@@ -182,7 +187,7 @@ def train(
     """
     taken = dict(recipe) if isinstance(recipe, Mapping) else recipe
     folder = None if out is None else Path(out)
-    return _go(taken, settings, data, device, threads, folder, False, callbacks, progress)
+    return _go(taken, settings, epochs, data, device, threads, folder, False, callbacks, progress)
 
 
 def resume(
@@ -199,8 +204,7 @@ def resume(
 
     A run on arrays needs the same arrays again.
     """
-    settings = None if epochs is None else {"train.epochs": epochs}
-    return _go("digits", settings, data, device, threads, Path(out), True, callbacks, progress)
+    return _go("digits", None, epochs, data, device, threads, Path(out), True, callbacks, progress)
 
 
 def recipes() -> list[str]:

@@ -162,7 +162,7 @@ class FTPropClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         heard = self.callbacks or ()
         self.run_ = _go(
-            recipe, self.settings, data, self.device, self._threads(), None, False, heard, False, before
+            recipe, self.settings, None, data, self.device, self._threads(), None, False, heard, False, before
         )
         self.classes_ = classes
         self.n_iter_ = len(self.run_.metrics.get("epoch", ()))

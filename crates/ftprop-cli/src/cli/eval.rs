@@ -243,6 +243,7 @@ impl Eval {
         let mut model = load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
         let whole = self.is_whole(model.recipe.data.path.as_deref());
         let found = find(&mut model.recipe, self.data.as_deref())?;
+        refuse_table(&model.recipe, &model.info.known(), model.info.shape())?;
         let mut dataset = model.recipe.data.open_for(model.info.known(), whole)?;
         check_data(&dataset, model.info.shape(), &model.info.classes)?;
         self.tell_found(found.as_ref());
@@ -280,6 +281,7 @@ impl Eval {
         }
         let known = Known { classes: classifier.classes().to_vec(), table: classifier.table().cloned() };
         let whole = self.is_whole(None);
+        refuse_table(&recipe, &known, shape)?;
         let mut dataset = recipe.data.open_for(known, whole)?;
         check_data(&dataset, shape, classifier.classes())?;
         self.tell_found(found.as_ref());
@@ -288,6 +290,16 @@ impl Eval {
         let criterion = classifier.criterion().transpose()?;
         let whole = whole && in_one_piece(&dataset);
         Ok(Subject { network: Box::new(classifier), recipe, dataset, criterion, path: self.model.clone(), whole })
+    }
+}
+
+/// Says that a network of pictures is no network of tables, before anything in the table is complained about.
+fn refuse_table(recipe: &Recipe, known: &Known, shape: Shape) -> Result<(), Error> {
+    match (recipe.data.source, &known.table, &recipe.data.path) {
+        (Source::Csv, None, Some(path)) if shape.height * shape.width > 1 => {
+            Err(ftprop_train::Error::NoPicture { path: path.clone() }.into())
+        }
+        _ => Ok(()),
     }
 }
 

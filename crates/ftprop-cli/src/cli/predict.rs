@@ -7,7 +7,7 @@ use super::eval::WhichArg;
 use super::load;
 use crate::error::Error;
 use clap::Args;
-use ftprop_data::{CsvTable, Preprocess, TableTransform};
+use ftprop_data::{Preprocess, TableTransform};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::zoo;
 use ftprop_tensor::Cpu;
@@ -160,14 +160,23 @@ impl Asked {
             return out.failed(name, None, &Error::from(why).to_string());
         };
         let header = self.header;
-        let read = CsvTable::read(path, header).map_err(ftprop_train::Error::from).and_then(|table| {
+        let read = transform.read(path, header).and_then(|table| transform.sound(table));
+        let answered = read.map_err(ftprop_train::Error::from).and_then(|(table, wrong)| {
             let answers = self.cpu.enter(|| predict_rows(&mut *self.network, transform, &table, ROWS))?;
-            Ok((table, answers))
+            Ok((table, answers, wrong))
         });
-        match read {
-            Ok((table, answers)) => answers.iter().enumerate().try_for_each(|(row, ranked)| {
-                out.answer(Answer::new(name, Some(table.line(row)), ranked, &self.classes, top))
-            }),
+        match answered {
+            Ok((table, answers, wrong)) => {
+                // One bad row does not keep the others from their answer.
+                let mut wrong = wrong.into_iter().peekable();
+                for (row, ranked) in answers.iter().enumerate() {
+                    while let Some(why) = wrong.next_if(|why| why.line() < Some(table.line(row))) {
+                        out.failed(name, why.line(), &why.to_string())?;
+                    }
+                    out.answer(Answer::new(name, Some(table.line(row)), ranked, &self.classes, top))?;
+                }
+                wrong.try_for_each(|why| out.failed(name, why.line(), &why.to_string()))
+            }
             Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
                 out.failed(name, None, &Error::from(e).to_string())
             }

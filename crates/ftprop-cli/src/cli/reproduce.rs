@@ -61,6 +61,7 @@ impl Reproduce {
         if self.seeds == 0 {
             return Err(Error::Usage("--seeds must be at least 1".into()));
         }
+        self.study.refuse_overruled(&[("data.validation", "--validation")])?;
         let cells = self.cells(rows)?;
         let plan = Plan {
             data: self.data.clone(),

@@ -53,6 +53,19 @@ pub(super) struct StudyArgs {
     json: bool,
 }
 
+/// Settings that studies make for every run, and the flags that say them.
+const STUDIES_OWN: &[(&str, &str)] =
+    &[("train.seed", "--seeds"), ("train.device", "--device"), ("train.threads", "--threads")];
+
+fn refuse<'a>(option: &str, mut keys: impl Iterator<Item = &'a str>, own: &[(&str, &str)]) -> Result<(), Error> {
+    match keys.find_map(|key| own.iter().find(|(name, _)| *name == key)) {
+        None => Ok(()),
+        Some((key, flag)) => {
+            Err(Error::Usage(format!("{option} {key}: {flag} says it for every run, so leave one of them out")))
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Report {
     report: String,
@@ -71,6 +84,24 @@ struct Run {
 }
 
 impl StudyArgs {
+    /// Refuses settings that the study makes itself: they would be overruled in every run, and a report would name
+    /// values that nothing was trained with. `own` are those of one command, with the flags that say them.
+    pub(super) fn refuse_overruled(&self, own: &[(&str, &str)]) -> Result<(), Error> {
+        let keys = self.set.iter().filter_map(|setting| Some(setting.split_once('=')?.0.trim()));
+        refuse("--set", keys, &[STUDIES_OWN, own].concat())
+    }
+
+    /// The same for the axes of a grid, which a flag overrules too.
+    pub(super) fn refuse_overruled_axes<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a str>,
+        data: Option<&Path>,
+    ) -> Result<(), Error> {
+        let epochs = self.epochs.map(|_| ("train.epochs", "--epochs"));
+        let data = data.map(|_| ("data.path", "--data"));
+        refuse("--grid", keys, &[STUDIES_OWN, epochs.as_slice(), data.as_slice()].concat())
+    }
+
     /// Trains the jobs in the folder `out` and writes the report, which `page` makes after the training.
     pub(super) fn run(
         &self,

@@ -3,8 +3,10 @@
 use super::data::{locate, recipe_layers};
 use super::study::StudyArgs;
 use crate::error::Error;
+use crate::progress::tell;
 use clap::Args;
 use ftprop_lab::study;
+use ftprop_lab::sweep::plan::Plan;
 use ftprop_lab::sweep::report::report;
 use ftprop_lab::sweep::{Axis, Base, points};
 use ftprop_train::choice::DeviceChoice;
@@ -25,7 +27,8 @@ Examples:
   ftprop sweep --grid layer_loss=soft_hinge,saturated_hinge,approx_sign --grid optimizer.lr=1e-3,5e-4 --out sweep
   ftprop sweep --recipe convnet8-sign-ftpsh --data cifar-10-batches-bin --epochs 100 \\
     --grid layer_loss=soft_hinge,hinge,log --out losses
-  ftprop sweep --recipe my.toml --grid 'schedule.decay_at=[20,25],[15,25]' --seeds 3 --out decay")]
+  ftprop sweep --recipe my.toml --grid 'schedule.decay_at=[20,25],[15,25]' --seeds 3 --out decay
+  ftprop sweep --study target-rules-cpu --device cpu --out rules")]
 pub(super) struct Sweep {
     /// The recipe, a TOML file; may be repeated
     #[arg(long, value_name = "FILE")]
@@ -36,9 +39,12 @@ pub(super) struct Sweep {
     /// A key and its values, such as optimizer.lr=1e-3,5e-4; may be repeated
     #[arg(long, value_name = "KEY=VALUES")]
     grid: Vec<String>,
-    /// Seeds 1 to N for each combination
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seeds: u32,
+    /// Seeds 1 to N for each combination; 1 if not given
+    #[arg(long, value_name = "N")]
+    seeds: Option<u32>,
+    /// A sweep that is written down, by name or as a TOML file: its recipes, grid, settings, seeds and epochs
+    #[arg(long = "study", value_name = "NAME", conflicts_with_all = ["recipe", "grid"])]
+    plan: Option<PathBuf>,
     /// The folder for runs and report
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -47,19 +53,38 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    pub(super) fn run(self) -> Result<ExitCode, Error> {
-        if self.seeds == 0 {
+    pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        if let Some(plan) = &self.plan {
+            let plan = Plan::find(plan)?;
+            if !self.study.quiet {
+                tell(&plan.question);
+            }
+            self.follow(plan);
+        }
+        let seeds = self.seeds.unwrap_or(1);
+        if seeds == 0 {
             return Err(Error::Usage("--seeds must be at least 1".into()));
         }
         if self.grid.is_empty() && self.recipe.len() < 2 {
             return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
         }
         let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        self.study.refuse_overruled(&[])?;
+        self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;
         let device = self.study.device.parse()?;
         let bases = self.bases()?;
-        let points = points(&bases, &axes, self.seeds, &self.out, |recipe| self.finish(recipe, device))?;
+        let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
         self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
+    }
+
+    /// Takes what a plan says for what the command line does not; settings of the command line come last.
+    fn follow(&mut self, plan: Plan) {
+        self.recipe = plan.recipes.into_iter().map(PathBuf::from).collect();
+        self.grid = plan.grid;
+        self.study.set.splice(..0, plan.set);
+        self.seeds = self.seeds.or(Some(plan.seeds));
+        self.study.epochs = self.study.epochs.or(plan.epochs);
     }
 
     fn bases(&self) -> Result<Vec<Base>, Error> {
@@ -86,6 +111,7 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
+        recipe.train.teacher = recipe.train.teacher.as_deref().map(absolute);
         recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;

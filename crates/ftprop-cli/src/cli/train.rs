@@ -8,7 +8,9 @@ use crate::error::Error;
 use crate::progress::{Progress, counted, tell};
 use clap::Args;
 use ftprop_data::Dataset;
+use ftprop_export::zoo;
 use ftprop_lab::pictures::Pictures;
+use ftprop_tensor::Share;
 use ftprop_train::checked::CheckedRecipe;
 use ftprop_train::config::Layers;
 use ftprop_train::device::Place;
@@ -59,8 +61,8 @@ pub(super) struct Train {
     /// The run folder to make [default: runs/NAME]
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Begin with the network of another run wherever layers have the same place and shape, so with another last layer
-    /// where there are other classes; groups with lr_factor = 0 freeze what is not to be learned again
+    /// Begin with the network of another run, or one of the zoo (zoo:NAME), wherever layers have the same place and shape,
+    /// so with another last layer where there are other classes; groups with lr_factor = 0 freeze what is not to be learned again
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     init_from: Option<PathBuf>,
     /// Go on with a run where it stopped
@@ -238,7 +240,7 @@ impl Train {
 
     /// Takes over another run's network, and says what of it.
     fn begin_with(&self, run: &Path, trainer: &mut Trainer, place: &Place) -> Result<String, Error> {
-        let source = load(run, Which::Best, place.cpu.clone(), 1)?;
+        let source = load(&zoo::resolve_weights(run)?, Which::Best, place.cpu.clone(), 1)?;
         let Taken { parameters, new } = trainer.start_from(&source.network)?;
         let anew = match &new[..] {
             [] => String::new(),
@@ -338,6 +340,9 @@ fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<Exit
     let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     let graph = recipe.graph(input_shape(dataset.shape), dataset.classes.len())?;
     recipe.learning(&graph)?;
+    if let Some(notice) = recipe.check_batches(&graph, train.len(), Share::WHOLE)? {
+        tell(&notice.to_string());
+    }
     let network = super::summary::Report::of(&graph);
     let validation = validation.map_or(0, |part| part.len());
     if json {
@@ -401,6 +406,21 @@ fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Pla
     if let Some(untested) = untested(dataset) {
         tell(&untested);
     }
+    if let Some(measured) = measured(dataset) {
+        tell(&measured);
+    }
+}
+
+/// A table whose labels look like a measurement: many whole numbers, and few rows of each.
+fn measured(dataset: &Dataset) -> Option<String> {
+    let (classes, rows) = (dataset.classes.len(), dataset.train.len() + dataset.test.len());
+    let numbers = dataset.table.is_some() && dataset.classes.iter().all(|class| class.parse::<i64>().is_ok());
+    (numbers && classes > 20 && rows < 10 * classes).then(|| {
+        format!(
+            "the labels are {classes} different numbers in {rows} rows, each a class of its own; if they are a measurement, \
+             put them in ranges with names"
+        )
+    })
 }
 
 /// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.

@@ -26,6 +26,9 @@ pub(super) struct Zoos {
     /// Put in this packed model (.ftp), once its accuracy was measured
     #[arg(long, value_name = "FILE", requires_all = ["name", "recipe"])]
     add: Option<PathBuf>,
+    /// With --add: also put in the weights that it was packed from, a run folder's checkpoint, to begin training with
+    #[arg(long, value_name = "FILE", requires = "add")]
+    weights: Option<PathBuf>,
     /// What it is to be called
     #[arg(long)]
     name: Option<String>,
@@ -69,11 +72,12 @@ impl Zoos {
         let mut rows = Vec::new();
         for entry in zoo.models() {
             let path = zoo.model(&entry.name);
+            let weights = entry.weights.as_ref().map(|_| zoo.weights(&entry.name)).transpose();
             let ms_per_image = match (&path, &self.report) {
                 (Ok(path), Some(_)) => Some(latency(path)?),
                 _ => None,
             };
-            rows.push(Row { entry, sound: path.is_ok(), ms_per_image });
+            rows.push(Row { entry, sound: path.is_ok() && weights.is_ok(), ms_per_image });
         }
         if let Some(file) = &self.report {
             files::write(file, table(&rows).as_bytes())?;
@@ -97,10 +101,12 @@ impl Zoos {
             seed: self.seed,
             data,
             accuracy: tally.top1_share(),
+            weights: None,
         };
         let mut zoo = Zoo::open_or_new(&folder)?;
         let name = entry.name.clone();
-        zoo.add(entry, &files::read(file)?)?;
+        let weights = self.weights.as_deref().map(files::read).transpose()?;
+        zoo.add(entry, &files::read(file)?, weights.as_deref())?;
         let added = zoo.models().iter().find(|model| model.name == name);
         added.map_or(Ok(()), |entry| say(&line(&Row { entry, sound: true, ms_per_image: None })))?;
         Ok(ExitCode::SUCCESS)
@@ -136,7 +142,7 @@ fn table(rows: &[Row<'_>]) -> String {
          | name | data | recipe, seed | accuracy, % | size, kB | ms an image | SHA-256 |\n| --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for Row { entry, ms_per_image, .. } in rows {
-        let Entry { name, sha256, bytes, recipe, seed, data, accuracy } = entry;
+        let Entry { name, sha256, bytes, recipe, seed, data, accuracy, .. } = entry;
         let (percent, kb) = (100.0 * accuracy, *bytes as f64 / 1e3);
         let ms = ms_per_image.map_or_else(|| "damaged".to_string(), |ms| format!("{ms:.2}"));
         text += &format!("| `zoo:{name}` | {data} | {recipe}, {seed} | {percent:.2} | {kb:.0} | {ms} | `{sha256}` |\n");

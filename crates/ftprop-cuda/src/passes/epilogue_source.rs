@@ -8,35 +8,14 @@ use ftprop_nn::Shape;
 use ftprop_nn::graph::Dropout;
 use ftprop_nn::trace::function;
 
-pub(super) const FILE: KernelFile = KernelFile {
-    name: "epilogue.cu",
-    text: concat!(
-        include_str!("../../kernels/column_reduction.cuh"),
-        include_str!("../../kernels/epilogue.cuh"),
-        include_str!("../../kernels/epilogue.cu")
-    ),
-};
+pub(super) const FILE: KernelFile = KernelFile { name: "epilogue.cu", text: include_str!("../../kernels/epilogue.cu") };
 
-pub(super) const COOPERATIVE_FILE: KernelFile = KernelFile {
-    name: "epilogue_cooperative.cu",
-    text: concat!(
-        include_str!("../../kernels/column_reduction.cuh"),
-        include_str!("../../kernels/epilogue.cuh"),
-        include_str!("../../kernels/epilogue.cu"),
-        include_str!("../../kernels/epilogue_cooperative.cu")
-    ),
-};
+pub(super) const COOPERATIVE_FILE: KernelFile =
+    KernelFile { name: "epilogue_cooperative.cu", text: include_str!("../../kernels/epilogue_cooperative.cu") };
 
 /// Where pools go back by their windows.
-pub(super) const WINDOWS_FILE: KernelFile = KernelFile {
-    name: "epilogue_windows.cu",
-    text: concat!(
-        include_str!("../../kernels/column_reduction.cuh"),
-        include_str!("../../kernels/epilogue.cuh"),
-        include_str!("../../kernels/epilogue.cu"),
-        include_str!("../../kernels/epilogue_windows.cu")
-    ),
-};
+pub(super) const WINDOWS_FILE: KernelFile =
+    KernelFile { name: "epilogue_windows.cu", text: include_str!("../../kernels/epilogue_windows.cu") };
 
 /// How the kernels of an epilogue share its work.
 pub(super) struct Sharing {

@@ -15,10 +15,7 @@ use crate::stream::CudaStream;
 use ftprop_nn::Shape;
 
 /// Also has the sums of columns that a bias's gradient is.
-pub(super) const FILE: KernelFile = KernelFile {
-    name: "norm.cu",
-    text: concat!(include_str!("../../kernels/column_reduction.cuh"), include_str!("../../kernels/norm.cu")),
-};
+pub(super) const FILE: KernelFile = KernelFile { name: "norm.cu", text: include_str!("../../kernels/norm.cu") };
 
 kernels! {
     /// A norm's statistics over a batch.

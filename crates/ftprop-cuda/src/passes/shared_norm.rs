@@ -14,10 +14,7 @@ use crate::precision::Precision;
 use crate::stream::CudaStream;
 use ftprop_nn::Shape;
 
-const FILE: KernelFile = KernelFile {
-    name: "shared_norm.cu",
-    text: concat!(include_str!("../../kernels/column_reduction.cuh"), include_str!("../../kernels/shared_norm.cu")),
-};
+const FILE: KernelFile = KernelFile { name: "shared_norm.cu", text: include_str!("../../kernels/shared_norm.cu") };
 
 kernels! {
     /// What a norm sums of the examples that are here.

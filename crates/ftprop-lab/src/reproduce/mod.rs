@@ -197,7 +197,7 @@ impl Cell {
         recipe.data.validation = plan.validation;
         recipe.train.device = plan.device;
         recipe.train.threads = plan.threads;
-        recipe.train.diagnostics = plan.diagnostics;
+        recipe.train.diagnostics |= plan.diagnostics;
         if let Some(epochs) = plan.epochs {
             recipe = recipe.scaled(epochs);
         }

@@ -8,6 +8,7 @@
 //! # Ok::<(), ftprop_lab::error::Error>(())
 //! ```
 
+pub mod plan;
 pub mod report;
 
 use crate::error::Error;

@@ -171,7 +171,12 @@ impl<'a> Resolver<'a> {
         Ok(Op::BatchNorm(BatchNorm {
             eps,
             momentum,
-            gamma: self.parameter(at, "gamma", ParameterKind::Gamma, channels)?,
+            gamma: self.parameter(
+                at,
+                "gamma",
+                ParameterKind::Gamma { uniform: self.defaults.uniform_gamma },
+                channels,
+            )?,
             beta: self.parameter(at, "beta", ParameterKind::Beta, channels)?,
             mean: self.statistic(at, "running_mean", channels, 0.0),
             variance: self.statistic(at, "running_var", channels, 1.0),

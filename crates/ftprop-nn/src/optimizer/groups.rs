@@ -72,7 +72,7 @@ impl ParameterClass {
         match parameter.kind {
             ParameterKind::Conv { .. } | ParameterKind::Fc { .. } => ParameterClass::Weights,
             ParameterKind::Bias { .. } => ParameterClass::Biases,
-            ParameterKind::Gamma | ParameterKind::Beta | ParameterKind::Scale { .. } | ParameterKind::Shift => {
+            ParameterKind::Gamma { .. } | ParameterKind::Beta | ParameterKind::Scale { .. } | ParameterKind::Shift => {
                 ParameterClass::Norms
             }
         }
@@ -334,7 +334,7 @@ mod tests {
         optimizer.step(&Cpu::new(2).unwrap(), &mut values, &grads, 1.0, None);
         for p in graph.parameters() {
             let expected = match p.kind {
-                ParameterKind::Gamma | ParameterKind::Beta => 0.75,
+                ParameterKind::Gamma { .. } | ParameterKind::Beta => 0.75,
                 _ if p.name.starts_with("0.") => 1.0,
                 _ => 0.25,
             };

@@ -55,7 +55,9 @@ fn collect(folder: &Path, tables: bool, found: &mut Vec<Input>) -> Result<(), Er
     let entries = std::fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
-    for path in paths {
+    // As in training: what is hidden is the business of whoever hid it, such as a Mac's `._` files.
+    let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    for path in paths.into_iter().filter(|path| !hidden(path)) {
         // A link to a folder may lead back here.
         if path.is_dir() && !path.is_symlink() {
             collect(&path, tables, found)?;

@@ -6,7 +6,7 @@ use crate::cli::{say, say_json};
 use crate::error::Error;
 use ftprop_runtime::{Activation, Codec, Element, Model, Op, Preprocessing, Stage, note};
 use ftprop_train::files;
-use ftprop_train::words::plain;
+use ftprop_train::words::{counted, plain};
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -91,10 +91,11 @@ impl Report {
             ("reals", _) => format!("takes rows of {channels} numbers"),
             (_, Some(resize)) => {
                 format!(
-                    "takes pictures of {height}×{width}, {channels} channels, shorter edge first resized to {resize}"
+                    "takes pictures of {height}×{width}, {}, shorter edge first resized to {resize}",
+                    counted(channels as u64, "channel")
                 )
             }
-            (_, None) => format!("takes pictures of {height}×{width}, {channels} channels"),
+            (_, None) => format!("takes pictures of {height}×{width}, {}", counted(channels as u64, "channel")),
         })?;
         if channels <= 4 {
             say(&format!("normalised by mean {:?}, deviation {:?}", self.mean, self.std))?;

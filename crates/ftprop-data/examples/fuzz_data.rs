@@ -2,7 +2,7 @@
 //! memory the greediest.
 //!
 //! ```text
-//! cargo run --release -p ftprop-data --example fuzz -- [count=1000000] [seed=1] [kind=Csv]
+//! cargo run --release -p ftprop-data --example fuzz_data -- [count=1000000] [seed=1] [kind=Csv]
 //! ```
 
 #[path = "../tests/common/mod.rs"]

@@ -1,13 +1,13 @@
 //! Loads and runs many mutated and truncated models, on all cores.
 //!
 //! ```text
-//! cargo run --release -p ftprop-runtime --example fuzz -- [count=1000000] [seed=1]
+//! cargo run --release -p ftprop-runtime --example fuzz_packed -- [count=1000000] [seed=1]
 //! ```
 //!
 //! Under AddressSanitizer, with a nightly compiler:
 //!
 //! ```text
-//! RUSTFLAGS=-Zsanitizer=address cargo +nightly run --release -p ftprop-runtime --example fuzz \
+//! RUSTFLAGS=-Zsanitizer=address cargo +nightly run --release -p ftprop-runtime --example fuzz_packed \
 //!     --target x86_64-unknown-linux-gnu
 //! ```
 

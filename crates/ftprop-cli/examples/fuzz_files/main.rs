@@ -2,7 +2,7 @@
 //! which have fuzzers of their own. On all cores; says how many were taken and how long the slowest took.
 //!
 //! ```text
-//! cargo run --release -p ftprop-cli --example fuzz -- [count=1000000] [seed=1] [kind=Recipe]
+//! cargo run --release -p ftprop-cli --example fuzz_files -- [count=1000000] [seed=1] [kind=Recipe]
 //! ```
 
 mod mutate;
