@@ -22,10 +22,10 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
     Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
 }
 
-/// No more proposals than this are kept; later ones are hardly ever the best.
-const MOST: usize = 20;
-/// Where little is to be timed.
+/// Of the proposals so many are kept: later ones are hardly ever the best, and by little.
 const FEW: usize = 8;
+/// Where all is to be timed that may be the best.
+const MOST: usize = 20;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {
@@ -229,7 +229,7 @@ impl EngineList {
     }
 
     fn proposed(graph: OperationGraph) -> Result<Self, CudaError> {
-        let most = if tries("few") { FEW } else { MOST };
+        let most = if tries("thorough") { MOST } else { FEW };
         let mut configs = Vec::new();
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.

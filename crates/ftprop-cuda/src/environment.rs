@@ -50,7 +50,7 @@ fn usual_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Whether `FTPROP_CUDA_TRY`, words with commas between them, asks for something that is still on trial.
+/// Whether `FTPROP_CUDA_TRY`, words with commas between them, asks for something that is not the usual way.
 pub(crate) fn tries(word: &str) -> bool {
     static WORDS: OnceLock<String> = OnceLock::new();
     let words = WORDS.get_or_init(|| std::env::var("FTPROP_CUDA_TRY").unwrap_or_default());

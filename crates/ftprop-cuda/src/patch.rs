@@ -5,7 +5,6 @@
 
 use crate::compile::{KernelFile, Source};
 use crate::device::DeviceLimits;
-use crate::environment::tries;
 use crate::gemm::{Gemm, Mode};
 use crate::kernel::LaunchConfig;
 use crate::precision::Precision;
@@ -62,7 +61,7 @@ impl Patch {
     /// Whether numbers stay in bf16, two to a register: worth it where few of them are zeros that fill up a pixel.
     fn halves(&self) -> bool {
         let full = !self.is_picture() || self.gemm.geometry.in_channels >= 3;
-        self.gemm.precision == Precision::Bf16 && self.gemm.mode != Mode::Input && full && tries("halves")
+        self.gemm.precision == Precision::Bf16 && self.gemm.mode != Mode::Input && full
     }
 
     /// Bytes of a number in a gradient's shared memory.

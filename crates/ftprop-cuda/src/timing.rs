@@ -158,7 +158,7 @@ fn least_time(
     startup::during("first runs of candidates", || first.stream.time(|| work(first)))?;
     // Less what starting it by itself may cost.
     let roughly = TIMED as f32 * (startup::during("second runs", || first.stream.time(|| work(first)))? - STARTING);
-    if roughly > if tries("few") { 1.1 } else { 3.0 } * so_far {
+    if roughly > if tries("thorough") { 3.0 } else { 1.1 } * so_far {
         return Ok(roughly);
     }
     startup::during("close timings", || replayed(first, others, &fork, &work))

@@ -77,7 +77,7 @@ pub(crate) fn choose(
 /// Our own algorithms that are worth timing, where so many products run at once.
 fn candidates(gemm: &Gemm, n: usize, limits: DeviceLimits, concurrent: usize) -> Vec<Algorithm> {
     let mut tilings = gemm.candidates(n, limits, concurrent > 1);
-    if tries("few") {
+    if !tries("thorough") {
         // Where a library is asked as well, it mostly wins.
         let keep = if gemm.suits_cudnn(n) || gemm.suits_cublas() { 2 } else { 4 };
         tilings = worth_timing(gemm, n, limits, tilings, keep);

@@ -11,7 +11,6 @@ use crate::arena::{ArenaLayout, Region};
 use crate::arguments::kernels;
 use crate::compile::Source;
 use crate::device::Device;
-use crate::environment::tries;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::{Affine, Epilogue, Norm, PlannedTensor};
 use crate::stream::CudaStream;
@@ -176,7 +175,7 @@ impl Threads {
         let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
         let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
         let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
-        let by_windows = tries("windows") && cooperative.is_none() && f.pool.as_ref().is_some_and(windows::suit);
+        let by_windows = cooperative.is_none() && f.pool.as_ref().is_some_and(windows::suit);
         // Windows that do not overlap want few registers.
         let many_windows = f.pool.is_some_and(|pool| !by_windows || pool.kernel > pool.stride);
         let vector_width = match cooperative.is_some() || many_windows {
@@ -186,7 +185,7 @@ impl Threads {
         };
         let columns = ColumnReduction::new(shape.channels, vector_width, rows);
         let two = matches!(f.residual, Some((_, Some(_))));
-        let dense = tries("dense") && cooperative.is_none() && f.pool.is_none() && !two && vector_width == 8;
+        let dense = cooperative.is_none() && f.pool.is_none() && !two && vector_width == 8;
         let many = f.pool.is_some() || two || dense;
         let map = MapLaunch::new(shape.channels / vector_width, rows, if many { 2 } else { 4 });
         let sharing = Sharing {
