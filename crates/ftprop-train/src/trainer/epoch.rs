@@ -225,6 +225,10 @@ impl Trainer {
     /// Where the recipe asks for a moving average of the weights, has the engine compute with it, with statistics that
     /// belong to it, and gives the network under training.
     fn use_average<T>(&mut self, turn: &dyn Fn() -> T) -> Result<Option<NetworkState<'static>>, Error> {
+        // A GPU's state is hundreds of megabytes with large networks: not to be brought here for nothing.
+        if self.recipe.train.ema.is_none() {
+            return Ok(None);
+        }
         let Some(average) = self.engine.state()?.average.map(Cow::into_owned) else { return Ok(None) };
         let _turn = turn();
         let learned = owned(self.engine.network()?);
