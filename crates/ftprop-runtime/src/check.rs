@@ -167,12 +167,9 @@ impl Model<'_> {
                 };
                 let stored = scale.as_ref().map_or(1, |scale| scale.largest);
                 for row in 0..conv.outputs {
-                    let mut sum = 0i64;
-                    for q in conv.weights.integers(row, inputs as usize) {
-                        if q < -largest {
-                            return Err(format!("weight {q} is below −{largest}"));
-                        }
-                        sum += q.abs() as i64;
+                    let (least, sum) = conv.weights.extent(row, inputs as usize);
+                    if least < -largest {
+                        return Err(format!("weight {least} is below −{largest}"));
                     }
                     if sum * stored >= i32::MAX as i64 {
                         return Err(format!("the sums of output channel {row} do not fit 32 bits"));

@@ -234,6 +234,21 @@ impl Weights<'_> {
         }
     }
 
+    /// The least integer of output channel `row`, or 0, and the sum of all their sizes. Plain loops: a model is checked
+    /// whenever it is read, and that must not take long.
+    pub(crate) fn extent(&self, row: usize, inputs: usize) -> (i32, i64) {
+        fn of(integers: impl Iterator<Item = i32>) -> (i32, i64) {
+            integers.fold((0, 0), |(least, sum), q| (least.min(q), sum + i64::from(q.unsigned_abs())))
+        }
+        let size = self.codec.row_bytes(inputs as u64).unwrap_or(0) as usize;
+        let bytes = &self.bytes[row * size..(row + 1) * size];
+        match self.codec {
+            Codec::Int8 => of(bytes.iter().map(|&byte| i32::from(byte as i8))),
+            Codec::Int16 => of(bytes.chunks_exact(2).map(|pair| i32::from(i16::from_le_bytes([pair[0], pair[1]])))),
+            Codec::Int4 | Codec::F32 => of(self.integers(row, inputs)),
+        }
+    }
+
     /// The weights of output channel `row`, each of `inputs` weights, as reals without their scale. Of a checked model
     /// only.
     pub fn reals(&self, row: usize, inputs: usize) -> Box<dyn Iterator<Item = f32> + '_> {

@@ -16,6 +16,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod buffer;
+pub mod bytes;
 pub mod cpu;
 pub mod error;
 pub mod geometry;

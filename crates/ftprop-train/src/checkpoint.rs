@@ -16,6 +16,7 @@ use ftprop_data::{Dataset, Known, Normalize, Preprocess, TableTransform};
 use ftprop_nn::engine::{NetworkState, TrainingState};
 use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Graph, Network};
+use ftprop_tensor::bytes;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -90,7 +91,7 @@ impl ModelInfo {
 
     /// What no network can have been trained on, if it says that.
     fn impossible(&self) -> Option<&'static str> {
-        let finite = |values: &[f32]| values.iter().all(|v| v.is_finite());
+        let finite = bytes::all_finite;
         let sizes = self.input.iter().try_fold(1usize, |all, &size| all.checked_mul(size));
         if self.classes.is_empty() {
             Some("it has no classes")
@@ -212,13 +213,13 @@ fn to_bytes(recipe: &Recipe, model: &ModelInfo, state: &State, contents: &Conten
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let NetworkState { values, statistics } = &contents.network;
     for p in contents.graph.parameters() {
-        tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes_of(&values[p.range.clone()])));
+        tensors.push((p.name.clone(), shape_of(&p.kind, p.range.len()), bytes::write(&values[p.range.clone()])));
     }
     for s in contents.graph.statistics() {
-        tensors.push((s.name.clone(), vec![s.range.len()], bytes_of(&statistics[s.range.clone()])));
+        tensors.push((s.name.clone(), vec![s.range.len()], bytes::write(&statistics[s.range.clone()])));
     }
     if let Some(optimizer) = &contents.optimizer {
-        let mut flat = |name: String, numbers: &[f32]| tensors.push((name, vec![numbers.len()], bytes_of(numbers)));
+        let mut flat = |name: String, numbers: &[f32]| tensors.push((name, vec![numbers.len()], bytes::write(numbers)));
         for (i, moment) in optimizer.moments.iter().enumerate() {
             flat(format!("{MOMENT}{i}"), moment);
         }
@@ -326,7 +327,7 @@ impl Checkpoint {
             return Err(damaged(format!("the checkpoint says what cannot be ({why})")));
         }
         for (name, view) in tensors.iter().filter(|(name, _)| !name.starts_with(MOMENT)) {
-            if view.dtype() == Dtype::F32 && !view.data().chunks_exact(4).all(|b| f32_from(b).is_finite()) {
+            if view.dtype() == Dtype::F32 && !bytes::all_finite_in(view.data()) {
                 return Err(damaged(format!("the checkpoint is damaged ({name} has a value that is no number)")));
             }
         }
@@ -380,7 +381,7 @@ impl Checkpoint {
         let tensors = self.tensors()?;
         let read = |name: &str, shape: &[usize], into: &mut [f32]| -> Result<(), Error> {
             let data = self.tensor(&tensors, name, shape)?;
-            into.iter_mut().zip(data.chunks_exact(4)).for_each(|(v, b)| *v = f32_from(b));
+            bytes::read_into(data, into);
             Ok(())
         };
         let mut values = vec![0.0; graph.parameter_count()];
@@ -398,7 +399,7 @@ impl Checkpoint {
         let optimizer = self.header.optimizer_steps.map(|steps| {
             let mut moments = Vec::new();
             while let Ok(view) = tensors.tensor(&format!("{MOMENT}{}", moments.len())) {
-                moments.push(view.data().chunks_exact(4).map(f32_from).collect::<Vec<f32>>().into());
+                moments.push(bytes::read(view.data()).into());
             }
             let average = tensors.tensor(AVERAGE).is_ok().then(|| {
                 let values = flat(AVERAGE, graph.parameter_count())?;
@@ -434,12 +435,4 @@ pub(crate) fn shape_of(kind: &ParameterKind, len: usize) -> Vec<usize> {
         ParameterKind::Fc { input, outputs } => vec![*outputs, input.len()],
         _ => vec![len],
     }
-}
-
-fn bytes_of(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect()
-}
-
-fn f32_from(bytes: &[u8]) -> f32 {
-    f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }

@@ -32,6 +32,7 @@ use crate::team::Team;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::{Engine, Tally};
+use ftprop_tensor::bytes::all_finite;
 use ftprop_tensor::{Cpu, Share};
 use sizes::Sizes;
 use std::ops::ControlFlow;
@@ -504,7 +505,7 @@ impl Trainer {
         }
         let (graph, state) = (self.engine.graph().clone(), self.engine.state()?);
         self.ensure_finite(&state.network)?;
-        if !state.moments.iter().all(|moment| moment.iter().all(|v| v.is_finite())) {
+        if !state.moments.iter().all(|moment| all_finite(moment)) {
             return Err(self.diverged(self.state.batch));
         }
         let Some(storage) = &mut self.storage else { return Ok(()) };
@@ -519,8 +520,11 @@ impl Trainer {
 
     /// Keeps what blew up out of the run folder: a step can spoil the network although its own loss was fine.
     fn ensure_finite(&self, network: &NetworkState<'_>) -> Result<(), Error> {
-        let sound = |values: &[f32]| values.iter().all(|v| v.is_finite());
-        if sound(&network.values) && sound(&network.statistics) { Ok(()) } else { Err(self.diverged(self.state.batch)) }
+        if all_finite(&network.values) && all_finite(&network.statistics) {
+            Ok(())
+        } else {
+            Err(self.diverged(self.state.batch))
+        }
     }
 
     /// `step` is counted from 1.

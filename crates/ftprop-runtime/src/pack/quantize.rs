@@ -88,6 +88,8 @@ mod tests {
             let error = integers.iter().zip(&weights).map(|(&q, &w)| (q as f64 * row.scale - w as f64).abs());
             assert!(error.fold(0.0, f64::max) <= row.scale / 2.0);
             let stored = Weights { codec, bytes: encode(&[row], codec).into() };
+            let extent = (integers.iter().copied().min().unwrap(), integers.iter().map(|q| i64::from(q.abs())).sum());
+            assert_eq!(stored.extent(0, weights.len()), extent);
             assert!(stored.integers(0, weights.len()).eq(integers));
         }
     }
