@@ -31,7 +31,8 @@ def run(command, seconds):
         return {"error": f"no answer after {seconds} s"}
     if done.returncode != 0:
         return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    # Ours is spread over lines, PyTorch may write something before.
+    return json.loads(done.stdout[done.stdout.index("{"):])
 
 
 def arguments(case):

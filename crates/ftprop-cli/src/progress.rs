@@ -40,6 +40,8 @@ pub(crate) struct EpochLine {
     test: Option<Score>,
     learning_rate: f64,
     images_per_s: f64,
+    /// The same of one of several ranks.
+    of_a_rank: Option<f64>,
     /// How long the epoch took, evaluation included.
     seconds: f64,
 }
@@ -54,6 +56,7 @@ impl From<&EpochMetrics> for EpochLine {
             test: Some(score(&m.test)),
             learning_rate: m.learning_rate,
             images_per_s: m.images_per_s,
+            of_a_rank: m.images_per_s_of_a_rank,
             seconds: m.seconds,
         }
     }
@@ -99,8 +102,15 @@ impl fmt::Display for EpochLine {
             write!(f, "{part} loss {:.4} acc {:5.2} %  ", score.loss, 100.0 * score.accuracy)?;
         }
         let took = duration(Duration::try_from_secs_f64(self.seconds).unwrap_or_default());
-        write!(f, "rate {}  {:.0} images/s  {took}", three_digits(self.learning_rate), self.images_per_s)
+        let speed = speed(self.images_per_s, self.of_a_rank);
+        write!(f, "rate {}  {speed}  {took}", three_digits(self.learning_rate))
     }
+}
+
+/// Images a second, of all ranks and of each where there are several.
+fn speed(images_per_s: f64, of_a_rank: Option<f64>) -> String {
+    let each = of_a_rank.map(|each| format!(" ({each:.0} a rank)")).unwrap_or_default();
+    format!("{images_per_s:.0} images/s{each}")
 }
 
 /// A small number with three digits that count: 0.00025, 1.32e-5.
@@ -164,17 +174,18 @@ impl Progress {
     /// Steps of the present epoch are done.
     pub(crate) fn step(&mut self, done: &StepReport) {
         if !matches!(self.sink, Sink::Quiet) {
-            self.step_at(Instant::now(), done.step, done.loss, done.top1, done.images_per_s);
+            let each = (done.ranks > 1).then(|| done.images_per_s / done.ranks as f64);
+            self.step_at(Instant::now(), done.step, (done.loss, done.top1), &speed(done.images_per_s, each));
         }
     }
 
-    fn step_at(&mut self, now: Instant, step: usize, loss: f64, accuracy: f64, images_per_s: f64) {
+    fn step_at(&mut self, now: Instant, step: usize, (loss, accuracy): (f64, f64), speed: &str) {
         if now < self.next {
             return;
         }
         let left = self.time_left(now, step).map(|left| format!("  {} left", duration(left))).unwrap_or_default();
         let accuracy = 100.0 * accuracy;
-        let state = format!("loss {loss:.4}  acc {accuracy:5.2} %  {images_per_s:.0} images/s{left}");
+        let state = format!("loss {loss:.4}  acc {accuracy:5.2} %  {speed}{left}");
         let shorter = [format!("acc {accuracy:5.2} %{left}"), format!("acc {accuracy:5.2} %"), String::new()];
         let heading = self.heading(self.epoch);
         match &mut self.sink {
@@ -398,6 +409,7 @@ mod tests {
             test: Some(Score { loss: 1.5, accuracy: 0.0925 }),
             learning_rate: 0.001,
             images_per_s: 1234.5,
+            of_a_rank: None,
             seconds: 8.0,
         }
     }
@@ -424,7 +436,7 @@ mod tests {
     fn a_short_epoch_is_one_line() {
         let (mut progress, screen, start) = lines(10, 80);
         for step in 1..=80 {
-            progress.step_at(start + Duration::from_millis(100 * step as u64), step, 1.0, 0.5, 1000.0);
+            progress.step_at(start + Duration::from_millis(100 * step as u64), step, (1.0, 0.5), &speed(1000.0, None));
         }
         assert_eq!(screen.take(), "");
         progress.epoch_done_at(start + Duration::from_secs(8), &line(1));
@@ -439,7 +451,7 @@ mod tests {
     fn a_long_epoch_speaks_every_ten_seconds() {
         let (mut progress, screen, start) = lines(2, 100);
         for step in 1..=100 {
-            progress.step_at(start + Duration::from_millis(400 * step as u64), step, 0.25, 0.9, 160.0);
+            progress.step_at(start + Duration::from_millis(400 * step as u64), step, (0.25, 0.9), &speed(160.0, None));
         }
         let said = screen.take();
         let said: Vec<&str> = said.lines().collect();
@@ -458,7 +470,7 @@ mod tests {
     fn a_resumed_run_counts_only_its_own_steps() {
         let (progress, screen, start) = lines(10, 100);
         let mut progress = progress.resumed(8, 50);
-        progress.step_at(start + Duration::from_secs(10), 100, 1.0, 0.5, 10.0);
+        progress.step_at(start + Duration::from_secs(10), 100, (1.0, 0.5), &speed(10.0, None));
         assert_eq!(screen.take(), "epoch  9/10  step 100/100  loss 1.0000  acc 50.00 %  10 images/s  20 s left\n");
     }
 
@@ -466,7 +478,7 @@ mod tests {
     fn jobs_without_epochs_carry_their_label() {
         let (mut progress, screen, start) = lines(1, 4);
         progress.label = Some("evaluating".to_owned());
-        progress.step_at(start + Duration::from_secs(10), 2, 1.0, 0.5, 10.0);
+        progress.step_at(start + Duration::from_secs(10), 2, (1.0, 0.5), &speed(10.0, None));
         assert!(screen.take().starts_with("evaluating  step 2/4  loss 1.0000"));
     }
 }

@@ -229,7 +229,7 @@ fn presets_have_the_right_number_of_parameters() {
 fn every_recipe_builds_and_says_what_its_name_says() {
     let temp = Temp::new();
     let mut count = 0;
-    for folder in ["cifar10", "cifar100", "imagenet"] {
+    for folder in ["cifar10", "cifar100", "imagenet", "imagenette"] {
         for entry in std::fs::read_dir(recipes().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
@@ -250,7 +250,7 @@ fn every_recipe_builds_and_says_what_its_name_says() {
             count += 1;
         }
     }
-    assert_eq!(count, 53);
+    assert_eq!(count, 54);
 }
 
 #[test]

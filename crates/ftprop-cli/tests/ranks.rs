@@ -68,6 +68,11 @@ fn ranks_give_the_same_bytes_every_time_and_nearly_those_of_one() {
         assert!((other_top1 - top1).abs() < 0.03, "accuracy {other_top1} with {devices}, {top1} alone");
         let text = fs::read_to_string(temp.path(&format!("a-{devices}/metrics.jsonl"))).unwrap();
         assert!(text.lines().all(|line| line.contains("\"exchanged\":")), "{text}");
+        for line in text.lines() {
+            let metrics: serde_json::Value = serde_json::from_str(line).unwrap();
+            let ranks = metrics["images_per_s"].as_f64().unwrap() / metrics["images_per_s_of_a_rank"].as_f64().unwrap();
+            assert!((ranks - devices.split(',').count() as f64).abs() < 1e-6, "{line}");
+        }
     }
     assert!(!fs::read_to_string(temp.path("one/metrics.jsonl")).unwrap().contains("exchanged"));
 }
@@ -225,4 +230,46 @@ fn what_cannot_be_is_said_in_one_line() {
     let output = without.env("RANK", "0").env("WORLD_SIZE", "2").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("FTPROP_TOKEN") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn the_bench_gives_a_row_for_each_number_of_ranks() {
+    let temp = Temp::with_recipes();
+    let words = "bench train --network convnet4 --batch 2 --steps 2 --devices cpu,cpu --threads 1";
+    let shown = temp.run(words).ok().out;
+    assert!(shown.contains("efficiency") && shown.lines().count() == 4, "{shown}");
+    let report = temp.run(&format!("{words} --json")).json();
+    let rows = report["rows"].as_array().unwrap();
+    let column = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((column("ranks"), column("batch")), (vec![1.0, 2.0], vec![2.0, 4.0]));
+    assert!(column("images_per_s").iter().all(|&speed| speed > 0.0) && column("efficiency")[0] == 1.0, "{report}");
+    assert!(column("exchanged")[0] == 0.0 && column("exchanged")[1] > 0.0, "{report}");
+    temp.run(&format!("{words} --breakdown")).refused(2, &["--breakdown", "--devices"]);
+}
+
+/// By `mpirun`, with messages over TCP and, where the program was built for it, by MPI: the same bytes as ranks that the program
+/// starts itself.
+#[cfg(feature = "mpi")]
+#[test]
+fn messages_by_mpi_give_the_bytes_of_those_over_tcp() {
+    let temp = folder();
+    for size in [2, 4] {
+        let devices = vec!["cpu"; size].join(",");
+        temp.run(&format!("train --recipe plain.toml --quiet --threads 1 --devices {devices} --out own{size}")).ok();
+        for way in ["auto", "tcp"] {
+            let run = format!("{way}{size}");
+            let output = Command::new("mpirun")
+                .args(["--allow-run-as-root", "--oversubscribe", "-n", &size.to_string(), "-x", "FTPROP_TOKEN"])
+                .arg(env!("CARGO_BIN_EXE_ftprop"))
+                .args("train --recipe plain.toml --quiet --device cpu --threads 1".split(' '))
+                .args(["--exchange", way, "--out", &run])
+                .current_dir(temp.path(""))
+                .env("FTPROP_TOKEN", "a token for tests, of no use elsewhere")
+                .output()
+                .expect("Open MPI's mpirun");
+            assert!(output.status.success(), "{run}: {}", String::from_utf8_lossy(&output.stderr));
+            let (own, other) = (format!("own{size}/best.safetensors"), format!("{run}/best.safetensors"));
+            assert!(bytes(&temp, &own) == bytes(&temp, &other), "{run}");
+        }
+    }
 }

@@ -186,6 +186,7 @@ pub fn check(
                 loss: packed.loss(),
                 top1: packed.top1_share(),
                 images_per_s: packed.examples as f64 / started.elapsed().as_secs_f64(),
+                ranks: 1,
             });
         }
         Ok(())

@@ -308,6 +308,7 @@ mod tests {
                 images_per_s: 1.0,
                 waited: 0.0,
                 exchanged: None,
+                images_per_s_of_a_rank: None,
                 seconds: 1.0,
             })
             .collect();

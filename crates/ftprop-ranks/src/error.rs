@@ -34,6 +34,12 @@ pub enum RankError {
         /// Who started the ranks.
         launcher: &'static str,
     },
+    /// MPI does not do its part.
+    #[error("MPI cannot pass messages between the ranks: {why}")]
+    Mpi {
+        /// Why.
+        why: String,
+    },
     /// There is no token.
     #[error(
         "ranks that meet over TCP show each other a token: set FTPROP_TOKEN, the same on all, to {least} characters or more that nobody guesses, or FTPROP_TOKEN_FILE to a file that holds them"

@@ -18,6 +18,8 @@
 #![deny(missing_docs)]
 
 mod accept;
+#[cfg(feature = "mpi")]
+mod by_mpi;
 pub mod environment;
 mod error;
 mod group;

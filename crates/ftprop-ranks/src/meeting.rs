@@ -5,6 +5,9 @@
 //! it tells each where the others are, and they close a ring of connections among them.
 
 use crate::accept::{Door, Guest};
+#[cfg(feature = "mpi")]
+use crate::by_mpi::MpiRing;
+use crate::environment::Launcher;
 use crate::error::RankError;
 use crate::group::Group;
 use crate::ring::Ring;
@@ -47,6 +50,39 @@ pub struct Meeting {
     pub timeout: Duration,
     /// Looked at by rank 0 while it waits.
     pub given_up: Option<GivenUp>,
+    /// How messages go, once all have met.
+    pub messages: Messages,
+}
+
+/// How messages go from a rank to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Messages {
+    /// Over a ring of TCP connections.
+    #[default]
+    Tcp,
+    /// By MPI, whose launcher must have started the ranks.
+    #[cfg(feature = "mpi")]
+    Mpi,
+}
+
+impl Messages {
+    /// What suits ranks that were started so: MPI where its launcher did and this was built for it.
+    pub fn suiting(_launcher: Launcher) -> Self {
+        #[cfg(feature = "mpi")]
+        if matches!(_launcher, Launcher::OpenMpi | Launcher::Pmi) {
+            return Messages::Mpi;
+        }
+        Messages::Tcp
+    }
+
+    /// What a person calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Messages::Tcp => "TCP",
+            #[cfg(feature = "mpi")]
+            Messages::Mpi => "MPI",
+        }
+    }
 }
 
 /// What a rank says of itself.
@@ -98,6 +134,7 @@ impl Meeting {
         if size == 1 {
             return Ok(Group::alone());
         }
+        self.claims.push(("messages by".into(), self.messages.name().into()));
         let until = Instant::now() + self.patience;
         let (door, addresses, peers, ring_guest) = if rank == 0 {
             let listener = listener.map_or_else(|| self.open(), Ok)?;
@@ -269,7 +306,12 @@ impl Meeting {
             shared.close_on_failure(stream.try_clone().map_err(failed)?);
         }
         let watch = Watch::start(name_of(rank), peers, shared.clone(), self.timeout).map_err(failed)?;
-        Ok(Group::new(Box::new(Ring { rank, size, next, previous, shared, watch })))
+        let ring = Ring { rank, size, next, previous, shared, watch };
+        match self.messages {
+            Messages::Tcp => Ok(Group::new(Box::new(ring))),
+            #[cfg(feature = "mpi")]
+            Messages::Mpi => Ok(Group::new(Box::new(MpiRing::new(ring)?))),
+        }
     }
 
     fn failed(&self, what: &'static str, why: &std::io::Error) -> RankError {

@@ -1,6 +1,6 @@
 //! Ranks as threads that meet on the loopback device, and strangers who try to.
 
-use ftprop_ranks::meeting::Meeting;
+use ftprop_ranks::meeting::{Meeting, Messages};
 use ftprop_ranks::{Group, RankError, Token};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,6 +17,7 @@ fn meeting(token: &str) -> Meeting {
         patience: Duration::from_secs(20),
         timeout: Duration::from_secs(5),
         given_up: None,
+        messages: Messages::Tcp,
     }
 }
 

@@ -51,6 +51,10 @@ const BESIDE_TABLE_1: &[(&str, &str)] =
 /// ResNet-18 for CIFAR's small pictures, by the settings of the table's convnet8.
 const SMALL_RESNETS: &[(&str, &str)] = recipes! { "cifar10": "cifar-resnet18"; };
 
+/// For photographs of few classes.
+const PHOTOGRAPHS: (&str, &str) =
+    ("imagenette-bireal18-sign", include_str!("../recipes/imagenette/bireal18-sign.toml"));
+
 /// For a CPU.
 const QUICK: (&str, &str) = recipe!("cifar10", "quick", "-sign");
 
@@ -60,7 +64,7 @@ const TAUGHT: &[(&str, &str)] =
 
 /// All but the digits.
 fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    TABLE_1.iter().chain(BESIDE_TABLE_1).chain(SMALL_RESNETS).chain(TAUGHT).chain([&QUICK]).chain(LATER)
+    TABLE_1.iter().chain(BESIDE_TABLE_1).chain(SMALL_RESNETS).chain(TAUGHT).chain([&QUICK, &PHOTOGRAPHS]).chain(LATER)
 }
 
 /// The names of all of them, the digits' first.

@@ -136,6 +136,7 @@ pub fn evaluate(
             loss: tally.loss(),
             top1: tally.top1_share(),
             images_per_s: tally.examples as f64 / started.elapsed().as_secs_f64(),
+            ranks: 1,
         };
         watch(&Seen { examples: batch.images, labels: batch.labels, logits, so_far });
     }

@@ -52,8 +52,10 @@ pub struct StepReport {
     pub loss: f64,
     /// The epoch's top-1 accuracy so far, a fraction of 1.
     pub top1: f64,
-    /// Training images a second.
+    /// Training images a second, of all ranks together.
     pub images_per_s: f64,
+    /// How many ranks train together.
+    pub ranks: usize,
 }
 
 /// Something that a person should hear of, though the run goes on.

@@ -61,6 +61,9 @@ pub struct EpochMetrics {
     pub images_per_s: f64,
     /// The share of training time that went by waiting for data.
     pub waited: f64,
+    /// Where several ranks trained together: the part of a single one in it, their mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images_per_s_of_a_rank: Option<f64>,
     /// Where several ranks trained together: the share of training time that went by exchanging gradients and waiting for
     /// each other, the mean over the ranks. Between GPUs, which exchange beside other work, only what the host waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

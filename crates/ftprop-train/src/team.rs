@@ -28,6 +28,8 @@ pub enum Way {
     Nccl,
     /// Through the host's memory.
     Host,
+    /// The same, over TCP even where MPI could be used.
+    Tcp,
 }
 
 impl fmt::Display for Way {
@@ -36,6 +38,7 @@ impl fmt::Display for Way {
             Way::Auto => "auto",
             Way::Nccl => "nccl",
             Way::Host => "host",
+            Way::Tcp => "tcp",
         })
     }
 }
@@ -44,8 +47,8 @@ impl FromStr for Way {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = [Way::Auto, Way::Nccl, Way::Host];
-        known.into_iter().find(|way| way.to_string() == name).ok_or_else(|| "known are auto, nccl and host".into())
+        let known = [Way::Auto, Way::Nccl, Way::Host, Way::Tcp];
+        known.into_iter().find(|way| way.to_string() == name).ok_or_else(|| "known are auto, nccl, host and tcp".into())
     }
 }
 

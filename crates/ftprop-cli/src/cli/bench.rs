@@ -2,7 +2,9 @@
 
 mod gpu;
 pub(super) mod infer;
+mod ranks;
 
+use super::ranks::RankArgs;
 use super::{device, say, say_json};
 use crate::error::Error;
 use crate::progress::counted;
@@ -27,6 +29,8 @@ Examples:
   ftprop bench train --network convnet8 --activation sign --batch 64 --breakdown
   ftprop bench train --network resnet18 --batch 256 --device cuda:0 --precision bf16
   ftprop bench train --network convnet8 --device cuda:0 --at-once 12
+  ftprop bench train --network resnet18 --batch 256 --precision bf16 --devices all
+  ftprop bench train --network convnet8 --batch 64 --devices cpu,cpu
   ftprop bench infer --network convnet4 --batch 1 --threads 1 --json
   ftprop bench infer c8.ftp --batch 1 --threads 1 --steps 1000
   ftprop bench infer runs/c8 --batch 64")]
@@ -49,6 +53,8 @@ struct Training {
     config: Config,
     #[command(flatten)]
     gpu: GpuArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 /// What only a GPU can do.
@@ -144,6 +150,13 @@ impl Bench {
 
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         match self.what {
+            What::Train(Training { config, gpu, ranks }) if ranks.names_devices() => {
+                config.check()?;
+                if gpu.at_once > 1 || gpu.nccl || config.breakdown {
+                    return Err(Error::Usage("--at-once, --nccl and --breakdown do not go with --devices".into()));
+                }
+                ranks::run(&config, gpu.precision, &ranks)
+            }
             What::Train(training) => training.config.run(Some(&training.gpu)),
             What::Infer(inference) => inference.run(),
         }
@@ -164,17 +177,7 @@ impl Config {
             true => Place::open(self.device.parse()?, self.threads)?,
             false => Place { cpu: device(&self.device, self.threads)?, gpu: None, note: None, team: None },
         };
-        let (side, classes) = match self.network.as_str() {
-            "convnet4" | "convnet8" | "fast" | "vgg_small" | "resnet20" | "bireal18" => (32, 10),
-            "alexnet" | "resnet18" => (224, 1000),
-            other => {
-                return Err(Error::Usage(format!(
-                    "--network {other}: known are convnet4, convnet8, fast, vgg_small, resnet20, bireal18, alexnet and \
-                     resnet18"
-                )));
-            }
-        };
-        let input = Shape { height: side, width: side, channels: 3 };
+        let (input, classes) = self.input()?;
         let layers = presets::layers(&self.network, input, &[])?;
         let defaults = Defaults::new(self.activation, self.layer_loss);
         let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
@@ -263,6 +266,21 @@ impl Config {
             breakdown,
             startup: Vec::new(),
         })
+    }
+
+    /// What the network sees, and how many classes it knows.
+    fn input(&self) -> Result<(Shape, usize), Error> {
+        let (side, classes) = match self.network.as_str() {
+            "convnet4" | "convnet8" | "fast" | "vgg_small" | "resnet20" | "bireal18" => (32, 10),
+            "alexnet" | "resnet18" => (224, 1000),
+            other => {
+                return Err(Error::Usage(format!(
+                    "--network {other}: known are convnet4, convnet8, fast, vgg_small, resnet20, bireal18, alexnet and \
+                     resnet18"
+                )));
+            }
+        };
+        Ok((Shape { height: side, width: side, channels: 3 }, classes))
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use clap::Args;
 use ftprop_ranks::environment::{self, Launcher, Membership};
-use ftprop_ranks::meeting::{GivenUp, Meeting};
+use ftprop_ranks::meeting::{GivenUp, Meeting, Messages};
 use ftprop_ranks::{RankError, Token};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::recipe::Recipe;
@@ -24,7 +24,8 @@ pub(super) struct RankArgs {
     /// several recipes, one run on each at a time. Under torchrun, mpirun or srun: what its ranks on a machine take
     #[arg(long, value_name = "LIST", conflicts_with = "device", value_delimiter = ',')]
     devices: Vec<String>,
-    /// How GPUs exchange gradients: nccl, host (through the host's memory), or auto (nccl unless ranks share a GPU)
+    /// How gradients are exchanged between GPUs: nccl, host (through the host's memory), or auto (nccl unless ranks share a
+    /// GPU). tcp is host, over TCP even where this program was built with MPI and started by mpirun
     #[arg(long, value_name = "WAY", default_value = "auto")]
     exchange: Way,
     /// After how many seconds a rank that is silent, or does not go on, counts as lost and all others stop
@@ -67,6 +68,20 @@ impl RankArgs {
 
     /// This process's place, if it is one of several; starts the others where no launcher has.
     pub(super) fn take_seat(&self) -> Result<Option<Seat>, Error> {
+        match self.seat_of_a_launcher()? {
+            Some(seat) => Ok(Some(seat)),
+            None if self.devices.is_empty() => Ok(None),
+            None => self.start(&self.devices()?).map(Some),
+        }
+    }
+
+    /// Whether any device is named.
+    pub(super) fn names_devices(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// This process's place among those that a launcher started.
+    pub(super) fn seat_of_a_launcher(&self) -> Result<Option<Seat>, Error> {
         let variable = |name: &str| std::env::var(name).ok();
         let devices = self.devices()?;
         match environment::find(variable)? {
@@ -85,8 +100,7 @@ impl RankArgs {
                 let token = Token::find(variable)?;
                 Ok(Some(self.seat(member, (host, port), token, device)))
             }
-            _ if devices.is_empty() => Ok(None),
-            _ => self.start(&devices).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -113,7 +127,7 @@ impl RankArgs {
     }
 
     /// Starts a process for each device but the first, which is this one's.
-    fn start(&self, devices: &[DeviceChoice]) -> Result<Seat, Error> {
+    pub(super) fn start(&self, devices: &[DeviceChoice]) -> Result<Seat, Error> {
         let characters = Token::random()?;
         let token = Token::new(&characters, "the system")?;
         let size = devices.len();
@@ -143,6 +157,11 @@ impl Seat {
     /// Whether this one writes the run folder, and speaks for all.
     pub(super) fn is_first(&self) -> bool {
         self.member.rank == 0
+    }
+
+    /// How many ranks there are.
+    pub(super) fn size(&self) -> usize {
+        self.member.size
     }
 
     /// Whether it has met the others.
@@ -185,6 +204,10 @@ impl Seat {
             patience: PATIENCE,
             timeout: self.timeout,
             given_up,
+            messages: match self.way {
+                Way::Tcp => Messages::Tcp,
+                _ => Messages::suiting(self.member.launcher),
+            },
         }
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn join(network: &mut CudaNetwork, gpu: &Gpu, team: &Team) -> Result<
     let several = std::env::var_os("NCCL_MULTI_RANK_GPU_ENABLE").is_some_and(|value| value == "1");
     let shared = !several && shares_gpu(team, gpu)?;
     let by_nccl = match team.way() {
-        Way::Host => false,
+        Way::Host | Way::Tcp => false,
         Way::Nccl => true,
         Way::Auto => !shared,
     };

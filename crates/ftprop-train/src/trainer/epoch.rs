@@ -93,6 +93,7 @@ impl Trainer {
                 loss: tally.loss(),
                 top1: tally.top1_share(),
                 images_per_s: images as f64 / started.elapsed().as_secs_f64(),
+                ranks: team.as_ref().map_or(1, |team| team.share().ranks),
             };
             enough |= stops(observer.step(&self.view(), &report))?;
             if !last {
@@ -186,6 +187,7 @@ impl Trainer {
             test: Scores::from(&test),
             learning_rate: times.rate,
             images_per_s: times.images_per_s,
+            images_per_s_of_a_rank: self.team.as_ref().map(|team| times.images_per_s / team.share().ranks as f64),
             waited: times.waited,
             exchanged: times.exchanged,
             seconds: self.epoch_seconds(),
@@ -223,6 +225,10 @@ impl Trainer {
     /// Where the recipe asks for a moving average of the weights, has the engine compute with it, with statistics that
     /// belong to it, and gives the network under training.
     fn use_average<T>(&mut self, turn: &dyn Fn() -> T) -> Result<Option<NetworkState<'static>>, Error> {
+        // A GPU's state is hundreds of megabytes with large networks: not to be brought here for nothing.
+        if self.recipe.train.ema.is_none() {
+            return Ok(None);
+        }
         let Some(average) = self.engine.state()?.average.map(Cow::into_owned) else { return Ok(None) };
         let _turn = turn();
         let learned = owned(self.engine.network()?);
