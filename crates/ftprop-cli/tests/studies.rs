@@ -209,6 +209,16 @@ fn the_networks_for_imagenet_on_other_pictures_are_not_compared_with_the_papers_
         assert!(report.contains(part), "{part} is not in\n{report}");
     }
     assert!(!report.contains("− paper"), "{report}");
+
+    // A report needs no data, also where the pictures had been prepared.
+    temp.run("prepare pictures -o pictures.ftp --resize 32 --quiet").ok();
+    let prepared =
+        format!("reproduce --table imagenet --data pictures.ftp --out prepared {small} --cells resnet18-sign-sste");
+    temp.run(&prepared).ok();
+    std::fs::remove_file(temp.path("pictures.ftp")).unwrap();
+    temp.run(&format!("{prepared} --report-only")).ok();
+    let other = prepared.replace("data.crop=32", "data.crop=30");
+    temp.run(&format!("{other} --report-only")).refused(1, &["another recipe"]);
 }
 
 #[test]

@@ -143,7 +143,7 @@ pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
     for job in jobs {
         if job.folder.join("recipe.toml").exists() {
             found = true;
-            if !job.is_in(&RunFolder::open(&job.folder)?)? {
+            if !job.may_show(&RunFolder::open(&job.folder)?)? {
                 return refused(format!("{} holds a run of another recipe", job.folder.display()));
             }
         }

@@ -14,7 +14,7 @@ use crate::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, S
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
 use crate::trainer::Trainer;
-use ftprop_data::Dataset;
+use ftprop_data::{Dataset, Source};
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -192,6 +192,16 @@ impl Job {
     /// Whether a run folder's run is this one.
     pub fn is_in(&self, folder: &RunFolder) -> Result<bool, Error> {
         Ok(folder.recipe()?.portable() == self.recipe.portable())
+    }
+
+    /// Whether the folder's run is one that a report on this job may show. That needs no data, so what they are cannot always
+    /// be looked up: pictures may have been prepared.
+    pub fn may_show(&self, folder: &RunFolder) -> Result<bool, Error> {
+        let (mut own, run) = (self.recipe.portable(), folder.recipe()?.portable());
+        if (own.data.source, run.data.source) == (Source::Folder, Source::Prepared) {
+            own.data.source = Source::Prepared;
+        }
+        Ok(own == run)
     }
 
     /// How it ended, if it is finished already.
