@@ -8,11 +8,13 @@ use crate::device::Place;
 use crate::engine::{self, EngineConfig};
 use crate::error::Error;
 use crate::files;
+use crate::team::Team;
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::parameter::{Parameter, ParameterKind};
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
-    Activation, Defaults, Engine, Graph, LayerLoss, LayerSpec, Learning, OptimizerSpec, Precision, Shape, Step, presets,
+    Activation, Defaults, Engine, Graph, LayerLoss, LayerSpec, Learning, OptimizerSpec, Portion, Precision, Shape,
+    Step, presets,
 };
 use ftprop_tensor::random::Stream;
 use serde::Deserialize;
@@ -128,7 +130,8 @@ impl Case {
         Error::GoldenCase { case: self.name.clone(), why }
     }
 
-    /// Trains for the case's steps on a device, in f32, and compares.
+    /// Trains for the case's steps on a device, in f32, and compares. Ranks of a team share the batch, with norms over all of
+    /// it; each compares its own logits, and what must be the same on all.
     pub fn run(&self, place: &Place) -> Result<Outcome, Error> {
         let (input, classes, widths) = match self.net.as_str() {
             "mlp" => (Shape::vector(20), 5, vec![16, 12]),
@@ -156,10 +159,15 @@ impl Case {
         let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
         // Before anything takes memory for a batch that the case only claims.
         self.check(graph.parameters())?;
-        let learning = Learning::new(&graph, &self.optimizer)?;
+        let mut learning = Learning::new(&graph, &self.optimizer)?;
+        learning.sync_norm = place.team.is_some();
         let (batch, precision) = (self.batch, Precision::F32);
-        let config = EngineConfig { graph, learning, batch, precision, deterministic: true };
-        self.compare(&mut *engine::compile(config, place)?)
+        let mut engine =
+            engine::compile(EngineConfig { graph, learning, batch, precision, deterministic: true }, place)?;
+        if let Some(team) = &place.team {
+            engine.set_reducer(team.reducer())?;
+        }
+        self.compare(&mut *engine, place.team.as_ref())
     }
 
     /// Refuses a case whose lists do not have the lengths that it says itself.
@@ -189,7 +197,7 @@ impl Case {
         Ok(())
     }
 
-    fn compare(&self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
+    fn compare(&self, engine: &mut dyn Engine, team: Option<&Team>) -> Result<Outcome, Error> {
         let stream = |j: u64| Stream::numbered(self.seed.wrapping_mul(1000).wrapping_add(j));
         let graph = engine.graph().clone();
         let (parameters, classes) = (graph.parameters(), graph.classes());
@@ -202,15 +210,22 @@ impl Case {
         let images = images(stream(999), self.batch, graph.input());
         let labels: Vec<u32> =
             (0..self.batch as u64).map(|i| (f64::from(stream(998).uniform(i)) * classes as f64) as u32).collect();
+        let portion = team.map(|team| Portion::new(team.share(), self.batch, self.batch));
+        let own = portion.map_or(0..self.batch, |portion| portion.first..portion.first + portion.count);
+        let images = &images[own.start * graph.input().len()..own.end * graph.input().len()];
         let mut worst = Worst(Outcome { largest_error: 0.0, place: "nowhere".into() });
         for (number, expected) in self.expect.iter().enumerate() {
             let step = Step { seed: 0, number: number as u64, progress: 0.0 };
-            let loss = engine.learn(&images, &labels, &step)?.loss();
-            let logits = engine.logits()?.into_owned();
+            let mut tally = engine.learn_portion(images, &labels[own.clone()], &step, portion)?;
+            if let Some(team) = team {
+                tally = team.total(&tally)?;
+            }
+            let loss = tally.loss();
+            let logits = if own.is_empty() { Vec::new() } else { engine.logits()?.into_owned() };
             let place = |what: &str| format!("step {}, {what}", number + 1);
             worst.see(loss, expected.loss, expected.loss.abs(), place("loss"));
             let largest = expected.logits.iter().flatten().fold(0.0f64, |m, v| m.max(v.abs()));
-            for (row, wanted) in logits.chunks_exact(classes).zip(&expected.logits) {
+            for (row, wanted) in logits.chunks_exact(classes).zip(&expected.logits[own.clone()]) {
                 for (&got, &want) in row.iter().zip(wanted) {
                     worst.see(f64::from(got), want, largest, place("logits"));
                 }

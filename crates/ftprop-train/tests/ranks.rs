@@ -5,6 +5,7 @@ use ftprop_nn::engine::NetworkState;
 use ftprop_ranks::{Group, RankError, Transport};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
+use ftprop_train::golden;
 use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
 use ftprop_train::team::{Team, Way};
@@ -43,16 +44,9 @@ struct End {
     losses: Vec<f64>,
 }
 
-/// What each of so many ranks ends with.
-fn trained(recipe: &Recipe, dataset: &Dataset, ranks: usize) -> Vec<End> {
-    let run = |team: Option<Team>| {
-        let place = Place { team, ..Place::open(DeviceChoice::Cpu, 1).unwrap() };
-        let mut trainer = Trainer::new(recipe.clone().checked().unwrap(), dataset, &place).unwrap();
-        trainer.run(&mut ()).unwrap();
-        assert!(trainer.state().step >= 100, "{} steps", trainer.state().step);
-        let losses = trainer.metrics().iter().map(|epoch| epoch.train.loss).collect();
-        End { network: trainer.network(Which::Last).unwrap(), losses }
-    };
+/// What each of so many ranks comes to, on one thread each.
+fn on_ranks<T: Send>(ranks: usize, run: impl Fn(&Place) -> T + Sync) -> Vec<T> {
+    let run = |team: Option<Team>| run(&Place { team, ..Place::open(DeviceChoice::Cpu, 1).unwrap() });
     if ranks == 1 {
         return vec![run(None)];
     }
@@ -69,6 +63,29 @@ fn trained(recipe: &Recipe, dataset: &Dataset, ranks: usize) -> Vec<End> {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// What each of so many ranks ends with.
+fn trained(recipe: &Recipe, dataset: &Dataset, ranks: usize) -> Vec<End> {
+    on_ranks(ranks, |place| {
+        let mut trainer = Trainer::new(recipe.clone().checked().unwrap(), dataset, place).unwrap();
+        trainer.run(&mut ()).unwrap();
+        assert!(trainer.state().step >= 100, "{} steps", trainer.state().step);
+        let losses = trainer.metrics().iter().map(|epoch| epoch.train.loss).collect();
+        End { network: trainer.network(Which::Last).unwrap(), losses }
+    })
+}
+
+#[test]
+fn ranks_compute_what_pytorch_does() {
+    for case in golden::built_in().unwrap() {
+        // Three ranks have unequal parts, and of a batch of two one has none.
+        for ranks in [2, 3] {
+            for outcome in on_ranks(ranks, |place| place.cpu.enter(|| case.run(place)).unwrap()) {
+                assert!(outcome.largest_error <= case.tolerance, "{} with {ranks} ranks: {outcome:?}", case.name);
+            }
+        }
+    }
 }
 
 fn apart(a: &[f32], b: &[f32]) -> f64 {
