@@ -161,42 +161,16 @@ fn number(bytes: &[u8]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    /// A ring within one process.
-    struct Threads {
-        rank: usize,
-        size: usize,
-        next: Sender<Vec<u8>>,
-        previous: Receiver<Vec<u8>>,
-    }
-
-    impl Transport for Threads {
-        fn rank(&self) -> usize {
-            self.rank
-        }
-        fn size(&self) -> usize {
-            self.size
-        }
-        fn pass(&mut self, out: &[u8], into: &mut [u8]) -> Result<(), RankError> {
-            self.next.send(out.to_vec()).unwrap();
-            into.copy_from_slice(&self.previous.recv().unwrap());
-            Ok(())
-        }
-        fn abandon(&mut self, _: &str) {}
-        fn on_loss(&mut self, _: Box<dyn FnOnce() + Send>) {}
-    }
+    use crate::in_one_process;
 
     /// Runs the same work on so many ranks, and gives what each came to.
     fn together<T: Send>(size: usize, work: impl Fn(&mut Group) -> T + Sync) -> Vec<T> {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
         std::thread::scope(|scope| {
-            let start = |(rank, previous): (usize, Receiver<Vec<u8>>)| {
-                let next = senders[(rank + 1) % size].clone();
+            let start = |mut group: Group| {
                 let work = &work;
-                scope.spawn(move || work(&mut Group::new(Box::new(Threads { rank, size, next, previous }))))
+                scope.spawn(move || work(&mut group))
             };
-            let threads: Vec<_> = receivers.into_iter().enumerate().map(start).collect();
+            let threads: Vec<_> = in_one_process(size).into_iter().map(start).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     }

@@ -2,7 +2,7 @@
 
 use ftprop_data::{Dataset, Split};
 use ftprop_nn::engine::NetworkState;
-use ftprop_ranks::{Group, RankError, Transport};
+use ftprop_ranks::in_one_process;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::Place;
 use ftprop_train::golden;
@@ -10,32 +10,6 @@ use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
 use ftprop_train::team::{Team, Way};
 use ftprop_train::trainer::Trainer;
-use std::sync::mpsc::{Receiver, Sender, channel};
-
-/// A ring within one process.
-struct Threads {
-    rank: usize,
-    size: usize,
-    next: Sender<Vec<u8>>,
-    previous: Receiver<Vec<u8>>,
-}
-
-impl Transport for Threads {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn size(&self) -> usize {
-        self.size
-    }
-    fn pass(&mut self, out: &[u8], into: &mut [u8]) -> Result<(), RankError> {
-        let gone = || RankError::OutOfStep { rank: self.rank, got: 0, expected: into.len() as u64 };
-        self.next.send(out.to_vec()).map_err(|_| gone())?;
-        into.copy_from_slice(&self.previous.recv().map_err(|_| gone())?);
-        Ok(())
-    }
-    fn abandon(&mut self, _: &str) {}
-    fn on_loss(&mut self, _: Box<dyn FnOnce() + Send>) {}
-}
 
 /// What a rank ends with: its network, and the training loss of each epoch.
 #[derive(PartialEq)]
@@ -50,17 +24,12 @@ fn on_ranks<T: Send>(ranks: usize, run: impl Fn(&Place) -> T + Sync) -> Vec<T> {
     if ranks == 1 {
         return vec![run(None)];
     }
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = receivers
-            .into_iter()
-            .enumerate()
-            .map(|(rank, previous)| {
-                let (next, run) = (senders[(rank + 1) % ranks].clone(), &run);
-                let transport = Threads { rank, size: ranks, next, previous };
-                scope.spawn(move || run(Some(Team::new(Group::new(Box::new(transport)), Way::Auto))))
-            })
-            .collect();
+        let start = |group| {
+            let run = &run;
+            scope.spawn(move || run(Some(Team::new(group, Way::Auto))))
+        };
+        let threads: Vec<_> = in_one_process(ranks).into_iter().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -211,9 +180,8 @@ fn what_ranks_cannot_share_is_refused() {
     let dataset = digits();
     for (settings, part) in [("mixup = 0.2", "train.mixup"), ("cutmix = 1.0", "train.cutmix")] {
         let recipe = recipe("sign", settings, PLAIN).checked().unwrap();
-        let (next, previous) = channel();
-        let transport = Threads { rank: 0, size: 2, next, previous };
-        let team = Some(Team::new(Group::new(Box::new(transport)), Way::Auto));
+        let group = in_one_process(2).swap_remove(0);
+        let team = Some(Team::new(group, Way::Auto));
         let place = Place { team, ..Place::open(DeviceChoice::Cpu, 1).unwrap() };
         let refused = Trainer::new(recipe, &dataset, &place).err().unwrap().to_string();
         assert!(refused.contains(part) && refused.contains("single rank"), "{refused}");
