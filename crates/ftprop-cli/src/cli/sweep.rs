@@ -1,6 +1,6 @@
 //! `ftprop sweep`
 
-use super::data::{locate, recipe_layers};
+use super::data::{locate, place_teacher, recipe_layers};
 use super::study::StudyArgs;
 use crate::error::Error;
 use crate::progress::tell;
@@ -111,7 +111,10 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        recipe.train.teacher = recipe.train.teacher.as_deref().map(absolute);
+        place_teacher(&mut recipe).map_err(|error| match error {
+            ftprop_export::Error::Train(error) => error,
+            other => ftprop_train::Error::Outside(Box::new(other)),
+        })?;
         recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;
