@@ -6,10 +6,11 @@ use crate::packed::{float_layers, pack};
 use ftprop_data::Source;
 use ftprop_nn::{Network, Shape};
 use ftprop_runtime::pack::{FloatNetwork, PackOptions, WeightFormat};
-use ftprop_runtime::{Activation, Model as Packed, Op, Stage, Value, Window, note};
+use ftprop_runtime::{Activation, Affine, Codec, Kind, Model as Packed, Op, Stage, Value, Weights, note};
 use ftprop_tensor::Cpu;
 use ftprop_train::model::Model;
 use ftprop_train::recipe::Recipe;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// How weights may have been stored, the usual way first.
@@ -53,7 +54,7 @@ pub fn differs_from_recipe(packed: &Packed<'_>, recipe: &Recipe) -> Result<Optio
     Ok(difference)
 }
 
-fn difference_of(own: &[Outline], other: &[Outline]) -> Option<String> {
+fn difference_of(own: &[Outline<'_>], other: &[Outline<'_>]) -> Option<String> {
     if own.len() != other.len() {
         return Some(format!("it has {} operations, the recipe's network {}", own.len(), other.len()));
     }
@@ -77,50 +78,53 @@ fn same_kind(one: Source, other: Source) -> bool {
     one == other || pictures(one) && pictures(other)
 }
 
-/// An operation without its numbers.
+/// An operation without its numbers, and what it makes.
 #[derive(PartialEq)]
-struct Outline {
-    kind: &'static str,
-    window: Option<Window>,
-    groups: usize,
-    activation: Option<Activation>,
-    output: Value,
+struct Outline<'a> {
+    op: Op<'a>,
+    made: Value,
 }
 
-impl Outline {
+impl Outline<'_> {
     fn words(&self) -> String {
-        let ftprop_runtime::Shape { height, width, channels } = self.output.shape;
-        let kernel = self.window.map_or_else(String::new, |window| {
-            let [rows, columns] = window.kernel;
-            format!(" {rows}×{columns}")
-        });
-        let act = self.activation.map_or_else(String::new, |act| match act {
-            Activation::QRelu(k) => format!(" with qrelu:{k}"),
-            Activation::SaturatedRelu => " with saturated_relu".into(),
-            other => format!(" with {other:?}").to_lowercase(),
-        });
-        format!("{}{kernel}{act} to {channels}×{height}×{width}", self.kind)
+        let ftprop_runtime::Shape { height, width, channels } = self.made.shape;
+        let values = match self.made.kind {
+            Kind::Levels(Activation::QRelu(k)) => format!("levels of qrelu:{k}"),
+            Kind::Levels(activation) => format!("levels of {activation:?}").to_lowercase(),
+            Kind::Image | Kind::Real => "reals".into(),
+        };
+        let what = match &self.op {
+            Op::Conv { conv, .. } => format!("a linear layer of {}×{}", conv.window.kernel[0], conv.window.kernel[1]),
+            Op::MaxPool { window, .. } => format!("a max-pool of {}×{}", window.kernel[0], window.kernel[1]),
+            _ => "another one".into(),
+        };
+        format!("{what} that makes {channels}×{height}×{width} {values}")
     }
 }
 
-fn outline(model: &Packed<'_>, values: &[Value]) -> Vec<Outline> {
-    let one = |(op, output): (&Op<'_>, &Value)| {
-        let (kind, window, groups, activation) = match op {
-            Op::Conv { conv, .. } => {
-                let activation = match &conv.stage {
-                    Stage::Thresholds { activation, .. } => Some(*activation),
-                    Stage::Affine(affine) => affine.activation,
-                };
-                ("a linear layer", Some(conv.window), conv.groups, activation)
-            }
-            Op::MaxPool { window, .. } => ("a max-pool", Some(*window), 1, None),
-            Op::AveragePool { window, .. } => ("an average-pool", Some(*window), 1, None),
-            Op::Map { affine, .. } => ("a map", None, 1, affine.activation),
-            Op::Add { activation, .. } => ("a sum", None, 1, *activation),
-        };
-        Outline { kind, window, groups, activation, output: *output }
-    };
-    model.ops.iter().zip(&values[1..]).map(one).collect()
+fn outline<'a>(model: &Packed<'a>, values: &[Value]) -> Vec<Outline<'a>> {
+    model.ops.iter().zip(&values[1..]).map(|(op, made)| Outline { op: bare(op), made: *made }).collect()
+}
+
+/// An operation without what training decides, and without how weights are stored.
+fn bare<'a>(op: &Op<'a>) -> Op<'a> {
+    let affine = |affine: &Affine| Affine { scale: Vec::new(), bias: Vec::new(), activation: affine.activation };
+    let mut op = op.clone();
+    match &mut op {
+        Op::Conv { conv, .. } => {
+            conv.weights = Weights { codec: Codec::F32, bytes: Cow::Borrowed(&[]) };
+            conv.stage = match &conv.stage {
+                Stage::Thresholds { activation, .. } => {
+                    Stage::Thresholds { activation: *activation, thresholds: Vec::new() }
+                }
+                Stage::Affine(numbers) => Stage::Affine(affine(numbers)),
+            };
+        }
+        Op::MaxPool { inverted, .. } => inverted.clear(),
+        Op::Map { affine: numbers, .. } => *numbers = affine(numbers),
+        _ => (),
+    }
+    op
 }
 
 #[cfg(test)]
