@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_packed_model_is_told_by_its_operations_whatever_its_numbers() {
         let recipe = |name: &str| Recipe::built_in(name).unwrap().into_recipe();
-        let names = ["convnet4-sign-ftpsh", "convnet4-relu", "fast-sign"];
+        let names = ["resnet20-sign", "resnet20-relu", "fast-sign"];
         let input = Size { height: 32, width: 32, channels: 3 };
         for (name, weights) in names.iter().flat_map(|name| FORMATS.map(|weights| (*name, weights))) {
             let model = packed(&recipe(name), input, 7, weights);
