@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::Temp;
+use common::{Outcome, Temp, noise};
+use std::fs::File;
 
 #[test]
 fn a_misspelt_recipe_is_answered_with_the_nearest() {
@@ -18,4 +19,35 @@ fn a_misspelt_recipe_is_answered_with_the_nearest() {
     let unknown = temp.run("recipes of-nobody-at-all");
     unknown.refused(1, &["no built-in recipe 'of-nobody-at-all'", "ftprop recipes"]);
     assert!(!unknown.err.contains("did you mean") && !unknown.err.contains("24 cells"), "{unknown:?}");
+}
+
+/// The program with a file as its standard input.
+fn run_with(temp: &Temp, input: &str, arguments: &str) -> Outcome {
+    let mut command = temp.command(arguments);
+    command.stdin(File::open(temp.path(input)).unwrap());
+    Outcome::of(arguments, command)
+}
+
+#[test]
+fn predict_says_what_it_wants_from_standard_input() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    let train =
+        "train --data photos --set network.preset=mlp --set network.widths=[8] --set data.resize=10 --set data.crop=8";
+    temp.run(&format!("{train} --epochs 1 --quiet --out run")).ok();
+    let picture = "photos/val/dark/0.png";
+    run_with(&temp, picture, "predict run -")
+        .refused(1, &["paths of pictures", "the bytes of a picture", "instead of -"]);
+    temp.write("noise", noise(1, 3000));
+    run_with(&temp, "noise", "predict run -").refused(1, &["paths of pictures", "one a line", "binary data"]);
+    temp.write("names", format!("{picture}\r\n\nphotos/val/bright/0.png\n"));
+    assert_eq!(run_with(&temp, "names", "predict run -").ok().out.lines().count(), 2);
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let name = b"gr\xfcn.png";
+        std::fs::copy(temp.path(picture), temp.path("").join(std::ffi::OsStr::from_bytes(name))).unwrap();
+        temp.write("names", name);
+        run_with(&temp, "names", "predict run -").ok();
+    }
 }
