@@ -231,6 +231,15 @@ fn lab_words(error: &ftprop_lab::Error) -> String {
             let last = last.as_ref().map_or_else(String::new, |command| format!(", as in: {command}"));
             format!("{what}; a report wants the flags that it was trained with{last}")
         }
+        ftprop_lab::Error::OtherStudy { out, run, last } => {
+            let last = last.as_ref().map_or_else(String::new, |command| format!("; what trained there was: {command}"));
+            format!(
+                "{} holds runs of another sweep, such as {}, which the new report would leave out; choose another --out, or \
+                 sweep over all of them{last}",
+                out.display(),
+                run.display()
+            )
+        }
         other => other.to_string(),
     }
 }
