@@ -230,6 +230,7 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     temp.run(&format!("{base} --seeds 0")).refused(2, &["--seeds"]);
     temp.run(&format!("{base} --cells convnet4-sing-sste")).refused(2, &["convnet4-sing-sste", "convnet4-sign-sste"]);
     temp.run(&format!("{base} --rows svhn")).refused(2, &["svhn", "cifar10", "imagenet"]);
+    temp.run(&format!("{base} --table svhn")).refused(2, &["svhn", "--table", "cifar10", "imagenet"]);
     temp.run(&format!("{base} --minutes=-3")).refused(2, &["--minutes"]);
     temp.run(&format!("{base} --set train.epoch=3")).refused(2, &["train.epochs"]);
     temp.run("reproduce --data nowhere --out table").refused(1, &["CIFAR-10", "nowhere"]);

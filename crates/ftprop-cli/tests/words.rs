@@ -51,3 +51,22 @@ fn predict_says_what_it_wants_from_standard_input() {
         run_with(&temp, "names", "predict run -").ok();
     }
 }
+
+/// What a file is called is what it is.
+#[test]
+fn endings_of_other_kinds_of_files_are_refused() {
+    let temp = Temp::new();
+    temp.run("train --epochs 1 --out run --quiet").ok();
+    for file in ["x.pdf", "x.JPG"] {
+        temp.run(&format!("plot run --out {file}")).refused(1, &[file, ".svg and .png"]);
+        temp.run(&format!("eval run --plot {file}")).refused(1, &[file, ".svg and .png"]);
+        temp.run(&format!("solve --data xor --plot {file}")).refused(1, &[file, ".svg and .png"]);
+    }
+    temp.run("export run -o x.onnx --format torch").refused(2, &["x.onnx", "--format"]);
+    temp.run("export run -o x.ftp --format onnx").refused(2, &["x.ftp", "--format"]);
+    let left: Vec<_> = std::fs::read_dir(temp.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["run"]);
+    // A version is no ending.
+    temp.run("plot run --out v1.2").ok();
+    assert!(temp.path("v1.2.svg").exists() && temp.path("v1.2.png").exists());
+}

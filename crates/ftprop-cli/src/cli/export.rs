@@ -148,11 +148,19 @@ impl Export {
     /// As the command line says, or the file's ending.
     fn format(&self) -> Result<FormatArg, Error> {
         let ending = self.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-        match (self.format, ending.as_deref()) {
+        let meant = match ending.as_deref() {
+            Some("onnx") => Some(FormatArg::Onnx),
+            Some("safetensors") => Some(FormatArg::Torch),
+            Some("ftp") => Some(FormatArg::Packed),
+            _ => None,
+        };
+        match (self.format.or(meant), ending.as_deref()) {
+            // Whoever finds the file later goes by its ending.
+            (Some(format), Some(ending)) if meant.is_some_and(|meant| meant != format) => Err(Error::Usage(format!(
+                "{}: .{ending} is not the ending of what --format says; leave one of the two out",
+                self.output.display()
+            ))),
             (Some(format), _) => Ok(format),
-            (None, Some("onnx")) => Ok(FormatArg::Onnx),
-            (None, Some("safetensors")) => Ok(FormatArg::Torch),
-            (None, Some("ftp")) => Ok(FormatArg::Packed),
             // A pipe or a device has no ending.
             (None, None) if self.output.exists() && !self.output.is_file() && !self.output.is_dir() => {
                 Ok(FormatArg::Packed)
