@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::progress::tell;
 use ftprop_data::{Dataset, Split};
-use ftprop_export::exact;
+use ftprop_export::{exact, zoo};
 use ftprop_nn::engine::Part;
 use ftprop_runtime as packed;
 use ftprop_search::{ExactNetwork, Points, Rational};
@@ -41,6 +41,7 @@ impl Place<'_> {
 
 impl Subject {
     pub(in crate::cli) fn open(model: &Path, which: Which, place: &Place<'_>) -> Result<Self, Error> {
+        let model = &zoo::resolve(model)?;
         let (network, classes, data) =
             if is_packed(model) { packed_model(model, place)? } else { trained(model, which, place)? };
         let part = if place.train { &data.train } else { &data.test };
