@@ -171,6 +171,16 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
              was learned",
             path.display()
         ),
+        Train::DataChanged { path, difference } => format!(
+            "{0}: the data are not those that the run was trained on: {difference}; put them back as they were, or begin a \
+             new run, with --init-from {0} to keep what was learned",
+            path.display()
+        ),
+        Train::NotAsTrained { path, difference } => format!(
+            "{} is not as it was in training ({difference}), so which examples the network has not learned from is not \
+             known; put it back as it was, or measure other examples alone, as a file or folder of their own, with --data",
+            path.display()
+        ),
         Train::OtherRecipe { path } => {
             format!("{} holds a run of another recipe; remove it or choose another --out", path.display())
         }

@@ -169,7 +169,7 @@ fn a_table_is_learnt_and_cannot_be_shown_pictures() {
         _ => format!("{i},more,{},{}\n", 60 + i % 190, i % 9),
     };
     temp.write("other.csv", format!("id,kind,a,b\n{}", (0..300).map(other).collect::<String>()));
-    let top1 = temp.run("eval run --split train --data other.csv --json").json()["top1"].as_f64().unwrap();
+    let top1 = temp.run("eval run --data other.csv --json").json()["top1"].as_f64().unwrap();
     assert!(top1 > 0.9, "{top1}");
     temp.write("wide.csv", "id,kind,a,b,c\n0,more,200,10,1\n1,less,10,200,2\n2,less,0,90,3\n3,more,9,2,1\n");
     temp.run("eval run --data wide.csv").refused(1, &["wide.csv", "has not", "`c`"]);
