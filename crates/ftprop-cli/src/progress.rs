@@ -273,7 +273,8 @@ impl Progress {
             Sink::Bar(bar) => bar.println(Stream::Err.fitted(&plain_lines(text))),
             Sink::Lines(out) => {
                 let text = plain_lines(text);
-                let _ = writeln!(out, "{}", if self.room.is_some() { Stream::Err.fitted(&text) } else { text.into() });
+                let text = if self.room.is_some() { Stream::Err.fitted(&text) } else { text.clone() };
+                let _ = writeln!(out, "{text}");
             }
         }
     }
