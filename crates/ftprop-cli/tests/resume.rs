@@ -193,7 +193,7 @@ fn two_processes_do_not_train_in_one_folder() {
 fn a_finished_run_stays_as_it_is() {
     let temp = Temp::with_recipes();
     temp.run("train --recipe small.toml --quiet --out run").ok();
-    let files = || std::fs::read_dir(temp.path("run")).unwrap().count();
+    let files = || fs::read_dir(temp.path("run")).unwrap().count();
     let (before, count) = (temp.snapshot("run"), files());
     for settings in ["--set optimizer.lr=0.5", "--epochs 2 --set weighted=false", "--diagnostics", "--threads 1", ""] {
         let said = temp.run(&format!("train --resume run {settings}")).ok();
@@ -207,7 +207,7 @@ fn a_finished_run_stays_as_it_is() {
     assert!(said.err.contains("from here on optimizer.lr"), "{said:?}");
     assert_eq!(temp.text("run/changes.jsonl").lines().count(), 1);
     // A result that a killed run did not come to write is written.
-    std::fs::remove_file(temp.path("run/summary.json")).unwrap();
+    fs::remove_file(temp.path("run/summary.json")).unwrap();
     temp.run("train --resume run --quiet").ok();
     assert_eq!(temp.json("run/summary.json")["epochs"], 3);
     // One that lost its patience is over, too.
