@@ -527,7 +527,7 @@ fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
                  --set train.batch=4 --data photos";
     let stopped = temp.run(&format!("{train} --quiet --out stop"));
     stopped.refused(1, &["cannot decode image", "photos/train/"]);
-    stopped.refused(1, &["2 of the", "bad.png", "cut.png", "bad_images = \"skip\""]);
+    stopped.refused(1, &["2 of the", "bad.png", "cut.png", "data.bad_images=skip"]);
     assert!(!temp.path("stop").exists(), "the folder would be in the way of the same command");
     let skipped = temp.run(&format!("{train} --out skip --set data.bad_images=skip")).ok();
     assert!(skipped.err.contains("2 pictures were skipped; the first: cannot decode image"), "{skipped:?}");

@@ -314,7 +314,7 @@ fn folders_of_pictures_are_taken_as_people_have_them() {
     std::fs::copy(temp.path("named/valid/dark/0.png"), temp.path("named/training/loose.png")).unwrap();
     let run = temp.run("train --data named --set data.resize=8 --set data.crop=8 --epochs 1 --out run").ok();
     assert!(run.err.contains("16 training and 8 test examples"), "{run:?}");
-    assert!(run.err.contains("1 pictures in no class folder were passed over"), "{run:?}");
+    assert!(run.err.contains("1 picture in no class folder was passed over"), "{run:?}");
     let said = temp.run("predict run named/training/dark").ok();
     assert_eq!(said.out.lines().count(), 8, "{said:?}");
 }

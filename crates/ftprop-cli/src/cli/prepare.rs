@@ -47,7 +47,7 @@ pub(super) struct Prepare {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Bad {
+pub(super) enum Bad {
     /// End with an error that names the picture
     Stop,
     /// Leave them out, and count them
