@@ -8,14 +8,6 @@ typedef float teacher_t;
 typedef act_t teacher_t;
 #endif
 
-// The largest of CLASSES logits, and the sum of their exponentials below it, divided by the temperature.
-template <typename T> __device__ __forceinline__ void softened(const T* z, int lane, float& most, float& scale) {
-    most = largest_logit(z, lane);
-    double sum = 0.0;
-    for (int j = lane; j < CLASSES; j += 32) sum += (double)expf((widen(z[j]) - most) * (1.0f / TEMPERATURE));
-    scale = 1.0f / (float)warp_sum(sum);
-}
-
 extern "C" __global__ void __launch_bounds__(256)
 distil(const logit_t* __restrict__ logits, const teacher_t* __restrict__ teacher, act_t* __restrict__ slopes,
        const DeviceStep* __restrict__ step, int n) {

@@ -4,13 +4,6 @@
 // other end of the batch.
 #include "logits.cuh"
 
-#define OUTPUT_LOSS_CROSS_ENTROPY 1
-#define OUTPUT_LOSS_MULTI_HINGE 2
-#define OUTPUT_LOSS_SQUARED_MULTI_HINGE 3
-#define OUTPUT_LOSS_CRAMMER_SINGER 4
-#define OUTPUT_LOSS_ONE_VS_REST_HINGE 5
-#define OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE 6
-
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
             u32* __restrict__ counter, const u32* __restrict__ not_numbers, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n,
@@ -24,22 +17,9 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
     for (int i = blockIdx.x * warps + warp; i < n; i += gridDim.x * warps) {
         const logit_t* z = logits + (size_t)i * CLASSES;
         act_t* out = slopes + (size_t)i * CLASSES;
-#if MIXED
-        const float keep = learning ? scalars[(size_t)step->index * SCALARS + MIX_SCALAR] : 1.0f;
-        const int own = (int)labels[i], partner = learning ? (int)labels[n - 1 - i] : own;
-        // The label with the larger share first: it is the one that is counted.
-        const int y = keep >= 0.5f ? own : partner, other = keep >= 0.5f ? partner : own;
-        float weight = keep >= 0.5f ? keep : 1.0f - keep, other_weight = keep >= 0.5f ? 1.0f - keep : keep;
-#else
-        const int y = (int)labels[i], other = y;
-        float weight = 1.0f, other_weight = 0.0f;
-#endif
-#if WEIGHTED
-        if (learning) {
-            weight *= weights[y];
-            other_weight *= weights[other];
-        }
-#endif
+        const Learned learned(labels, weights, step, scalars, i, n, learning);
+        const int y = learned.y, other = learned.other;
+        const float weight = learned.weight, other_weight = learned.other_weight;
         const float zy = widen(z[y]);
         u32 above = 0;
         for (int j = lane; j < CLASSES; j += 32) {

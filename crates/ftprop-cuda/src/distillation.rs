@@ -49,12 +49,14 @@ pub(crate) fn source(
     [own_f32, teacher_f32]: [bool; 2],
     precision: Precision,
 ) -> Source {
-    Source::new(FILE, precision)
-        .int("CLASSES", classes)
-        .float("TEMPERATURE", distillation.temperature())
-        .float("WEIGHT", distillation.weight())
+    with_settings(Source::new(FILE, precision).int("CLASSES", classes), distillation)
         .int("LOGITS_F32", usize::from(own_f32))
         .int("TEACHER_F32", usize::from(teacher_f32))
+}
+
+/// What a file that knows of a teacher is compiled for.
+pub(crate) fn with_settings(source: Source, distillation: Distillation) -> Source {
+    source.float("TEMPERATURE", distillation.temperature()).float("WEIGHT", distillation.weight())
 }
 
 impl DistillationPass {

@@ -2,15 +2,17 @@
 //! for the GPU unless it says so, so all of it can be captured.
 
 use crate::CudaError;
-use crate::abi::{DeviceStep, DeviceTally};
+use crate::abi::{DevicePtr, DeviceStep, DeviceTally};
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::basic;
 use crate::batch::BatchLoader;
 use crate::compile::Source;
+use crate::curvature::{self, CurvaturePass};
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
 use crate::exchange::Exchange;
+use crate::further::FurtherBuffers;
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
 use crate::matrices;
@@ -19,7 +21,7 @@ use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Others, Statistics, TensorRegions};
 use crate::pictures;
-use crate::plan::{FusedPass, FusionPlan};
+use crate::plan::{FusedPass, FusionPlan, Role};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
@@ -62,6 +64,10 @@ pub(crate) struct Executor {
     host: Option<HostSums>,
     /// The network that is learned from, and how.
     teacher: Option<(Box<Executor>, DistillationPass)>,
+    /// What target rules look at further than at their units.
+    further: FurtherBuffers,
+    /// The tensors that each activation is of, where they are kept.
+    pre_activations: Vec<usize>,
 }
 
 /// A reducer that several hold.
@@ -105,14 +111,30 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
     sources.extend(distillation_source(plan, config));
+    sources.extend(curvature_source(plan, config));
     sources
+}
+
+/// The kernels for the loss's curvature, where it comes down.
+fn curvature_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option<Source> {
+    let (precision, learning) = (config.options.precision, config.learning);
+    let (classes, f32_logits) = (config.graph.classes(), has_f32_logits(plan, precision));
+    let of_loss = || {
+        loss::source_of(curvature::FILE, &learning.criterion, classes, f32_logits, &config.options.scalars, precision)
+    };
+    let source = plan.curved.then(of_loss)?.int("DISTILS", usize::from(learning.teacher.is_some()));
+    Some(match &learning.teacher {
+        Some(teacher) => distillation::with_settings(source, teacher.distillation),
+        None => source,
+    })
 }
 
 /// The kernels for learning from a teacher, where there is one.
 fn distillation_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option<Source> {
     let teacher = config.learning.teacher.as_ref()?;
     let precision = config.options.precision;
-    let f32_logits = [plan, &FusionPlan::new(&teacher.graph)].map(|plan| has_f32_logits(plan, precision));
+    let of_teacher = FusionPlan::new(&teacher.graph, Role::Teacher { kept: false });
+    let f32_logits = [plan, &of_teacher].map(|plan| has_f32_logits(plan, precision));
     Some(distillation::source(teacher.distillation, config.graph.classes(), f32_logits, precision))
 }
 
@@ -149,6 +171,11 @@ impl Executor {
             (Some(executor), Some(source)) => Some((Box::new(executor), DistillationPass::new(device, source)?)),
             _ => None,
         };
+        let taught = teacher.as_ref().map_or(vec![], |(teacher, _)| teacher.taught());
+        let count = graph.parameter_count();
+        let curvature = curvature_source(&plan, config);
+        let curvature = curvature.map(|source| CurvaturePass::new(device, source, count, precision)).transpose()?;
+        let pre_activations = plan.pre_activations.clone();
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let images = (graph.input(), stored, tensors[input].values);
@@ -158,6 +185,7 @@ impl Executor {
         let stream = CudaStream::new(device)?;
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
+        let further = FurtherBuffers::new(taught, curvature, &passes, (batch, graph.classes()), &mut layout);
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
         Ok(Executor {
             device: device.clone(),
@@ -177,7 +205,14 @@ impl Executor {
             sync_norm: options.sync_norm,
             host: None,
             teacher,
+            further,
+            pre_activations,
         })
+    }
+
+    /// Where what its activations are of is kept.
+    fn taught(&self) -> Vec<DevicePtr> {
+        self.pre_activations.iter().map(|&tensor| self.arena.at(self.tensors[tensor].values)).collect()
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -195,7 +230,7 @@ impl Executor {
     /// Bytes of device memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
         let teacher = self.teacher.as_ref().map_or(0, |(teacher, _)| teacher.bytes());
-        self.arena.bytes() + self.parameters.bytes() + teacher
+        self.arena.bytes() + self.parameters.bytes() + self.further.bytes() + teacher
     }
 
     /// Waits for everything that was asked for.
@@ -242,6 +277,7 @@ impl Executor {
             scalars: self.step.scalars(&self.arena),
             labels: self.batch.labels(&self.arena),
             not_numbers: self.loss.not_numbers(&self.arena),
+            further: self.further.seen(&self.arena),
             statistics,
             n,
         }
@@ -300,7 +336,14 @@ impl Executor {
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
+        self.look_further(n)?;
         self.backward(n)
+    }
+
+    /// Has what target rules look at beside their units' numbers ready for the way back.
+    fn look_further(&self, n: usize) -> Result<(), CudaError> {
+        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
+        self.further.prepare(&self.passes, &context, (output, self.loss.weights()), &self.stream)
     }
 
     /// Takes part in the norms' sums over a batch of which no example is here.
@@ -381,6 +424,9 @@ impl Executor {
                 pass.gradients(&context, self.side_stream()?)?;
             } else {
                 pass.gradients(&context, &self.stream)?;
+            }
+            if context.further.curvature.is_some() {
+                pass.carry(&context, &self.stream)?;
             }
             pass.backward(&context, &self.stream)?;
             if pass.has_partial_bias() {
@@ -503,9 +549,13 @@ impl Executor {
             visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
         }
         visit("loss".into(), &|| self.apply_loss(n, true))?;
+        visit("targets".into(), &|| self.look_further(n))?;
         for (i, pass) in self.passes.iter().enumerate().rev() {
             if matches!(pass, CompiledPass::Product(_)) {
                 visit(format!("{i} {} gradients", pass.kind()), &|| pass.gradients(context, stream))?;
+            }
+            if context.further.curvature.is_some() {
+                visit(format!("{i} {} curvature", pass.kind()), &|| pass.carry(context, stream))?;
             }
             visit(format!("{i} {} back", pass.kind()), &|| pass.backward(context, stream))?;
             if pass.has_partial_bias() {

@@ -57,6 +57,18 @@ pub(crate) fn source(
     scalars: &ScalarLayout,
     precision: Precision,
 ) -> Source {
+    source_of(FILE, criterion, classes, logits_f32, scalars, precision)
+}
+
+/// The same for another file that looks at the loss.
+pub(crate) fn source_of(
+    file: KernelFile,
+    criterion: &Criterion,
+    classes: usize,
+    logits_f32: bool,
+    scalars: &ScalarLayout,
+    precision: Precision,
+) -> Source {
     let loss = match criterion.loss() {
         OutputLoss::CrossEntropy => "OUTPUT_LOSS_CROSS_ENTROPY",
         OutputLoss::MultiHinge => "OUTPUT_LOSS_MULTI_HINGE",
@@ -65,7 +77,7 @@ pub(crate) fn source(
         OutputLoss::OneVsRestHinge => "OUTPUT_LOSS_ONE_VS_REST_HINGE",
         OutputLoss::SquaredOneVsRestHinge => "OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE",
     };
-    Source::new(FILE, precision)
+    Source::new(file, precision)
         .int("CLASSES", classes)
         .name("OUTPUT_LOSS", loss)
         .float("SMOOTHING", criterion.smoothing())
@@ -116,7 +128,7 @@ impl LossPass {
             partial: arena.at(self.partial),
             counter: arena.at(self.counter),
             not_numbers: arena.at(self.not_numbers),
-            weights: self.weights.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start),
+            weights: self.weights(),
             step,
             scalars,
             n: n as i32,
@@ -127,6 +139,11 @@ impl LossPass {
         // SAFETY: logits, labels and slopes have room for a full batch, the partial tallies for every block; there is a
         // weight for each class wherever the kernel looks for one.
         unsafe { self.kernel.launch(stream, config, &args) }
+    }
+
+    /// Where the weights of the classes are, null where they have none.
+    pub(crate) fn weights(&self) -> DevicePtr {
+        self.weights.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start)
     }
 
     /// Where passes leave their number when they meet something that is no number.

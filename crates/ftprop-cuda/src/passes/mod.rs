@@ -7,9 +7,12 @@
 //! | `windows` | the way back through a max pool by its windows |
 //! | `shared_norm` | batch norm over the examples of several GPUs |
 //! | `average_pool` | average pooling |
+//! | `targets` | hard units whose target rule looks further than at their own numbers |
+//! | `carry` | the loss's curvature on its way down |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
 mod average_pool;
+mod carry;
 mod column_reduction;
 mod epilogue;
 mod epilogue_source;
@@ -17,6 +20,7 @@ mod map;
 mod norm;
 mod product;
 mod shared_norm;
+mod targets;
 mod windows;
 
 pub(crate) use shared_norm::Others;
@@ -26,6 +30,7 @@ use crate::abi::DevicePtr;
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::compile::Source;
 use crate::compiled_gemm::CompiledGemm;
+use crate::curvature::CurvaturePass;
 use crate::device::Device;
 use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
@@ -39,17 +44,27 @@ use column_reduction::ColumnReduction;
 use epilogue::CompiledEpilogue;
 use product::{BiasGradient, CompiledProduct};
 use std::ops::Range;
+use targets::CompiledTargets;
 
 /// Every kernel that passes launch.
 #[cfg(test)]
-pub(crate) const KERNELS: [&[crate::arguments::Signature]; 6] =
-    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS, shared_norm::KERNELS, windows::KERNELS];
+pub(crate) const KERNELS: [&[crate::arguments::Signature]; 8] = [
+    average_pool::KERNELS,
+    carry::KERNELS,
+    epilogue::KERNELS,
+    norm::KERNELS,
+    product::KERNELS,
+    shared_norm::KERNELS,
+    targets::KERNELS,
+    windows::KERNELS,
+];
 
-/// Where a tensor's values and the slopes by them are.
+/// Where a tensor's values and the slopes by them are, and the loss's curvature where it comes down.
 #[derive(Clone, Copy)]
 pub(crate) struct TensorRegions {
     pub(crate) values: Region,
     pub(crate) slopes: Option<Region>,
+    pub(crate) curvature: Option<Region>,
 }
 
 /// What a pass's launches on a batch need beside the pass.
@@ -65,12 +80,32 @@ pub(crate) struct BatchContext<'a> {
     pub(crate) labels: DevicePtr,
     /// Where passes say that they met something that is no number.
     pub(crate) not_numbers: DevicePtr,
+    /// What target rules look at further than at their units.
+    pub(crate) further: Further<'a>,
     /// What norms go by.
     pub(crate) statistics: Statistics,
     /// Those who have the batch's other examples, where norms are to go by all.
     pub(crate) others: Option<&'a dyn Others>,
     /// Examples in the batch.
     pub(crate) n: usize,
+}
+
+/// What target rules look at further than at their units' own numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Further<'a> {
+    /// A teacher's pre-activations.
+    pub(crate) taught: &'a [DevicePtr],
+    /// The numbers of the batch's examples by class, and where each class begins.
+    pub(crate) by_class: [DevicePtr; 2],
+    /// Where the loss's curvature comes from, if it comes down.
+    pub(crate) curvature: Option<&'a CurvaturePass>,
+}
+
+impl Further<'_> {
+    /// The squares of the parameters from number `at` on.
+    fn squared(&self, at: usize) -> DevicePtr {
+        self.curvature.map_or(DevicePtr::NULL, |curvature| curvature.squared(at))
+    }
 }
 
 /// What norms go by.
@@ -96,6 +131,11 @@ impl BatchContext<'_> {
     /// Null where there are none.
     pub(crate) fn slopes(&self, tensor: usize) -> DevicePtr {
         self.tensors[tensor].slopes.map_or(DevicePtr::NULL, |region| self.at(region))
+    }
+
+    /// Null where there is none.
+    pub(crate) fn curvature(&self, tensor: usize) -> DevicePtr {
+        self.tensors[tensor].curvature.map_or(DevicePtr::NULL, |region| self.at(region))
     }
 }
 
@@ -133,6 +173,7 @@ pub(crate) enum CompiledPass {
     Product(Box<CompiledProduct>),
     Epilogue(Box<CompiledEpilogue>),
     AveragePool(CompiledAveragePool),
+    Targets(Box<CompiledTargets>),
 }
 
 impl CompiledPass {
@@ -142,6 +183,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => &p.product.name,
             CompiledPass::Epilogue(f) => &f.epilogue.name,
             CompiledPass::AveragePool(a) => &a.average.name,
+            CompiledPass::Targets(t) => &t.layer.name,
         }
     }
 
@@ -151,6 +193,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.product.y,
             CompiledPass::Epilogue(f) => f.epilogue.out,
             CompiledPass::AveragePool(a) => a.average.out,
+            CompiledPass::Targets(t) => t.layer.out,
         }
     }
 
@@ -171,7 +214,7 @@ impl CompiledPass {
                 let other = residual.as_ref().and_then(|(_, other)| other.as_ref()).map(norm);
                 own.into_iter().chain(other.into_iter().flatten()).collect()
             }
-            CompiledPass::AveragePool(_) => Vec::new(),
+            CompiledPass::AveragePool(_) | CompiledPass::Targets(_) => Vec::new(),
         }
     }
 
@@ -193,6 +236,7 @@ impl CompiledPass {
             }
             CompiledPass::Epilogue(f) => format!("epilogue {}", f.shape),
             CompiledPass::AveragePool(a) => format!("average {}", a.average.geometry.channels),
+            CompiledPass::Targets(t) => format!("targets {}", t.shape),
         }
     }
 
@@ -217,6 +261,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.forward(batch, stream),
             CompiledPass::Epilogue(f) => f.forward(batch, stream),
             CompiledPass::AveragePool(a) => a.forward(batch, stream),
+            CompiledPass::Targets(t) => t.forward(batch, stream),
         }
     }
 
@@ -226,6 +271,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.backward(batch, stream),
             CompiledPass::Epilogue(f) => f.backward(batch, stream),
             CompiledPass::AveragePool(a) => a.backward(batch, stream),
+            CompiledPass::Targets(t) => t.backward(batch, stream),
         }
     }
 
@@ -246,6 +292,19 @@ impl CompiledPass {
     pub(crate) fn reduce_bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
             CompiledPass::Epilogue(f) => f.reduce_bias_gradient(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its target rule needs the batch's examples by class.
+    pub(crate) fn goes_by_class(&self) -> bool {
+        matches!(self, CompiledPass::Targets(t) if t.goes_by_class())
+    }
+
+    /// Puts the batch's examples in order by class, for all passes that go by it.
+    pub(crate) fn order_by_class(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Targets(t) => t.order(batch, stream),
             _ => Ok(()),
         }
     }
@@ -323,6 +382,9 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
             FusedPass::Epilogue(f) => {
                 let shape = plan.tensors[f.y].shape;
                 sources.push(CompiledEpilogue::source(f, &plan.tensors, options));
+                if plan.curved {
+                    sources.push(CompiledEpilogue::carry_source(f, &plan.tensors, options).0);
+                }
                 if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
                     let rows = options.rows_for * shape.height * shape.width;
                     sources.push(norm::source(shape.channels, rows, options.precision));
@@ -332,6 +394,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
                 }
             }
             FusedPass::AveragePool(average) => sources.push(CompiledAveragePool::source(average, options.precision)),
+            FusedPass::Targets(layer) => sources.push(CompiledTargets::source(layer, plan, options)),
         }
     }
     sources
@@ -358,9 +421,14 @@ pub(crate) fn compile(
     options: &CompileOptions,
     layout: &mut ArenaLayout,
 ) -> Result<(Vec<CompiledPass>, Vec<TensorRegions>), CudaError> {
-    let FusionPlan { tensors, passes, output, .. } = plan;
     let mut compiler = Compiler { device, libraries, options, layout };
-    let regions = compiler.tensors(&tensors, output);
+    let regions = compiler.tensors(&plan);
+    let hard = |pass: &FusedPass| match pass {
+        FusedPass::Targets(layer) => Some(CompiledTargets::source(layer, &plan, options)),
+        _ => None,
+    };
+    let mut hard = plan.passes.iter().filter_map(hard).collect::<Vec<_>>().into_iter();
+    let FusionPlan { tensors, passes, output, curved, .. } = plan;
     let workspaces = compiler.workspaces(algorithms)?;
     let mut algorithms = algorithms.iter();
     let mut compiled = Vec::with_capacity(passes.len());
@@ -373,11 +441,16 @@ pub(crate) fn compile(
             FusedPass::Epilogue(epilogue) => {
                 let Compiler { device, options, layout, .. } = &mut compiler;
                 let numbered = (compiled.len() + 1, epilogue);
-                let epilogue = CompiledEpilogue::new(device, numbered, &tensors, options, layout)?;
+                let epilogue = CompiledEpilogue::new(device, numbered, (&tensors, curved), options, layout)?;
                 CompiledPass::Epilogue(Box::new(epilogue))
             }
             FusedPass::AveragePool(average) => {
                 CompiledPass::AveragePool(CompiledAveragePool::new(device, average, options.precision)?)
+            }
+            FusedPass::Targets(layer) => {
+                let (source, shapes) = (hard.next().expect("one each"), [layer.z, output].map(|t| tensors[t].shape));
+                let numbered = (compiled.len() + 1, layer);
+                CompiledPass::Targets(Box::new(CompiledTargets::new(device, numbered, source, shapes)?))
             }
         });
     }
@@ -385,17 +458,19 @@ pub(crate) fn compile(
 }
 
 impl Compiler<'_> {
-    fn tensors(&mut self, tensors: &[PlannedTensor], output: usize) -> Vec<TensorRegions> {
+    fn tensors(&mut self, plan: &FusionPlan) -> Vec<TensorRegions> {
+        let (output, curved) = (plan.output, plan.curved);
         let (batch, bytes) = (self.options.batch, self.options.precision.activation_bytes());
         let regions = |(i, t): (usize, &PlannedTensor)| {
             // The logits are f32 whatever the activations are; there is little of them.
             let value_bytes = if i == output { 4 } else { bytes };
-            TensorRegions {
-                values: self.layout.take(batch * t.shape.height * t.shape.width * t.stored * value_bytes),
-                slopes: (t.needs_slopes || i == output).then(|| self.layout.take(batch * t.shape.len() * bytes)),
-            }
+            let values = self.layout.take(batch * t.shape.height * t.shape.width * t.stored * value_bytes);
+            let needed = t.needs_slopes || i == output;
+            let mut take = |needed: bool| needed.then(|| self.layout.take(batch * t.shape.len() * bytes));
+            let [slopes, curvature] = [needed, needed && curved].map(&mut take);
+            TensorRegions { values, slopes, curvature }
         };
-        tensors.iter().enumerate().map(regions).collect()
+        plan.tensors.iter().enumerate().map(regions).collect()
     }
 
     /// Whether a product's gradients are computed in the side stream. Where no slopes go further down, there is nothing to
@@ -449,6 +524,7 @@ mod tests {
     use super::*;
     use crate::device::DeviceLimits;
     use crate::library::Library;
+    use crate::plan::Role;
     use ftprop_nn::{Activation, Defaults, Graph, LayerLoss, Learning, OptimizerSpec, Shape, presets};
 
     /// The compiler needs no GPU, so its word is taken wherever it is installed.
@@ -465,7 +541,7 @@ mod tests {
         let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
         let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
         let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
-        let (plan, scalars) = (FusionPlan::new(&graph), ScalarLayout::new(&graph, &learning));
+        let (plan, scalars) = (FusionPlan::new(&graph, Role::Pupil(&[])), ScalarLayout::new(&graph, &learning));
         for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (8, 9))] {
             let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
             let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));

@@ -1,6 +1,6 @@
 //! Rules that need more than the numbers of a layer: how the loss bends, what the layers above make of other outputs, or
-//! what a trained network does. The CPU's network brings these along where a rule asks for them; other devices refuse such a
-//! rule by name.
+//! what a trained network does. A network brings these along where a rule asks for them; what is above a layer is asked by the
+//! CPU's alone, and a GPU refuses such a rule by name.
 //!
 //! - **`secant`**. A hard output jumps, so the slope that matters is that of the jump, `[L(h = +1) − L(h = −1)] / 2`, which to
 //!   second order is `g − c (h − m)`, with the curvature `c = ∂²L/∂h²` and the middle m of the activation's range. It takes
@@ -51,8 +51,9 @@ impl AnyRule for Beyond {
         elementwise::map(cpu, g, targets, |g| g.opposite_sign());
     }
 
-    fn traced<'a>(&self, _: Seen<Traced<'a>>) -> Option<Traced<'a>> {
-        None
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>, _: Traced<'a>) -> Option<Traced<'a>> {
+        // A teacher's targets are the unit's matter, since they depend on its activation.
+        (self.0 == Needs::Curvature).then(|| seen.g.opposite_sign())
     }
 
     fn needs(&self) -> Needs {
@@ -61,15 +62,20 @@ impl AnyRule for Beyond {
 }
 
 /// g − c (h − m)
-struct Secant {
-    activation: Activation,
-    middle: f32,
+struct Secant(Activation);
+
+impl Secant {
+    #[inline(always)]
+    fn of<N: Number>(&self, g: N, c: N, z: N) -> N {
+        let middle = if self.0 == Activation::Sign { 0.0 } else { 0.5 };
+        g - c * (self.0.value(z) - N::of(middle))
+    }
 }
 
 impl Ternary for Secant {
     #[inline(always)]
     fn apply(&self, g: f32, c: f32, z: f32) -> f32 {
-        g - c * (self.activation.value(z) - self.middle)
+        self.of(g, c, z)
     }
 }
 
@@ -86,8 +92,12 @@ impl elementwise::Binary for Squared {
 impl HardUnit {
     /// Turns each unit's g into the slope of the loss over its jump, given the loss's curvature there.
     pub(crate) fn secants(&self, cpu: &Cpu, g: &mut [f32], curvature: &[f32], z: &[f32]) {
-        let middle = if self.activation == Activation::Sign { 0.0 } else { 0.5 };
-        elementwise::update_with(cpu, g, [curvature, z], Secant { activation: self.activation, middle });
+        elementwise::update_with(cpu, g, [curvature, z], Secant(self.activation));
+    }
+
+    /// The same of one unit.
+    pub(super) fn secant<N: Number>(&self, g: N, c: N, z: N) -> N {
+        Secant(self.activation).of(g, c, z)
     }
 
     /// Carries the curvature from the units' outputs to their pre-activations: times φ², the slope that stands in for theirs.
@@ -165,20 +175,19 @@ impl HardUnit {
         });
     }
 
-    /// The targets that bring units to where those of a teacher are, given its pre-activations. A unit that is there between
-    /// two thresholds is to stay, for which there is no target.
+    /// The targets that bring units to where those of a teacher are, given its pre-activations.
     pub(crate) fn taught(&self, cpu: &Cpu, teacher: &[f32], z: &[f32], targets: &mut [f32]) {
+        elementwise::map_places(cpu, targets, [teacher, z], |_, teacher, z| self.taught_target(teacher, z));
+    }
+
+    /// The same of one unit. One that is there between two thresholds is to stay, for which there is no target.
+    #[inline(always)]
+    pub(super) fn taught_target<N: Number>(&self, teacher: N, z: N) -> N {
+        let (own, wanted) = (self.activation.value(z), self.activation.value(teacher));
         let lowest = if self.activation == Activation::Sign { -1.0 } else { 0.0 };
-        elementwise::map_places(cpu, targets, [teacher, z], |_, teacher, z| {
-            let (own, wanted) = (self.activation.value(z), self.activation.value(teacher));
-            if own != wanted {
-                (own - wanted).opposite_sign()
-            } else if own == lowest {
-                -1.0
-            } else {
-                f32::from(own == 1.0)
-            }
-        });
+        let highest_or_lowest = N::indicator(N::of(1.0).at_most(own)) - N::indicator(own.at_most(N::of(lowest)));
+        let there = N::both(own.at_most(wanted), wanted.at_most(own));
+        N::either(there, highest_or_lowest, (own - wanted).opposite_sign())
     }
 
     /// The output one step nearer to the paper's target; none where the unit is there.
