@@ -70,7 +70,8 @@ fn preprocessing(info: &ModelInfo) -> Preprocessing {
     }
 }
 
-fn float_layers(numbers: Numbers<'_>, nodes: &[Node]) -> Result<Vec<FloatLayer>, Error> {
+/// Layers with their numbers, as the packer takes them.
+pub(crate) fn float_layers(numbers: Numbers<'_>, nodes: &[Node]) -> Result<Vec<FloatLayer>, Error> {
     let mut floats = Vec::with_capacity(nodes.len());
     for node in nodes {
         let bias = |id: Option<ParameterId>| id.map(|id| numbers.channels_last(id).to_vec());

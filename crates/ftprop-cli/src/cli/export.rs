@@ -8,7 +8,7 @@ use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
-use ftprop_export::{onnx, torch};
+use ftprop_export::{onnx, torch, zoo};
 use ftprop_runtime::pack::WeightFormat;
 use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
@@ -31,7 +31,7 @@ Examples:
   ftprop export runs/c8 -o c8.onnx
   ftprop export c8.ftp -o c8-exact.onnx")]
 pub(super) struct Export {
-    /// A run folder or a checkpoint file; for ONNX also a packed model (.ftp)
+    /// A run folder, a checkpoint file or one of the zoo (zoo:NAME); for ONNX also a packed model (.ftp)
     model: PathBuf,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
@@ -95,8 +95,13 @@ struct Report {
 const BATCH: usize = 64;
 
 impl Export {
-    pub(super) fn run(self) -> Result<ExitCode, Error> {
+    pub(super) fn run(mut self) -> Result<ExitCode, Error> {
         let format = self.format()?;
+        // Of the zoo's model ONNX is exact; what else is written comes from the weights that it was packed from.
+        self.model = match format {
+            FormatArg::Onnx => zoo::resolve(&self.model)?,
+            FormatArg::Packed | FormatArg::Torch => zoo::resolve_weights(&self.model)?,
+        };
         if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
             return Err(Error::Usage(
                 "--weights and --check go with --format packed; other formats keep every bit".into(),

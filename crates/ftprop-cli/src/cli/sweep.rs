@@ -1,6 +1,6 @@
 //! `ftprop sweep`
 
-use super::data::{locate, recipe_layers};
+use super::data::{locate, place_teacher, recipe_layers};
 use super::study::StudyArgs;
 use crate::error::Error;
 use crate::progress::tell;
@@ -54,21 +54,25 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        let mut axes: Vec<Axis> = Vec::new();
         if let Some(plan) = &self.plan {
             let plan = Plan::find(plan)?;
             if !self.study.quiet {
                 tell(&plan.question);
             }
+            axes.extend(plan.variant_axis());
             self.follow(plan);
         }
         let seeds = self.seeds.unwrap_or(1);
         if seeds == 0 {
             return Err(Error::Usage("--seeds must be at least 1".into()));
         }
-        if self.grid.is_empty() && self.recipe.len() < 2 {
+        for text in &self.grid {
+            axes.push(text.parse()?);
+        }
+        if axes.is_empty() && self.recipe.len() < 2 {
             return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
         }
-        let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         self.study.refuse_overruled(&[])?;
         self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;
         let device = self.study.device.parse()?;
@@ -111,7 +115,10 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        recipe.train.teacher = recipe.train.teacher.as_deref().map(absolute);
+        place_teacher(&mut recipe).map_err(|error| match error {
+            ftprop_export::Error::Train(error) => error,
+            other => ftprop_train::Error::Outside(Box::new(other)),
+        })?;
         recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;

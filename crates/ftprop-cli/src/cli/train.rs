@@ -1,6 +1,6 @@
 //! `ftprop train`
 
-use super::data::{locate, recipe_layers};
+use super::data::{locate, place_teacher, recipe_layers};
 use super::ranks::{RankArgs, Seat};
 use super::{load, quoted, say, say_json};
 use crate::board::Board;
@@ -17,7 +17,7 @@ use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
 use ftprop_train::model::Which;
 use ftprop_train::observe::{Ending, StopFlag, Together};
-use ftprop_train::recipe::{Recipe, absolute, input_shape};
+use ftprop_train::recipe::{Recipe, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
 use ftprop_train::team::claims;
 use ftprop_train::trainer::{Taken, Trainer};
@@ -316,7 +316,7 @@ impl Train {
         if let Some(threads) = self.threads {
             recipe.train.threads = threads;
         }
-        recipe.train.teacher = recipe.train.teacher.take().map(|teacher| absolute(&teacher));
+        place_teacher(recipe)?;
         recipe.train.diagnostics |= self.diagnostics;
         Ok(())
     }

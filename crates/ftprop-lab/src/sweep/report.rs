@@ -1,6 +1,6 @@
 //! What a sweep came to: a table in the order of accuracy, on the validation part where there is one, and the curves.
 
-use super::{Axis, Point};
+use super::{Axis, Point, differences};
 use crate::error::Error;
 use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
@@ -43,7 +43,9 @@ pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Docu
     bases.dedup();
     for base in &bases {
         let mut rows: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
+        let named: Vec<_> = rows.iter().map(|r| (r.point.name(), r.accuracy)).collect();
         table(&mut page, base, &keys, &mut rows);
+        differences::write(&mut page, base, &named);
     }
     page.heading("Learning curves");
     for base in &bases {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use ftprop_data::{Dataset, Split};
-use ftprop_export::exact;
+use ftprop_export::{exact, zoo};
 use ftprop_runtime as packed;
 use ftprop_search::{ExactNetwork, Points, Rational};
 use ftprop_train::evaluate::check_data;
@@ -32,6 +32,7 @@ pub(in crate::cli) struct Place<'a> {
 
 impl Subject {
     pub(in crate::cli) fn open(model: &Path, which: Which, place: &Place<'_>) -> Result<Self, Error> {
+        let model = &zoo::resolve(model)?;
         let (network, classes, data) =
             if is_packed(model) { packed_model(model, place)? } else { trained(model, which, place)? };
         let part = if place.train { &data.train } else { &data.test };
