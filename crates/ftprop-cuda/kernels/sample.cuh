@@ -75,6 +75,7 @@
 #define UNITS 8192
 #define FURTHER FURTHER_CURVATURE
 #define CURVED 1
+#define MOST 820
 // Losses and optimizers: output_loss.cu, distillation.cu, curvature.cu, optimizer.cu, matrices.cu.
 #define CLASSES 10
 #define OUTPUT_LOSS OUTPUT_LOSS_CROSS_ENTROPY

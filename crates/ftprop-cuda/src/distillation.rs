@@ -22,6 +22,14 @@ kernels! {
         n: i32,
     }
 
+    /// Each example's loss with the teacher's part.
+    DistilLossesArgs = "distil_losses" in FILE {
+        logits: DevicePtr,
+        teacher: DevicePtr,
+        losses: DevicePtr,
+        n: i32,
+    }
+
     /// Gives a batch to another network.
     CopyPixelsArgs = "copy_pixels" in FILE {
         from: DevicePtr,
@@ -39,6 +47,7 @@ const WARPS: u32 = 8;
 /// The kernels for a teacher.
 pub(crate) struct DistillationPass {
     distil: Kernel<DistilArgs>,
+    losses: Kernel<DistilLossesArgs>,
     copy: Kernel<CopyPixelsArgs>,
 }
 
@@ -62,7 +71,11 @@ pub(crate) fn with_settings(source: Source, distillation: Distillation) -> Sourc
 impl DistillationPass {
     pub(crate) fn new(device: &Device, source: Source) -> Result<Self, CudaError> {
         let module = device.module(source)?;
-        Ok(DistillationPass { distil: Kernel::find(&module)?, copy: Kernel::find(&module)? })
+        Ok(DistillationPass {
+            distil: Kernel::find(&module)?,
+            losses: Kernel::find(&module)?,
+            copy: Kernel::find(&module)?,
+        })
     }
 
     /// Mixes the teacher's slopes into those of n examples.
@@ -76,6 +89,19 @@ impl DistillationPass {
         let config = LaunchConfig { grid: ((n as u32).div_ceil(WARPS), 1, 1), threads: 32 * WARPS, shared: 0 };
         // SAFETY: logits and slopes have room for a full batch, in both networks.
         unsafe { self.distil.launch(stream, config, &args) }
+    }
+
+    /// Adds the teacher's part to each of n examples' losses.
+    pub(crate) fn add_losses(
+        &self,
+        stream: &CudaStream,
+        [logits, teacher, losses]: [DevicePtr; 3],
+        n: usize,
+    ) -> Result<(), CudaError> {
+        let args = DistilLossesArgs { logits, teacher, losses, n: n as i32 };
+        let config = LaunchConfig { grid: ((n as u32).div_ceil(WARPS), 1, 1), threads: 32 * WARPS, shared: 0 };
+        // SAFETY: logits have room for a full batch, in both networks, and so have the losses.
+        unsafe { self.losses.launch(stream, config, &args) }
     }
 
     /// Copies n examples from one network's input to another's; each comes with the channels that it stores.

@@ -14,7 +14,7 @@ use crate::distillation::{self, DistillationPass};
 use crate::exchange::Exchange;
 use crate::further::FurtherBuffers;
 use crate::libraries::Libraries;
-use crate::loss::{self, LossPass};
+use crate::loss::{self, LossPass, Purpose};
 use crate::matrices;
 use crate::nccl::Communicator;
 use crate::optimizer::{self, OptimizerPass};
@@ -337,7 +337,39 @@ impl Executor {
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
         self.look_further(n)?;
-        self.backward(n)
+        self.keep_logits(n, false)?;
+        self.backward(n)?;
+        self.keep_logits(n, true)
+    }
+
+    /// Keeps the logits, or puts them back, where passes are run again with other outputs below.
+    fn keep_logits(&self, n: usize, back: bool) -> Result<(), CudaError> {
+        let OutputTensor { tensor, classes, is_f32, precision, .. } = self.output;
+        let bytes = n * classes * if is_f32 { 4 } else { precision.activation_bytes() };
+        self.further.keep_logits(&self.arena, &self.stream, (self.tensors[tensor].values, bytes), back)
+    }
+
+    /// Has the layers above a pass see other outputs, and takes each example's loss with them. By now the slopes have come
+    /// down from there, so that nothing there is needed any more but by gradients beside, which are waited for.
+    fn try_above(&self, number: usize, n: usize) -> Result<(), CudaError> {
+        let context = self.context(n, Statistics::Again);
+        if let Some(side) = &self.side {
+            side.fork_from(&self.stream)?;
+            side.join_into(&self.stream)?;
+        }
+        self.passes[number].try_outputs(&context, &self.stream)?;
+        self.passes[number + 1..].iter().try_for_each(|pass| pass.forward(&context, &self.stream))?;
+        let [_, losses] = context.further.losses;
+        self.take_loss(n, Purpose::Try { losses })?;
+        self.hear_losses(n, losses)
+    }
+
+    /// Adds what the teacher says to each example's loss, where both are asked for.
+    fn hear_losses(&self, n: usize, losses: DevicePtr) -> Result<(), CudaError> {
+        let Some((teacher, pass)) = self.teacher.as_ref().filter(|_| !losses.is_null()) else { return Ok(()) };
+        let logits = self.context(n, Statistics::Batch).values(self.output.tensor);
+        let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
+        pass.add_losses(&self.stream, [logits, said, losses], n)
     }
 
     /// Has what target rules look at beside their units' numbers ready for the way back.
@@ -384,7 +416,8 @@ impl Executor {
         let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
         let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
         let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
-        pass.mix(&self.stream, [context.values(output), said, context.slopes(output), context.step], n)
+        pass.mix(&self.stream, [context.values(output), said, context.slopes(output), context.step], n)?;
+        self.hear_losses(n, context.further.losses[0])
     }
 
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
@@ -410,9 +443,14 @@ impl Executor {
     }
 
     pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
+        let [losses, _] = self.further.losses(&self.arena);
+        self.take_loss(n, if learning { Purpose::Learn { losses } } else { Purpose::Measure })
+    }
+
+    fn take_loss(&self, n: usize, purpose: Purpose) -> Result<(), CudaError> {
         let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
         let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output)];
-        self.loss.run(&self.stream, &self.arena, tensors, [context.step, context.scalars], n, learning)
+        self.loss.run(&self.stream, &self.arena, tensors, [context.step, context.scalars], n, purpose)
     }
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
@@ -427,6 +465,9 @@ impl Executor {
             }
             if context.further.curvature.is_some() {
                 pass.carry(&context, &self.stream)?;
+            }
+            if pass.asks_above() && !context.slopes(pass.output()).is_null() {
+                self.try_above(number, n)?;
             }
             pass.backward(&context, &self.stream)?;
             if pass.has_partial_bias() {

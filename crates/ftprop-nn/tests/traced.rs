@@ -112,6 +112,12 @@ fn further_target(unit: &HardUnit, pull: f32, z: f32, further: f32) -> f32 {
         "class_agreement" if away(pull) == away(further) => away(pull),
         "class_agreement" => 0.0,
         "secant" => away(pull),
+        "verified:0.1" => {
+            let (t, own) = (away(pull), unit.activation.value(z));
+            let lowest = if unit.activation == Activation::Sign { -1.0 } else { 0.0 };
+            let there = own == if t > 0.0 { 1.0 } else { lowest };
+            if there || further > 0.0 { t } else { 0.0 }
+        }
         _ => {
             let (own, wanted) = (unit.activation.value(z), unit.activation.value(further));
             let lowest = if unit.activation == Activation::Sign { -1.0 } else { 0.0 };
@@ -136,7 +142,8 @@ fn the_pieces_of_rules_that_look_further() {
     let hard = [Activation::Sign, Activation::Step, Activation::Qrelu { k: 3 }, Activation::Qrelu { k: 5 }];
     let mut cases = Vec::new();
     for (i, layer_loss) in LayerLoss::all().into_iter().enumerate() {
-        for (j, rule) in ["class_mean", "class_agreement", "secant", "teacher"].into_iter().enumerate() {
+        for (j, rule) in ["class_mean", "class_agreement", "secant", "teacher", "verified:0.1"].into_iter().enumerate()
+        {
             let (activation, form) = (hard[(i + j) % 4], [QreluForm::Single, QreluForm::PerStep][i % 2]);
             let rule = rule.parse().unwrap();
             cases.push(HardUnit { activation, layer_loss, rule, form, weighted: (i + j) % 3 != 0 });
@@ -147,14 +154,16 @@ fn the_pieces_of_rules_that_look_further() {
         let _ = write!(text, "namespace unit{number} {{\n{}}}\n", unit.device_pieces().unwrap());
         let scheduled = unit.layer_loss.scheduled(0.7);
         for i in (0..count).filter(|&i| !g[i].is_nan() && !z[i].is_nan()) {
-            let [gi, zi, fi, si] = [g[i], z[i], further[i], scheduled].map(literal);
+            let above = unit.rule.further() == Some(Further::Above);
+            let further = if above { f32::from(further[i] > 0.0) } else { further[i] };
+            let [gi, zi, fi, si] = [g[i], z[i], further, scheduled].map(literal);
             let _ = writeln!(main, "{{ using namespace unit{number}; float w = pull({gi}, {zi}, {fi});");
             let _ = writeln!(main, "float t = target(w, {zi}, {fi}, 0, 0, 0);");
             let _ = writeln!(main, "say(slope_at(t, w, {zi}, {si}, 0.125f)); say(steepness(t, w, {zi}, {si})); }}");
             let middle = if unit.activation == Activation::Sign { 0.0 } else { 0.5 };
             let secant = unit.rule.further() == Some(Further::Curvature);
-            let pull = if secant { g[i] - further[i] * (unit.activation.value(z[i]) - middle) } else { g[i] };
-            let t = further_target(unit, pull, z[i], further[i]);
+            let pull = if secant { g[i] - further * (unit.activation.value(z[i]) - middle) } else { g[i] };
+            let t = further_target(unit, pull, z[i], further);
             let steep = if t == 0.0 { 0.0 } else { -t * unit.phi(t, z[i], 0.7) };
             let slope = steep * if unit.weighted { pull.abs() } else { 0.125 };
             expected.extend([(unit, slope), (unit, steep)]);

@@ -310,10 +310,10 @@ impl CompiledEpilogue {
         let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
         let (argmax, step, not_numbers) = (batch.at(self.argmax), batch.step, batch.not_numbers);
         let pass = self.number;
-        let training = batch.statistics == Statistics::Batch;
-        if batch.statistics != Statistics::Running {
-            if let (true, Training::Cooperative { forward, config, barrier, .. }, Some(norm)) =
-                (training, &self.training, &self.norm1)
+        let training = matches!(batch.statistics, Statistics::Batch | Statistics::Again);
+        if matches!(batch.statistics, Statistics::Batch | Statistics::Mean { .. }) {
+            if let (Statistics::Batch, Training::Cooperative { forward, config, barrier, .. }, Some(norm)) =
+                (batch.statistics, &self.training, &self.norm1)
             {
                 let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
                 let (norm, saved) = (norm.parameters(batch), norm.saved(batch));

@@ -97,6 +97,8 @@ pub(crate) struct Further<'a> {
     pub(crate) taught: &'a [DevicePtr],
     /// The numbers of the batch's examples by class, and where each class begins.
     pub(crate) by_class: [DevicePtr; 2],
+    /// Each example's loss, as it was and with what was tried.
+    pub(crate) losses: [DevicePtr; 2],
     /// Where the loss's curvature comes from, if it comes down.
     pub(crate) curvature: Option<&'a CurvaturePass>,
 }
@@ -117,6 +119,8 @@ pub(crate) enum Statistics {
     Batch,
     /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
     Mean { before: usize },
+    /// Those of the last pass, again: what the step would have seen with other outputs below.
+    Again,
 }
 
 impl BatchContext<'_> {
@@ -292,6 +296,19 @@ impl CompiledPass {
     pub(crate) fn reduce_bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
             CompiledPass::Epilogue(f) => f.reduce_bias_gradient(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its target rule asks what the layers above make of other outputs.
+    pub(crate) fn asks_above(&self) -> bool {
+        matches!(self, CompiledPass::Targets(t) if t.asks_above())
+    }
+
+    /// Puts outputs that are to be tried in the place of its own.
+    pub(crate) fn try_outputs(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Targets(t) => t.try_outputs(batch, stream),
             _ => Ok(()),
         }
     }

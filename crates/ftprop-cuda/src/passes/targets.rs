@@ -29,6 +29,9 @@ kernels! {
         dout: DevicePtr,
         z: DevicePtr,
         teacher: DevicePtr,
+        tried: DevicePtr,
+        before: DevicePtr,
+        after: DevicePtr,
         curvature: DevicePtr,
         dz: DevicePtr,
         z_curvature: DevicePtr,
@@ -59,7 +62,20 @@ kernels! {
         scalars: DevicePtr,
         n: i32,
     }
+
+    /// Outputs that are to be tried.
+    TargetTryArgs = "target_try" in FILE {
+        dout: DevicePtr,
+        z: DevicePtr,
+        tried: DevicePtr,
+        step: DevicePtr,
+        scalars: DevicePtr,
+        n: i32,
+    }
 }
+
+/// Threads that take an example where outputs are tried.
+const TRY_THREADS: u32 = 256;
 
 /// The most blocks that a launch has in its second dimension.
 const MOST_ROWS: usize = 65_535;
@@ -76,6 +92,7 @@ pub(crate) struct CompiledTargets {
     backward: Kernel<TargetBackwardArgs>,
     order: Kernel<OrderByClassArgs>,
     by_class: Kernel<TargetBackwardByClassArgs>,
+    attempt: Kernel<TargetTryArgs>,
 }
 
 /// How many a thread takes.
@@ -92,12 +109,14 @@ impl CompiledTargets {
             Some(Further::ClassSum) => "FURTHER_CLASS_SUM",
             Some(Further::Curvature) => "FURTHER_CURVATURE",
             Some(Further::Teacher) => "FURTHER_TEACHER",
+            Some(Further::Above) => "FURTHER_ABOVE",
         };
         Source::new(FILE, options.precision)
             .int("UNITS", units)
             .int("VEC", width(units))
             .int("CLASSES", plan.tensors[plan.output].shape.len())
             .name("FURTHER", further)
+            .int("MOST", unit.rule.tried(units).unwrap_or(0))
             .int("CURVED", usize::from(plan.curved))
             .int("ACCUMULATE1", usize::from(layer.adds))
             .int("SCALARS", options.scalars.width())
@@ -124,6 +143,7 @@ impl CompiledTargets {
             backward: Kernel::find(&module)?,
             order: Kernel::find(&module)?,
             by_class: Kernel::find(&module)?,
+            attempt: Kernel::find(&module)?,
         })
     }
 
@@ -150,7 +170,22 @@ impl CompiledTargets {
         let (step, scalars, labels, n) = (batch.step, batch.scalars, batch.labels, batch.n as i32);
         if self.layer.unit.rule.further() != Some(Further::ClassSum) {
             let teacher = self.layer.followed.map_or(DevicePtr::NULL, |at| batch.further.taught[at]);
-            let args = TargetBackwardArgs { dout, z, teacher, curvature, dz, z_curvature, step, scalars, labels, n };
+            let ([before, after], tried) = (batch.further.losses, batch.values(out));
+            let args = TargetBackwardArgs {
+                dout,
+                z,
+                teacher,
+                tried,
+                before,
+                after,
+                curvature,
+                dz,
+                z_curvature,
+                step,
+                scalars,
+                labels,
+                n,
+            };
             // SAFETY: all tensors have room for a full batch, the teacher's too.
             return unsafe { self.backward.launch(stream, self.launch_config(batch.n), &args) };
         }
@@ -160,6 +195,22 @@ impl CompiledTargets {
         let grid = (columns as u32, self.classes.min(MOST_ROWS) as u32, 1);
         // SAFETY: as above; the batch was put in order.
         unsafe { self.by_class.launch(stream, LaunchConfig { grid, threads: 256, shared: 0 }, &args) }
+    }
+
+    /// Whether its rule asks what the layers above make of other outputs.
+    pub(super) fn asks_above(&self) -> bool {
+        self.layer.unit.rule.further() == Some(Further::Above)
+    }
+
+    /// Puts outputs that are to be tried in the place of its own.
+    pub(super) fn try_outputs(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let (z, out) = (self.layer.z, self.layer.out);
+        let (dout, z, tried) = (batch.slopes(out), batch.values(z), batch.values(out));
+        let (step, scalars, n) = (batch.step, batch.scalars, batch.n as i32);
+        let args = TargetTryArgs { dout, z, tried, step, scalars, n };
+        let config = LaunchConfig { grid: (batch.n as u32, 1, 1), threads: TRY_THREADS, shared: 0 };
+        // SAFETY: the tensors have room for a full batch, of which each block takes an example.
+        unsafe { self.attempt.launch(stream, config, &args) }
     }
 
     /// Whether its rule needs the batch's examples by class.

@@ -52,7 +52,7 @@ impl AnyRule for Beyond {
     }
 
     fn traced<'a>(&self, seen: Seen<Traced<'a>>, _: Traced<'a>) -> Option<Traced<'a>> {
-        // A teacher's targets are the unit's matter, since they depend on its activation.
+        // Other targets are the unit's matter, since they depend on its activation.
         (self.0 == Needs::Curvature).then(|| seen.g.opposite_sign())
     }
 
@@ -133,12 +133,12 @@ impl HardUnit {
             s: self.layer_loss.scheduled(progress),
         };
         self.layer_loss.slopes(cpu, &at, proposal, z);
-        let most = ((share * units as f32).ceil() as usize).clamp(1, units);
+        let most = tried(share, units);
         elementwise::update_rows(cpu, proposal, units, |example, proposal| {
             let (g, z) = (&g[example * units..][..units], &z[example * units..][..units]);
             // Where there is nothing to move, nothing presses.
             for ((pressing, &g), &z) in proposal.iter_mut().zip(g).zip(z) {
-                *pressing = if self.moved(g, z).is_some() { pressing.abs() } else { 0.0 };
+                *pressing = self.pressing(g, z, *pressing);
             }
             let mut ranked = proposal.to_vec();
             let (above, &mut least, _) = ranked.select_nth_unstable_by(most - 1, |a, b| b.total_cmp(a));
@@ -153,8 +153,8 @@ impl HardUnit {
                     }
                     _ => false,
                 };
-                let moved = self.moved(g, z).filter(|_| chosen && *unit > 0.0);
-                *unit = moved.unwrap_or_else(|| self.activation.value(z));
+                let moves = chosen && *unit > 0.0;
+                *unit = if moves { self.moved_to(g, z) } else { self.activation.value(z) };
             }
         });
     }
@@ -171,8 +171,23 @@ impl HardUnit {
     ) {
         elementwise::map_places(cpu, targets, [g, z], |at, g, z| {
             let seen = helped[at / units] && proposal[at] != self.activation.value(z);
-            if seen || self.moved(g, z).is_none() { g.opposite_sign() } else { 0.0 }
+            self.verified_target(g, z, f32::from(seen))
         });
+    }
+
+    /// The same of one unit; `seen` is 1 where moving it was seen to help, else 0.
+    #[inline(always)]
+    pub(super) fn verified_target<N: Number>(&self, g: N, z: N, seen: N) -> N {
+        let (moved, h) = (self.moved_to(g, z), self.activation.value(z));
+        let there = N::indicator(N::both(moved.at_most(h), h.at_most(moved)));
+        g.opposite_sign() * N::indicator(N::of(0.0).less(seen + there))
+    }
+
+    /// How much it presses that a unit be moved, |g| φ, given its slope at the paper's target; 0 where it is there.
+    #[inline(always)]
+    pub(super) fn pressing<N: Number>(&self, g: N, z: N, slope: N) -> N {
+        let (moved, h) = (self.moved_to(g, z), self.activation.value(z));
+        N::either(N::both(moved.at_most(h), h.at_most(moved)), N::of(0.0), slope.abs())
     }
 
     /// The targets that bring units to where those of a teacher are, given its pre-activations.
@@ -190,17 +205,24 @@ impl HardUnit {
         N::either(there, highest_or_lowest, (own - wanted).opposite_sign())
     }
 
-    /// The output one step nearer to the paper's target; none where the unit is there.
-    fn moved(&self, g: f32, z: f32) -> Option<f32> {
+    /// The output one step nearer to the paper's target; the output itself where the unit is there.
+    #[inline(always)]
+    pub(super) fn moved_to<N: Number>(&self, g: N, z: N) -> N {
         let (t, h) = (g.opposite_sign(), self.activation.value(z));
-        if t == 0.0 {
-            return None;
-        }
         let moved = match self.activation {
             Activation::Sign => t,
-            Activation::Qrelu { k } => ((h * k as f32).round() + t).clamp(0.0, k as f32) / k as f32,
-            _ => (t + 1.0) / 2.0,
+            Activation::Qrelu { k } => {
+                let k = N::of(k as f32);
+                // Outputs are whole numbers of steps, as nearly as they can be.
+                ((h * k - N::of(0.5)).ceil() + t).clamp(N::of(0.0), k) / k
+            }
+            _ => (t + N::of(1.0)) * N::of(0.5),
         };
-        (moved != h).then_some(moved)
+        N::either(N::both(t.at_most(N::of(0.0)), N::of(0.0).at_most(t)), h, moved)
     }
+}
+
+/// How many of an example's units are moved to see.
+pub(super) fn tried(share: f32, units: usize) -> usize {
+    ((share * units as f32).ceil() as usize).clamp(1, units)
 }

@@ -1,6 +1,6 @@
 //! Hard units as text for a GPU's compiler: targets and slopes, from the one definition of each.
 
-use super::{HardUnit, Needs, Seen, TargetRule};
+use super::{HardUnit, Needs, Seen, TargetRule, beyond};
 use crate::number::Number;
 use crate::trace::{Traced, function};
 
@@ -13,6 +13,8 @@ pub enum Further {
     Curvature,
     /// The pre-activation of a teacher's unit.
     Teacher,
+    /// 1 where the example's loss was lower with the unit moved to its target, else 0.
+    Above,
 }
 
 impl TargetRule {
@@ -22,7 +24,16 @@ impl TargetRule {
             Needs::Batch => Some(Further::ClassSum),
             Needs::Curvature => Some(Further::Curvature),
             Needs::Teacher => Some(Further::Teacher),
-            Needs::Nothing | Needs::Above { .. } => None,
+            Needs::Above { .. } => Some(Further::Above),
+            Needs::Nothing => None,
+        }
+    }
+
+    /// How many of an example's units are moved to see whether that helps; none where the rule does not look.
+    pub fn tried(self, units: usize) -> Option<usize> {
+        match self.needs() {
+            Needs::Above { share } => Some(beyond::tried(share, units)),
+            _ => None,
         }
     }
 }
@@ -44,25 +55,28 @@ impl HardUnit {
 
     /// The same in pieces, for any rule that a GPU can follow: `pull(g, z, further)` is what stands for g from here on,
     /// `target(g, z, further, label, step, random)` the target, `slope_at(t, g, z, s, share)` the slope there, and
-    /// `steepness(t, g, z, s)` what the curvature is multiplied by twice on its way down. None for other rules.
+    /// `steepness(t, g, z, s)` what the curvature is multiplied by twice on its way down. `pressing(g, z, s)` is how much it
+    /// presses that a unit be moved, and `moved(g, z)` where to. None for other rules.
     pub fn device_pieces(&self) -> Option<String> {
         // Whether it is such a rule does not depend on the numbers.
         let zero = Traced::of(0.0);
         let nothing = Seen { g: zero, z: zero, h: zero, label: zero, step: zero, random: zero };
-        let taught = self.rule.further() == Some(Further::Teacher);
-        if !taught && self.rule.0.traced(nothing, zero).is_none() {
+        let further = self.rule.further();
+        let by_unit = matches!(further, Some(Further::Teacher | Further::Above));
+        if !by_unit && self.rule.0.traced(nothing, zero).is_none() {
             return None;
         }
-        let pull = function("pull", &["g", "z", "further"], |[g, z, further]| match self.rule.further() {
-            Some(Further::Curvature) => self.secant(g, further, z),
+        let pull = function("pull", &["g", "z", "further"], |[g, z, seen]| match further {
+            Some(Further::Curvature) => self.secant(g, seen, z),
             _ => g,
         });
         let inputs = &["g", "z", "further", "label", "step", "random"];
-        let target = function("target", inputs, |[g, z, further, label, step, random]| match taught {
-            true => self.taught_target(further, z),
-            false => {
+        let target = function("target", inputs, |[g, z, more, label, step, random]| match further {
+            Some(Further::Teacher) => self.taught_target(more, z),
+            Some(Further::Above) => self.verified_target(g, z, more),
+            _ => {
                 let seen = Seen { g, z, h: self.activation.value(z), label, step, random };
-                self.rule.0.traced(seen, further).expect("asked before")
+                self.rule.0.traced(seen, more).expect("asked before")
             }
         });
         let slope = function("slope_at", &["t", "g", "z", "s", "share"], |[t, g, z, s, share]| {
@@ -71,6 +85,11 @@ impl HardUnit {
         let steepness = function("steepness", &["t", "g", "z", "s"], |[t, g, z, s]| {
             self.layer_loss.traced_slope(self.reach(), Some(Traced::of(1.0)), [t, g, z, s])
         });
-        Some([pull, target, slope, steepness].concat())
+        let pressing = function("pressing", &["g", "z", "s"], |[g, z, s]| {
+            let slope = self.layer_loss.traced_slope(self.reach(), None, [g.opposite_sign(), g, z, s]);
+            self.pressing(g, z, slope)
+        });
+        let moved = function("moved", &["g", "z"], |[g, z]| self.moved_to(g, z));
+        Some([pull, target, slope, steepness, pressing, moved].concat())
     }
 }

@@ -37,10 +37,10 @@ fn setting(number: usize) -> Setting {
     Setting { activation, loss, layer_loss: layer_losses[number % 2], form }
 }
 
-/// The rules that every engine follows, in every network; `verified` is the CPU's alone.
+/// Every such rule in every network.
 pub(super) fn cases() -> Result<Vec<Case>, NnError> {
     let mut cases = Vec::new();
-    for (i, rule) in ["class_mean", "class_agreement", "secant", "teacher"].into_iter().enumerate() {
+    for (i, rule) in ["class_mean", "class_agreement", "secant", "teacher", "verified:0.2"].into_iter().enumerate() {
         let target_rule: TargetRule = rule.parse()?;
         for (network, (name, input, layers)) in networks().into_iter().enumerate() {
             let Setting { activation, loss, layer_loss, form } = setting(network + i);
@@ -53,8 +53,8 @@ pub(super) fn cases() -> Result<Vec<Case>, NnError> {
             if loss == OutputLoss::CrossEntropy && network % 3 == 0 {
                 criterion = criterion.with_mixing(Mixing::new(0.4, 1.0)?)?;
             }
-            // Curvature is a matter of a teacher's logits too.
-            let learns = target_rule.follows_teacher() || (rule == "secant" && network % 2 == 0);
+            // Curvature and losses are a matter of a teacher's logits too.
+            let learns = target_rule.follows_teacher() || (rule != "class_mean" && network % 2 == 0);
             let teacher = learns.then(|| taught_by(&layers, input, 3 + network, Distillation::new(2.0, 0.5)?));
             let optimizer = OptimizerSpec::sgd(0.1, 0.9)?;
             let teacher = teacher.transpose()?.map(Arc::new);
@@ -70,7 +70,7 @@ pub(super) fn cases() -> Result<Vec<Case>, NnError> {
 /// Layers that each have their own rule, so that curvature comes down through all kinds of them.
 fn mixture() -> Result<Case, NnError> {
     let (_, input, mut layers) = networks().swap_remove(4);
-    let rules = ["random_subset:0.5", "class_mean", "secant", "teacher", "gradient_sign"];
+    let rules = ["random_subset:0.5", "class_mean", "secant", "teacher", "verified:0.1", "gradient_sign"];
     let mut number = 0;
     give_rules(&mut layers, &rules, &mut number)?;
     let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
