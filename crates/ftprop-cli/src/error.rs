@@ -171,6 +171,16 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
              was learned",
             path.display()
         ),
+        Train::DataChanged { path, difference } => format!(
+            "{0}: the data are not those that the run was trained on: {difference}; put them back as they were, or begin a \
+             new run, with --init-from {0} to keep what was learned",
+            path.display()
+        ),
+        Train::NotAsTrained { path, difference } => format!(
+            "{} is not as it was in training ({difference}), so which examples the network has not learned from is not \
+             known; put it back as it was, or measure other examples alone, as a file or folder of their own, with --data",
+            path.display()
+        ),
         Train::OtherRecipe { path } => {
             format!("{} holds a run of another recipe; remove it or choose another --out", path.display())
         }
@@ -230,6 +240,15 @@ fn lab_words(error: &ftprop_lab::Error) -> String {
         ftprop_lab::Error::NotTrained { what, last } => {
             let last = last.as_ref().map_or_else(String::new, |command| format!(", as in: {command}"));
             format!("{what}; a report wants the flags that it was trained with{last}")
+        }
+        ftprop_lab::Error::OtherStudy { out, run, last } => {
+            let last = last.as_ref().map_or_else(String::new, |command| format!("; what trained there was: {command}"));
+            format!(
+                "{} holds runs of another sweep, such as {}, which the new report would leave out; choose another --out, or \
+                 sweep over all of them{last}",
+                out.display(),
+                run.display()
+            )
         }
         other => other.to_string(),
     }

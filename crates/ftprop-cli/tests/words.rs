@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::Temp;
+use common::{Outcome, Temp, noise};
+use std::fs::File;
 
 #[test]
 fn a_misspelt_recipe_is_answered_with_the_nearest() {
@@ -18,4 +19,80 @@ fn a_misspelt_recipe_is_answered_with_the_nearest() {
     let unknown = temp.run("recipes of-nobody-at-all");
     unknown.refused(1, &["no built-in recipe 'of-nobody-at-all'", "ftprop recipes"]);
     assert!(!unknown.err.contains("did you mean") && !unknown.err.contains("24 cells"), "{unknown:?}");
+}
+
+/// The program with a file as its standard input.
+fn run_with(temp: &Temp, input: &str, arguments: &str) -> Outcome {
+    let mut command = temp.command(arguments);
+    command.stdin(File::open(temp.path(input)).unwrap());
+    Outcome::of(arguments, command)
+}
+
+#[test]
+fn predict_says_what_it_wants_from_standard_input() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    let train =
+        "train --data photos --set network.preset=mlp --set network.widths=[8] --set data.resize=10 --set data.crop=8";
+    temp.run(&format!("{train} --epochs 1 --quiet --out run")).ok();
+    let picture = "photos/val/dark/0.png";
+    run_with(&temp, picture, "predict run -")
+        .refused(1, &["paths of pictures", "the bytes of a picture", "instead of -"]);
+    temp.write("noise", noise(1, 3000));
+    run_with(&temp, "noise", "predict run -").refused(1, &["paths of pictures", "one a line", "binary data"]);
+    temp.write("names", format!("{picture}\r\n\nphotos/val/bright/0.png\n"));
+    assert_eq!(run_with(&temp, "names", "predict run -").ok().out.lines().count(), 2);
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let name = b"gr\xfcn.png";
+        std::fs::copy(temp.path(picture), temp.path("").join(std::ffi::OsStr::from_bytes(name))).unwrap();
+        temp.write("names", name);
+        run_with(&temp, "names", "predict run -").ok();
+    }
+}
+
+/// What a file is called is what it is.
+#[test]
+fn endings_of_other_kinds_of_files_are_refused() {
+    let temp = Temp::new();
+    temp.run("train --epochs 1 --out run --quiet").ok();
+    for file in ["x.pdf", "x.JPG"] {
+        temp.run(&format!("plot run --out {file}")).refused(1, &[file, ".svg and .png"]);
+        temp.run(&format!("eval run --plot {file}")).refused(1, &[file, ".svg and .png"]);
+        temp.run(&format!("solve --data xor --plot {file}")).refused(1, &[file, ".svg and .png"]);
+    }
+    temp.run("export run -o x.onnx --format torch").refused(2, &["x.onnx", "--format"]);
+    temp.run("export run -o x.ftp --format onnx").refused(2, &["x.ftp", "--format"]);
+    let left: Vec<_> = std::fs::read_dir(temp.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["run"]);
+    // A version is no ending.
+    temp.run("plot run --out v1.2").ok();
+    assert!(temp.path("v1.2.svg").exists() && temp.path("v1.2.png").exists());
+}
+
+/// A table has rows and no images, and of three classes all are among the first five.
+#[test]
+fn figures_are_called_what_they_are() {
+    let temp = Temp::new();
+    temp.write("three.csv", format!("x,y,kind\n{}", "1,2,a\n3,1,b\n2,9,c\n".repeat(9)));
+    let trained = temp.run("train --data three.csv --epochs 2 --out run").ok();
+    temp.run("export run -o run.ftp").ok();
+    for model in ["run", "run.ftp"] {
+        let said = temp.run(&format!("eval {model} --data three.csv")).ok().out;
+        assert!(said.contains("top-1") && !said.contains("top-5") && !said.contains("images"), "{said}");
+        assert!(temp.run(&format!("bench infer {model} --steps 1")).ok().out.contains(" rows/s"));
+    }
+    assert!(!trained.err.contains("images") && !trained.out.contains("images"), "{trained:?}");
+    temp.run("train --epochs 1 --out digits --quiet").ok();
+    assert!(temp.run("eval digits").ok().out.contains("top-5"));
+    // Columns of a packed model's layers begin below each other, however long a name is.
+    temp.run("export digits -o digits.ftp").ok();
+    let layers = temp.run("summary digits.ftp").ok().out;
+    let second = |line: &str| {
+        let letters: Vec<char> = line.chars().collect();
+        (1..letters.len()).rev().find(|&at| letters[at - 1] == ' ' && letters[at - 2] == ' ')
+    };
+    let columns: Vec<_> = layers.lines().filter(|line| line.starts_with("  ")).map(second).collect();
+    assert!(columns.len() > 4 && columns.iter().all(|column| *column == columns[0]), "{columns:?} in\n{layers}");
 }

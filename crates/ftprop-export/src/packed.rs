@@ -43,6 +43,11 @@ fn notes(model: &Model) -> Result<BTreeMap<String, String>, Error> {
             .map_err(|e| Error::Unwritable { what: "the table's transformation", why: e.to_string() })?;
         notes.insert(note::TABLE.into(), text);
     }
+    if let Some(data) = &model.info.origin.data {
+        let text = serde_json::to_string(data)
+            .map_err(|e| Error::Unwritable { what: "the mark of the data", why: e.to_string() })?;
+        notes.insert(note::DATA.into(), text);
+    }
     Ok(notes)
 }
 

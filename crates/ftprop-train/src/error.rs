@@ -151,6 +151,47 @@ pub enum Error {
         /// The keys that differ, with both values.
         keys: String,
     },
+    /// A run's data are not those that it learned from so far.
+    #[error(
+        "{path}: the data are not those that the run was trained on: {difference}; put them back as they were, or begin a \
+         new run, which may take over this one's network"
+    )]
+    DataChanged {
+        /// The run's folder.
+        path: PathBuf,
+        /// What is different, in words.
+        difference: String,
+    },
+    /// A run's teacher is not the one that it learned from so far.
+    #[error("{path}: the teacher is not the network that the run learned from so far; put it back, or begin a new run")]
+    TeacherChanged {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// Data to be divided as in training are not what they were.
+    #[error(
+        "{path} is not as it was in training ({difference}), so which examples the network has not learned from is not \
+         known; put it back as it was, or measure on a file or folder of other examples alone"
+    )]
+    NotAsTrained {
+        /// Where the data are.
+        path: PathBuf,
+        /// What is different, in words.
+        difference: String,
+    },
+    /// Data with parts of their own were to be measured as one.
+    #[error("the data have a training and a test part of their own; choose one of them")]
+    InParts,
+    /// Pictures of another size than a network was trained on.
+    #[error(
+        "the data's pictures have {found} pixels along their shorter edge, those that the network was trained on {wanted}"
+    )]
+    OtherEdge {
+        /// The data's.
+        found: usize,
+        /// The network's.
+        wanted: usize,
+    },
     /// Settings that a run cannot go on with.
     #[error("a run under way cannot take another {keys}; begin a new one, which may take over this one's network")]
     Unchangeable {

@@ -122,6 +122,9 @@ struct Report {
     /// The median.
     ms_per_step: f64,
     images_per_s: f64,
+    /// Whether these are the rows of a table.
+    #[serde(skip)]
+    rows: bool,
     gflops: f64,
     peak_rss_mb: f64,
     /// From the start of the program to the end of the first step.
@@ -263,6 +266,7 @@ impl Config {
             isa: format!("{:?}", cpu.isa()),
             steps: self.steps,
             ms_per_step: seconds * 1e3,
+            rows: false,
             images_per_s: self.batch as f64 / seconds,
             gflops: 2.0 * (multiply_adds(&graph, training) * self.batch) as f64 / seconds / 1e9,
             peak_rss_mb: peak_rss_mb(),
@@ -321,7 +325,7 @@ fn peak_rss_mb() -> f64 {
 
 fn print(r: &Report) -> Result<(), Error> {
     say(&format!(
-        "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
+        "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} {}/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
         r.what,
         r.network,
         r.activation,
@@ -330,6 +334,7 @@ fn print(r: &Report) -> Result<(), Error> {
         r.isa,
         r.ms_per_step,
         r.images_per_s,
+        if r.rows { "rows" } else { "images" },
         r.gflops,
         r.peak_rss_mb,
         r.first_step_s,

@@ -55,12 +55,14 @@ pub(super) struct Sweep {
 impl Sweep {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
         let mut axes: Vec<Axis> = Vec::new();
+        let mut question = None;
         if let Some(plan) = &self.plan {
             let plan = Plan::find(plan)?;
             if !self.study.quiet {
                 tell(&plan.question);
             }
             axes.extend(plan.variant_axis());
+            question = Some(plan.question.clone());
             self.follow(plan);
         }
         let seeds = self.seeds.unwrap_or(1);
@@ -79,7 +81,8 @@ impl Sweep {
         let bases = self.bases()?;
         let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
-        self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
+        study::check_alone(&self.out, &jobs)?;
+        self.study.run(&self.out, &jobs, || report(question.as_deref(), &points, &axes, &study::history(&self.out)?))
     }
 
     /// Takes what a plan says for what the command line does not; settings of the command line come last.

@@ -301,10 +301,17 @@ impl Train {
         }
         let mut recipe: Recipe = layers.build()?;
         self.overrule(&mut recipe)?;
-        Ok(match self.epochs {
-            Some(epochs) => recipe.scaled(epochs),
-            None => recipe,
-        })
+        let Some(epochs) = self.epochs else { return Ok(recipe) };
+        let scaled = recipe.scaled(epochs);
+        let (before, after) = (recipe.data.sizes.len(), scaled.data.sizes.len());
+        if after < before {
+            tell(&format!(
+                "--epochs {epochs} scales data.sizes from {} epochs, which leaves {after} of its {before} sizes; \
+                 --set train.epochs={epochs} keeps them as they are",
+                recipe.train.epochs
+            ));
+        }
+        Ok(scaled)
     }
 
     /// The named flags that a resumed run may change, too: none of them changes what a step computes.
@@ -457,7 +464,7 @@ fn untested(dataset: &Dataset) -> Option<String> {
 fn report(s: &Summary, place: &str, epochs: u32) -> Result<(), Error> {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     say(&format!(
-        "test accuracy {} after {}, train {}; {} in all, {:.0} images/s",
+        "test accuracy {} after {}, train {}; {} in all, {:.0} examples/s",
         percent(s.test.top1_last),
         counted(s.epochs, "epoch"),
         percent(s.train.top1_last),

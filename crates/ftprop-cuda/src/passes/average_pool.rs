@@ -73,20 +73,19 @@ impl CompiledAveragePool {
         self.down(batch.slopes(self.average.out), batch.slopes(self.average.x), self.share(), batch.n, stream)
     }
 
+    /// The loss's curvature goes by the squares of what slopes are multiplied by.
+    pub(super) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let (from, to, share) = (batch.curvature(self.average.out), batch.curvature(self.average.x), self.share());
+        self.down(from, to, share * share, batch.n, stream)
+    }
+
     /// The share that a pixel has of its window.
-    pub(super) fn share(&self) -> f32 {
+    fn share(&self) -> f32 {
         1.0 / (self.average.geometry.kernel * self.average.geometry.kernel) as f32
     }
 
     /// What comes down from windows to their pixels, by a share for each.
-    pub(super) fn down(
-        &self,
-        dy: DevicePtr,
-        dx: DevicePtr,
-        share: f32,
-        n: usize,
-        stream: &CudaStream,
-    ) -> Result<(), CudaError> {
+    fn down(&self, dy: DevicePtr, dx: DevicePtr, share: f32, n: usize, stream: &CudaStream) -> Result<(), CudaError> {
         if dx.is_null() {
             return Ok(());
         }

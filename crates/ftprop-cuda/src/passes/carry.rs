@@ -1,10 +1,9 @@
 //! The loss's curvature on its way down, where a target rule looks at it: as the slopes go, by squares. Hard units carry it
 //! together with their slopes.
 
-use super::average_pool::CompiledAveragePool;
+use super::BatchContext;
 use super::epilogue::CompiledEpilogue;
 use super::product::CompiledProduct;
-use super::{BatchContext, CompiledPass};
 use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arguments::kernels;
@@ -49,20 +48,8 @@ impl Carry {
     }
 }
 
-impl CompiledPass {
-    /// The curvature by what came in, from that by what went out; before the slopes go the same way.
-    pub(crate) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        match self {
-            CompiledPass::Product(p) => p.carry(batch, stream),
-            CompiledPass::Epilogue(f) => f.carry(batch, stream),
-            CompiledPass::AveragePool(a) => a.carry(batch, stream),
-            CompiledPass::Targets(_) => Ok(()),
-        }
-    }
-}
-
 impl CompiledProduct {
-    fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+    pub(super) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(input) = &self.input else { return Ok(()) };
         let p = &self.product;
         let to = batch.curvature(p.x);
@@ -75,7 +62,7 @@ impl CompiledProduct {
 }
 
 impl CompiledEpilogue {
-    fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+    pub(super) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let (f, curvature) = (&self.epilogue, batch.curvature(self.epilogue.out));
         let (to, to2) = (batch.curvature(f.y), self.residual(|tensor| batch.curvature(tensor)));
         let Some(carry) = &self.carry else { return Ok(()) };
@@ -102,12 +89,5 @@ impl CompiledEpilogue {
         let config = LaunchConfig::for_items(batch.n * self.shape.len() / carry.vector_width);
         // SAFETY: the tensors have room for a full batch.
         unsafe { carry.kernel.launch(stream, config, &args) }
-    }
-}
-
-impl CompiledAveragePool {
-    fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        let (from, to, share) = (batch.curvature(self.average.out), batch.curvature(self.average.x), self.share());
-        self.down(from, to, share * share, batch.n, stream)
     }
 }

@@ -279,6 +279,17 @@ impl CompiledPass {
         }
     }
 
+    /// The loss's curvature by what came in, from that by what went out, before the slopes go the same way. Hard units carry
+    /// it together with their slopes.
+    pub(crate) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Product(p) => p.carry(batch, stream),
+            CompiledPass::Epilogue(f) => f.carry(batch, stream),
+            CompiledPass::AveragePool(a) => a.carry(batch, stream),
+            CompiledPass::Targets(_) => Ok(()),
+        }
+    }
+
     /// The gradients of a product's parameters.
     pub(crate) fn gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {

@@ -5,13 +5,11 @@ use crate::diagnostics::comparison;
 use crate::error::Error;
 use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
-use crate::report::statistics::{Sample, difference};
-use crate::study::{Accuracy, Outcome, Stint, mean_curves, write_history, written};
+use crate::report::statistics::Sample;
+use crate::study::{Accuracy, CONFIDENCE, Outcome, Stint, between, mean_curves, write_history, written};
 use ftprop_train::diagnostics::Records;
 use ftprop_train::words::{counted, seconds};
 
-/// The confidence of intervals.
-const CONFIDENCE: f64 = 0.95;
 /// SSTE and FTP-SH of each activation, by their places in [`COLUMNS`].
 const PAIRS: [(&str, usize, usize); 2] = [("sign", 0, 1), ("qReLU", 2, 3)];
 /// The places that each of a network's two figures shows.
@@ -127,7 +125,8 @@ fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
 /// A network in the paper's layout.
 fn table(page: &mut Document, data: Rows, network: &NetworkRow, cells: &[&CellRuns]) {
     page.heading(network.title);
-    let other = other_data(data, cells.iter().copied()).is_some();
+    let classes = other_data(data, cells.iter().copied());
+    let other = classes.is_some();
     let accuracies: Vec<(usize, Accuracy)> = cells.iter().map(|c| (c.cell.column, c.accuracy())).collect();
     let row = |name: &str, value: &dyn Fn(usize, &Accuracy) -> String| {
         let mut row = vec![name.to_string()];
@@ -156,7 +155,10 @@ fn table(page: &mut Document, data: Rows, network: &NetworkRow, cells: &[&CellRu
     if accuracies.iter().any(|(_, a)| a.chosen.count > 0) {
         rows.push(row("ours, epoch chosen on validation", &|_, a| written(&a.chosen)));
     }
-    rows.push(row("ours, top-5, last epoch", &|_, a| written(&a.top5)));
+    // Of five classes all are among the first five.
+    if classes.is_none_or(|classes| classes > 5) {
+        rows.push(row("ours, top-5, last epoch", &|_, a| written(&a.top5)));
+    }
     rows.push(row("ours, train accuracy, last epoch", &|_, a| written(&a.train)));
     rows.push(row("seeds", &|_, a| a.best.count.to_string()));
     page.table(&head, rows);
@@ -174,11 +176,6 @@ fn differences(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
         };
         for (activation, sste, ftpsh) in PAIRS {
             let (Some(a), Some(b)) = (find(ftpsh), find(sste)) else { continue };
-            let between = |a: &Sample, b: &Sample| match (difference(a, b, CONFIDENCE), a.count * b.count) {
-                (Some(d), _) => format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high),
-                (None, 0) => "–".into(),
-                (None, _) => format!("{:+.2}", a.mean - b.mean),
-            };
             lines.push(vec![
                 format!("{}, {activation}", network.title),
                 network.paper.map_or_else(|| "–".into(), |paper| format!("{:+.1}", paper[ftpsh] - paper[sste])),

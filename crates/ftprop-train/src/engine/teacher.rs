@@ -10,7 +10,7 @@ use ftprop_nn::engine::{NetworkState, Teacher};
 use std::sync::Arc;
 
 /// Reads the teacher, where the recipe has one, and checks that it knows the data's classes and sees the same numbers.
-pub(super) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<Option<Arc<Teacher>>, Error> {
+pub(crate) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<Option<Arc<Teacher>>, Error> {
     let (Some(path), Some(distillation)) = (&recipe.train.teacher, recipe.distillation()?) else { return Ok(None) };
     let refused = |why: String| Error::Teacher { path: path.clone(), why };
     if !path.exists() {
