@@ -1,8 +1,11 @@
 //! What a step runs, in order: the batch, the passes forward, the loss, the passes back, the optimizer. Nothing here waits
 //! for the GPU unless it says so, so all of it can be captured.
 
+mod asked;
+mod inspection;
+
 use crate::CudaError;
-use crate::abi::{DevicePtr, DeviceStep, DeviceTally};
+use crate::abi::{DeviceStep, DeviceTally};
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::basic;
 use crate::batch::BatchLoader;
@@ -210,11 +213,6 @@ impl Executor {
         })
     }
 
-    /// Where what its activations are of is kept.
-    fn taught(&self) -> Vec<DevicePtr> {
-        self.pre_activations.iter().map(|&tensor| self.arena.at(self.tensors[tensor].values)).collect()
-    }
-
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
@@ -342,42 +340,6 @@ impl Executor {
         self.keep_logits(n, true)
     }
 
-    /// Keeps the logits, or puts them back, where passes are run again with other outputs below.
-    fn keep_logits(&self, n: usize, back: bool) -> Result<(), CudaError> {
-        let OutputTensor { tensor, classes, is_f32, precision, .. } = self.output;
-        let bytes = n * classes * if is_f32 { 4 } else { precision.activation_bytes() };
-        self.further.keep_logits(&self.arena, &self.stream, (self.tensors[tensor].values, bytes), back)
-    }
-
-    /// Has the layers above a pass see other outputs, and takes each example's loss with them. By now the slopes have come
-    /// down from there, so that nothing there is needed any more but by gradients beside, which are waited for.
-    fn try_above(&self, number: usize, n: usize) -> Result<(), CudaError> {
-        let context = self.context(n, Statistics::Again);
-        if let Some(side) = &self.side {
-            side.fork_from(&self.stream)?;
-            side.join_into(&self.stream)?;
-        }
-        self.passes[number].try_outputs(&context, &self.stream)?;
-        self.passes[number + 1..].iter().try_for_each(|pass| pass.forward(&context, &self.stream))?;
-        let [_, losses] = context.further.losses;
-        self.take_loss(n, Purpose::Try { losses })?;
-        self.hear_losses(n, losses)
-    }
-
-    /// Adds what the teacher says to each example's loss, where both are asked for.
-    fn hear_losses(&self, n: usize, losses: DevicePtr) -> Result<(), CudaError> {
-        let Some((teacher, pass)) = self.teacher.as_ref().filter(|_| !losses.is_null()) else { return Ok(()) };
-        let logits = self.context(n, Statistics::Batch).values(self.output.tensor);
-        let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
-        pass.add_losses(&self.stream, [logits, said, losses], n)
-    }
-
-    /// Has what target rules look at beside their units' numbers ready for the way back.
-    fn look_further(&self, n: usize) -> Result<(), CudaError> {
-        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
-        self.further.prepare(&self.passes, &context, (output, self.loss.weights()), &self.stream)
-    }
-
     /// Takes part in the norms' sums over a batch of which no example is here.
     pub(crate) fn attend(&self, statistics: Statistics) -> Result<(), CudaError> {
         let context = self.context(0, statistics);
@@ -401,23 +363,6 @@ impl Executor {
         let Some((at, width)) = self.mixing else { return Ok(()) };
         let scalars = self.step.scalars(&self.arena).after_floats(at);
         self.batch.mix(&self.stream, &self.arena, (self.step.step(&self.arena), scalars, width), n)
-    }
-
-    /// Has the teacher see the batch that is in place, in this executor's stream.
-    fn ask_teacher(&self, n: usize) -> Result<(), CudaError> {
-        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
-        let (own, other) = (self.batch.images(&self.arena), teacher.batch.images(&teacher.arena));
-        pass.copy(&self.stream, own, other, self.batch.example(), n)?;
-        teacher.forward_in(&self.stream, n, Statistics::Running)
-    }
-
-    /// Mixes what the teacher said into the slopes by the logits.
-    fn hear_teacher(&self, n: usize) -> Result<(), CudaError> {
-        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
-        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
-        let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
-        pass.mix(&self.stream, [context.values(output), said, context.slopes(output), context.step], n)?;
-        self.hear_losses(n, context.further.losses[0])
     }
 
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
@@ -550,59 +495,5 @@ impl Executor {
         }
         let halves: Vec<u16> = self.arena.read(&self.stream, region, len)?;
         Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
-    }
-
-    /// Waits, and names the first pass that met something that is no number, else the first whose output for the last batch
-    /// of n is not finite.
-    pub(crate) fn first_non_finite(&self, n: usize) -> Result<Option<&str>, CudaError> {
-        if let Some(pass) = self.loss.read_not_numbers(&self.stream, &self.arena)? {
-            return Ok(self.passes.get(pass - 1).map(CompiledPass::name));
-        }
-        for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
-            let (tensor, len) = (pass.output(), n * shape.len());
-            let region = self.tensors[tensor].values;
-            let is_output = tensor == self.output.tensor;
-            let finite = if self.output.precision != Precision::Bf16 || (is_output && self.output.is_f32) {
-                self.arena.read::<f32>(&self.stream, region, len)?.iter().all(|v| v.is_finite())
-            } else {
-                // A bf16 is not finite where its eight exponent bits are all set.
-                self.arena.read::<u16>(&self.stream, region, len)?.iter().all(|v| v & 0x7f80 != 0x7f80)
-            };
-            if !finite {
-                return Ok(Some(pass.name()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Gives each piece of a training step on batches of n to `visit`, in order and with a name, to be run any number of
-    /// times.
-    pub(crate) fn visit_pieces(
-        &self,
-        n: usize,
-        visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
-        let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
-        if self.teacher.is_some() {
-            visit("teacher".into(), &|| self.ask_teacher(n))?;
-        }
-        for (i, pass) in self.passes.iter().enumerate() {
-            visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
-        }
-        visit("loss".into(), &|| self.apply_loss(n, true))?;
-        visit("targets".into(), &|| self.look_further(n))?;
-        for (i, pass) in self.passes.iter().enumerate().rev() {
-            if matches!(pass, CompiledPass::Product(_)) {
-                visit(format!("{i} {} gradients", pass.kind()), &|| pass.gradients(context, stream))?;
-            }
-            if context.further.curvature.is_some() {
-                visit(format!("{i} {} curvature", pass.kind()), &|| pass.carry(context, stream))?;
-            }
-            visit(format!("{i} {} back", pass.kind()), &|| pass.backward(context, stream))?;
-            if pass.has_partial_bias() {
-                visit(format!("{i} {} gradients", pass.kind()), &|| pass.reduce_bias_gradient(context, stream))?;
-            }
-        }
-        visit("optimizer".into(), &|| self.optimize(false))
     }
 }

@@ -9,11 +9,13 @@
 //! | `average_pool` | average pooling |
 //! | `targets` | hard units whose target rule looks further than at their own numbers |
 //! | `carry` | the loss's curvature on its way down |
+//! | `context` | what launches on a batch need beside the passes |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
 mod average_pool;
 mod carry;
 mod column_reduction;
+mod context;
 mod epilogue;
 mod epilogue_source;
 mod map;
@@ -23,18 +25,16 @@ mod shared_norm;
 mod targets;
 mod windows;
 
+pub(crate) use context::{BatchContext, Further, Statistics, TensorRegions};
 pub(crate) use shared_norm::Others;
 
 use crate::CudaError;
-use crate::abi::DevicePtr;
-use crate::arena::{Arena, ArenaLayout, Region};
+use crate::arena::{ArenaLayout, Region};
 use crate::compile::Source;
 use crate::compiled_gemm::CompiledGemm;
-use crate::curvature::CurvaturePass;
 use crate::device::Device;
 use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
-use crate::parameters::ParameterBuffers;
 use crate::plan::{Affine, FusedPass, FusionPlan, Norm, PlannedTensor, Product};
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
@@ -58,90 +58,6 @@ pub(crate) const KERNELS: [&[crate::arguments::Signature]; 8] = [
     targets::KERNELS,
     windows::KERNELS,
 ];
-
-/// Where a tensor's values and the slopes by them are, and the loss's curvature where it comes down.
-#[derive(Clone, Copy)]
-pub(crate) struct TensorRegions {
-    pub(crate) values: Region,
-    pub(crate) slopes: Option<Region>,
-    pub(crate) curvature: Option<Region>,
-}
-
-/// What a pass's launches on a batch need beside the pass.
-pub(crate) struct BatchContext<'a> {
-    pub(crate) arena: &'a Arena,
-    pub(crate) tensors: &'a [TensorRegions],
-    pub(crate) parameters: &'a ParameterBuffers,
-    /// The [`DeviceStep`](crate::abi::DeviceStep).
-    pub(crate) step: DevicePtr,
-    /// The table of scalars, laid out as [`ScalarLayout`] says.
-    pub(crate) scalars: DevicePtr,
-    /// The batch's labels.
-    pub(crate) labels: DevicePtr,
-    /// Where passes say that they met something that is no number.
-    pub(crate) not_numbers: DevicePtr,
-    /// What target rules look at further than at their units.
-    pub(crate) further: Further<'a>,
-    /// What norms go by.
-    pub(crate) statistics: Statistics,
-    /// Those who have the batch's other examples, where norms are to go by all.
-    pub(crate) others: Option<&'a dyn Others>,
-    /// Examples in the batch.
-    pub(crate) n: usize,
-}
-
-/// What target rules look at further than at their units' own numbers.
-#[derive(Clone, Copy)]
-pub(crate) struct Further<'a> {
-    /// A teacher's pre-activations.
-    pub(crate) taught: &'a [DevicePtr],
-    /// The numbers of the batch's examples by class, and where each class begins.
-    pub(crate) by_class: [DevicePtr; 2],
-    /// Each example's loss, as it was and with what was tried.
-    pub(crate) losses: [DevicePtr; 2],
-    /// Where the loss's curvature comes from, if it comes down.
-    pub(crate) curvature: Option<&'a CurvaturePass>,
-}
-
-impl Further<'_> {
-    /// The squares of the parameters from number `at` on.
-    fn squared(&self, at: usize) -> DevicePtr {
-        self.curvature.map_or(DevicePtr::NULL, |curvature| curvature.squared(at))
-    }
-}
-
-/// What norms go by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Statistics {
-    /// The running statistics, once they were loaded: the network is used, not taught.
-    Running,
-    /// The batch's own, which move the running ones: a training step.
-    Batch,
-    /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
-    Mean { before: usize },
-    /// Those of the last pass, again: what the step would have seen with other outputs below.
-    Again,
-}
-
-impl BatchContext<'_> {
-    fn at(&self, region: Region) -> DevicePtr {
-        self.arena.at(region)
-    }
-
-    pub(crate) fn values(&self, tensor: usize) -> DevicePtr {
-        self.at(self.tensors[tensor].values)
-    }
-
-    /// Null where there are none.
-    pub(crate) fn slopes(&self, tensor: usize) -> DevicePtr {
-        self.tensors[tensor].slopes.map_or(DevicePtr::NULL, |region| self.at(region))
-    }
-
-    /// Null where there is none.
-    pub(crate) fn curvature(&self, tensor: usize) -> DevicePtr {
-        self.tensors[tensor].curvature.map_or(DevicePtr::NULL, |region| self.at(region))
-    }
-}
 
 /// What all passes of a network are compiled for.
 pub(crate) struct CompileOptions {
@@ -548,52 +464,4 @@ impl Compiler<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::DeviceLimits;
-    use crate::library::Library;
-    use crate::plan::Role;
-    use ftprop_nn::{Activation, Defaults, Graph, LayerLoss, Learning, OptimizerSpec, Shape, presets};
-
-    /// The compiler needs no GPU, so its word is taken wherever it is installed.
-    #[test]
-    fn every_kernel_of_a_small_network_compiles() {
-        if let Err(why) = Library::Nvrtc.load() {
-            println!("skipped: {why}");
-            return;
-        }
-        let input = Shape { height: 32, width: 32, channels: 3 };
-        // The third convolution of convnet8 with what follows it, and its last layer.
-        let all = presets::layers("convnet8", input, &[]).unwrap();
-        let layers = [&all[6..10], &all[all.len() - 1..]].concat();
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
-        let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
-        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
-        let (plan, scalars) = (FusionPlan::new(&graph, Role::Pupil(&[])), ScalarLayout::new(&graph, &learning));
-        for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (8, 9))] {
-            let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
-            let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
-            let choices: Vec<_> =
-                gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
-            let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
-            let (batch, rows_for) = (64, 64);
-            let mut options = CompileOptions {
-                precision,
-                batch,
-                rows_for,
-                alone: true,
-                sync_norm: false,
-                cooperative_blocks,
-                scalars,
-            };
-            let mut all = sources(&plan, &choices, &options);
-            (options.sync_norm, options.cooperative_blocks) = (true, 0);
-            all.extend(sources(&plan, &choices, &options));
-            all.sort();
-            all.dedup();
-            for source in all {
-                assert!(!source.compile(arch).unwrap().is_empty());
-            }
-        }
-    }
-}
+mod tests;
