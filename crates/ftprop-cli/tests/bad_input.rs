@@ -504,6 +504,11 @@ fn data_that_is_damaged() {
     temp.write("cifar/data_batch_3.bin", &batch[..batch.len() - 7]);
     let train = "train --recipe small.toml --quiet --out other --set data.source=cifar10 --data cifar";
     temp.run(train).refused(1, &["data_batch_3.bin", "truncated"]);
+    fs::remove_file(temp.path("cifar/data_batch_3.bin")).unwrap();
+    fs::remove_file(temp.path("cifar/data_batch_5.bin")).unwrap();
+    let missing = ["cifar", "a part of CIFAR-10 only: data_batch_3.bin, data_batch_5.bin must be there too"];
+    temp.run(train).refused(1, &missing);
+    temp.run("reproduce --data cifar --out table --quiet").refused(1, &missing);
 
     temp.write("table.csv", "a,b,label\n1,2,x\n3,oops,y\n");
     let train = "train --recipe small.toml --quiet --out other --set data.source=csv --data table.csv";

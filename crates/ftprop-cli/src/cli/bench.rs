@@ -11,6 +11,7 @@ use crate::progress::counted;
 use clap::{Args, Subcommand};
 use ftprop_cuda::{NetworkConfig, Precision, Tuning};
 use ftprop_nn::optimizer::Setting;
+use ftprop_nn::target::TargetRule;
 use ftprop_nn::{
     Activation, CpuEngine, Defaults, Engine, Graph, LayerLoss, Learning, OptimizerSpec, Shape, Step, presets,
 };
@@ -84,6 +85,9 @@ struct Config {
     activation: Activation,
     #[arg(long, default_value = "soft_hinge")]
     layer_loss: LayerLoss,
+    /// How targets are set
+    #[arg(long, default_value = "gradient_sign")]
+    target_rule: TargetRule,
     #[arg(long, default_value_t = 64)]
     batch: usize,
     /// Worker threads, 0 for one a core
@@ -182,7 +186,7 @@ impl Config {
         };
         let (input, classes) = self.input()?;
         let layers = presets::layers(&self.network, input, &[])?;
-        let defaults = Defaults::new(self.activation, self.layer_loss);
+        let defaults = Defaults { target_rule: self.target_rule, ..Defaults::new(self.activation, self.layer_loss) };
         let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
         // As the peer's bench has it.
         let adam = OptimizerSpec::adam(2.5e-4)?.with("weight_decay", Setting::Number(5e-4))?;

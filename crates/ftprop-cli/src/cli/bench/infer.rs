@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Inference {
     /// A packed model (.ftp), one of the zoo (zoo:NAME), a run folder or a checkpoint file; a preset with random weights if
     /// none is given
-    #[arg(conflicts_with_all = ["network", "activation", "layer_loss"])]
+    #[arg(conflicts_with_all = ["network", "activation", "layer_loss", "target_rule"])]
     model: Option<PathBuf>,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
