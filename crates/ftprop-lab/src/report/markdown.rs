@@ -67,14 +67,14 @@ fn fitted(head: &[String], rows: &[Vec<String>], room: usize) -> String {
 }
 
 /// A cell as a terminal shows it.
-fn shown(cell: &String) -> String {
+fn shown(cell: &str) -> String {
     plain(cell).replace("**", "").replace('`', "")
 }
 
 fn lined_up(head: &[String], rows: &[Vec<String>]) -> String {
     let lines: Vec<Vec<String>> = std::iter::once(head)
         .chain(rows.iter().map(Vec::as_slice))
-        .map(|row| row.iter().map(shown).collect())
+        .map(|row| row.iter().map(|cell| shown(cell)).collect())
         .collect();
     let width = |column: usize| {
         lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
