@@ -27,10 +27,12 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
     }
     __syncthreads();
     const u8* from = pixels + (size_t)shared_number * height * width * channels;
-    const int size = window_h * window_w * channels;
-    act_t* to = images + (size_t)blockIdx.x * window_h * window_w * stored;
-    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < size; i += gridDim.y * blockDim.x) {
-        int c = i % channels, place = i / channels, row = place / window_w, col = place % window_w;
+    const u32 places = window_h * window_w;
+    act_t* to = images + (size_t)blockIdx.x * places * stored;
+    // A pixel a thread: where it comes from is most of the work.
+    for (u32 place = blockIdx.y * blockDim.x + threadIdx.x; place < places; place += gridDim.y * blockDim.x) {
+        const int row = place / (u32)window_w;
+        int col = place - row * window_w;
         const bool blank = (u32)(row - blank_y) < (u32)cutout && (u32)(col - blank_x) < (u32)cutout;
         if (shared_flip) col = window_w - 1 - col;
         int y = shared_y + row - pad, x = shared_x + col - pad;
@@ -38,11 +40,14 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
             y = y < 0 ? -y : y < height ? y : 2 * height - 2 - y;
             x = x < 0 ? -x : x < width ? x : 2 * width - 2 - x;
         }
-        bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
-        u32 raw = inside ? from[(y * width + x) * channels + c] : 0;
-        FloatVec<1> v;
-        v.v[0] = blank ? 0.0f : operand(tables[c * 256 + raw]);
-        store<1>(to + place * stored + c, v);
+        const bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
+        const u8* pixel = from + (y * width + x) * channels;
+        auto value = [&](int c) { return blank ? 0.0f : operand(tables[c * 256 + (inside ? pixel[c] : 0)]); };
+        if (channels == 3 && stored == 4) {
+            store<4>(to + place * 4, FloatVec<4>{{value(0), value(1), value(2), 0.0f}});
+        } else {
+            for (int c = 0; c < channels; c++) store<1>(to + place * stored + c, FloatVec<1>{{value(c)}});
+        }
     }
 }
 

@@ -10,6 +10,9 @@
 // What a unit outputs, `activation(z)`, and what it passes down, `slope(g, z, label, step, random, s, share)`, stand in
 // formulas.cuh: they are written down from their one definition.
 //
+// With BRANCH there are two outputs: the pre-activation, which goes around what follows, and the activation of it as it is kept.
+// The slopes by both meet again on the way back.
+//
 // This file has what the kernels of epilogue.cu and epilogue_cooperative.cu share.
 #pragma once
 #include "column_reduction.cuh"
@@ -166,7 +169,7 @@ __device__ __forceinline__ Outputs outputs(const FloatVec<VEC>& here, const Floa
     for (int e = 0; e < VEC; e++) {
         float z = (float)affine.z(e, here.v[e], RESIDUAL != RESIDUAL_NONE ? other.v[e] : 0.0f);
         out.bad |= z != z;
-        out.v.v[e] = activation(z);
+        out.v.v[e] = BRANCH ? z : activation(z);
     }
     return out;
 }
@@ -287,6 +290,24 @@ __device__ __forceinline__ FloatVec<VEC> slopes_at(int row, int c, const FloatVe
     return plain_slopes(row, c, z, load<VEC>(dout + (size_t)row * C + c), inputs);
 #endif
 }
+
+#if BRANCH
+// The activation of an output.
+__device__ __forceinline__ void keep_branch(const FloatVec<VEC>& z, int pixel, int c, act_t* branch) {
+    FloatVec<VEC> v;
+#pragma unroll
+    for (int e = 0; e < VEC; e++) v.v[e] = operand(activation(as_kept(z.v[e])));
+    store<VEC>(branch + (size_t)pixel * C + c, v);
+}
+
+// Slopes by an output z from those by its activation and those that came around.
+__device__ __forceinline__ FloatVec<VEC> joined_slopes(int row, int c, const FloatVec<VEC>& z, const FloatVec<VEC>& passed, FloatVec<VEC> around,
+                                                       const SlopeInputs& inputs) {
+#pragma unroll
+    for (int e = 0; e < VEC; e++) around.v[e] = as_kept(around.v[e] + inputs.slope_of(passed.v[e], z.v[e], row, c + e));
+    return around;
+}
+#endif
 
 __device__ __forceinline__ FloatVec<VEC> pre_activations(const FloatVec<VEC>& here, const FloatVec<VEC>& other, const Affine& affine) {
     FloatVec<VEC> z;

@@ -22,9 +22,7 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
     Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
 }
 
-/// Of the proposals so many are kept: later ones are hardly ever the best, and by little.
-const FEW: usize = 8;
-/// Where all is to be timed that may be the best.
+/// Of the proposals so many are kept.
 const MOST: usize = 20;
 
 /// One of the things that cuDNN's graphs are described with.
@@ -229,12 +227,11 @@ impl EngineList {
     }
 
     fn proposed(graph: OperationGraph) -> Result<Self, CudaError> {
-        let most = if tries("thorough") { MOST } else { FEW };
         let mut configs = Vec::new();
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
             for config in graph.proposals(kind).unwrap_or_default() {
-                if configs.len() < most && is_welcome(&config)? {
+                if configs.len() < MOST && is_welcome(&config)? {
                     configs.push(Arc::new(config));
                 }
             }

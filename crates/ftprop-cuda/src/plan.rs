@@ -30,6 +30,16 @@ pub(crate) enum FusedPass {
     AveragePool(AveragePool),
 }
 
+impl FusedPass {
+    fn reads(&self, tensor: TensorId) -> bool {
+        match self {
+            FusedPass::Product(p) => p.x == tensor,
+            FusedPass::Epilogue(f) => f.y == tensor || f.residual.as_ref().is_some_and(|(other, _)| *other == tensor),
+            FusedPass::AveragePool(a) => a.x == tensor,
+        }
+    }
+}
+
 /// A convolution, or a fully connected layer as the convolution of a 1×1 image.
 pub(crate) struct Product {
     /// The last layer in it, as messages name it.
@@ -57,8 +67,36 @@ pub(crate) struct Epilogue {
     pub(crate) activation: Option<ActivationOp>,
     pub(crate) dropout: Option<Dropout>,
     pub(crate) out: TensorId,
+    /// Where another path begins with an activation of the output, that and where its values go.
+    pub(crate) branch: Option<(ActivationOp, TensorId)>,
     pub(crate) adds: bool,
     pub(crate) adds_residual: bool,
+}
+
+impl Epilogue {
+    /// The activation that it computes, of its output or in it.
+    pub(crate) fn any_activation(&self) -> Option<ActivationOp> {
+        self.branch.map(|(op, _)| op).or(self.activation)
+    }
+
+    /// Whether norms go over its inputs first.
+    pub(crate) fn takes_statistics(&self) -> bool {
+        let takes = |norm: &Norm| !norm.is_fixed();
+        let second = self.residual.as_ref().and_then(|(_, norm)| norm.as_ref());
+        matches!(&self.affine, Affine::Norm(norm) if takes(norm)) || second.is_some_and(takes)
+    }
+
+    /// Whether it is an activation and nothing else.
+    fn is_activation(&self) -> bool {
+        let alone = self.residual.is_none() && self.pool.is_none() && self.dropout.is_none();
+        alone && matches!(self.affine, Affine::Identity) && self.activation.is_some()
+    }
+
+    /// Whether an activation of its output can be computed beside it.
+    fn can_branch(&self) -> bool {
+        let bare = self.pool.is_none() && self.dropout.is_none() && self.activation.is_none();
+        bare && self.branch.is_none()
+    }
 }
 
 /// What is done to a product's output first.
@@ -183,6 +221,7 @@ impl FusionPlan {
             other => builder.materialize(other),
         };
         let mut plan = builder.plan;
+        plan.branch();
         plan.mark_sums();
         plan.pad_input();
         plan
@@ -205,6 +244,31 @@ impl FusionPlan {
 
     fn shape(&self, tensor: TensorId) -> Shape {
         self.tensors[tensor].shape
+    }
+
+    /// Where a path begins with an activation of what goes around it as well, both come from the pass that makes the
+    /// latter, which saves a pass each way.
+    fn branch(&mut self) {
+        let mut at = 0;
+        while at < self.passes.len() {
+            let found = match &self.passes[at] {
+                FusedPass::Epilogue(f) if f.is_activation() => f.activation.map(|op| (f.y, op, f.out)),
+                _ => None,
+            };
+            let made_by = |pass: &FusedPass, tensor| matches!(pass, FusedPass::Epilogue(f) if f.out == tensor && f.can_branch());
+            let maker = found.and_then(|(y, ..)| self.passes[..at].iter().position(|pass| made_by(pass, y)));
+            // Somebody else has to write the slopes that the activation's are added to.
+            let others = |y: TensorId| self.passes.iter().enumerate().any(|(i, pass)| i != at && pass.reads(y));
+            match (found, maker) {
+                (Some((y, op, out)), Some(maker)) if others(y) => {
+                    if let FusedPass::Epilogue(f) = &mut self.passes[maker] {
+                        f.branch = Some((op, out));
+                    }
+                    self.passes.remove(at);
+                }
+                _ => at += 1,
+            }
+        }
     }
 
     /// On the way back the first pass to reach a tensor writes its slopes, every other adds to them.
@@ -409,6 +473,7 @@ impl Builder<'_> {
             activation,
             dropout,
             out,
+            branch: None,
             adds: false,
             adds_residual: false,
         };

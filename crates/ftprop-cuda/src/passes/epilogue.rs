@@ -11,6 +11,7 @@ use crate::arena::{ArenaLayout, Region};
 use crate::arguments::kernels;
 use crate::compile::Source;
 use crate::device::Device;
+use crate::environment::tries;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::plan::{Affine, Epilogue, Norm, PlannedTensor};
 use crate::stream::CudaStream;
@@ -26,6 +27,7 @@ kernels! {
         scale2: DevicePtr,
         shift2: DevicePtr,
         out: DevicePtr,
+        branch: DevicePtr,
         argmax: DevicePtr,
         largest: DevicePtr,
         step: DevicePtr,
@@ -44,6 +46,8 @@ kernels! {
         y2: DevicePtr,
         scale2: DevicePtr,
         shift2: DevicePtr,
+        out: DevicePtr,
+        d_branch: DevicePtr,
         argmax: DevicePtr,
         dz: DevicePtr,
         dz2: DevicePtr,
@@ -90,9 +94,11 @@ kernels! {
         y: DevicePtr,
         norm: NormParameters,
         saved: NormSaved,
+        y2: DevicePtr,
         partial: DevicePtr,
         barrier: DevicePtr,
         out: DevicePtr,
+        branch: DevicePtr,
         argmax: DevicePtr,
         step: DevicePtr,
         not_numbers: DevicePtr,
@@ -106,8 +112,12 @@ kernels! {
         y: DevicePtr,
         scale: DevicePtr,
         shift: DevicePtr,
+        y2: DevicePtr,
+        out: DevicePtr,
+        d_branch: DevicePtr,
         argmax: DevicePtr,
         dy: DevicePtr,
+        dy2: DevicePtr,
         norm: NormBackward,
         partial: DevicePtr,
         barrier: DevicePtr,
@@ -130,6 +140,8 @@ pub(crate) struct CompiledEpilogue {
     map: MapLaunch,
     columns: ColumnReduction,
     forward: Kernel<EpilogueForwardArgs>,
+    /// In the place of statistics and `forward` in training.
+    forward_cooperative: Option<CooperativeForward>,
     training: Training,
     norm1: Option<CompiledNorm>,
     norm2: Option<CompiledNorm>,
@@ -137,7 +149,14 @@ pub(crate) struct CompiledEpilogue {
     partial: Region,
 }
 
-/// How statistics, and the way back, are computed in training.
+/// Statistics and what follows them in one kernel, by blocks that wait for each other.
+struct CooperativeForward {
+    kernel: Kernel<EpilogueForwardCooperativeArgs>,
+    config: LaunchConfig,
+    barrier: Region,
+}
+
+/// How the way back is computed.
 enum Training {
     /// In kernels of their own.
     Separate {
@@ -149,14 +168,12 @@ enum Training {
         /// In the place of `backward`, and of `input` where the pool comes before the activation.
         by_windows: Option<WindowKernels>,
     },
-    /// Together with what follows them, by blocks that wait for each other.
-    Cooperative {
-        forward: Kernel<EpilogueForwardCooperativeArgs>,
-        backward: Kernel<EpilogueBackwardCooperativeArgs>,
-        config: LaunchConfig,
-        barrier: Region,
-    },
+    /// Sums and slopes together, by blocks that wait for each other.
+    Cooperative { backward: Kernel<EpilogueBackwardCooperativeArgs>, config: LaunchConfig, barrier: Region },
 }
+
+/// Bytes of a map from which on a few of them do not fit the cache.
+const LARGE: usize = 12 << 20;
 
 /// How an epilogue's work is shared by threads.
 struct Threads {
@@ -167,38 +184,73 @@ struct Threads {
     sharing: Sharing,
 }
 
+/// How blocks that wait for each other share an epilogue's work, where they can: with how many channels a thread, and how many
+/// rows it keeps.
+fn cooperative(
+    f: &Epilogue,
+    (channels, start, rows): (usize, usize, usize),
+    options: &CompileOptions,
+) -> Option<(ColumnReduction, LaunchConfig, usize, usize)> {
+    let one_norm = matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
+    let apart = tries("apart");
+    let plain = match &f.residual {
+        None => f.branch.is_none() || !apart,
+        Some((_, norm)) => norm.is_none() && !apart,
+    };
+    if !one_norm || !plain {
+        return None;
+    }
+    let with = |columns: ColumnReduction, width: usize, most: usize| {
+        let (config, kept) = columns.cooperative(rows, options.cooperative_blocks, most)?;
+        Some((columns, config, width, kept))
+    };
+    // Many threads with little each end soonest.
+    let narrow = vector_width(&[channels, start]);
+    let few = with(ColumnReduction::new(channels, narrow, rows), narrow, ColumnReduction::MAX_PAIRED_ROWS);
+    let wide = f.pool.is_none() && !apart && wide_vectors(channels, start, rows, options.precision) == 8;
+    few.or_else(|| {
+        let columns = wide.then(|| ColumnReduction::waiting(channels, 8, rows))?;
+        with(columns, 8, ColumnReduction::MAX_ROWS_PER_THREAD)
+    })
+}
+
 impl Threads {
     fn new(f: &Epilogue, tensors: &[PlannedTensor], options: &CompileOptions) -> Self {
         let shape = tensors[f.y].shape;
         let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
         let rows = options.rows_for * shape.height * shape.width;
-        let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
-        let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
-        let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
+        let cooperative = cooperative(f, (shape.channels, start, rows), options);
         let by_windows = cooperative.is_none() && f.pool.as_ref().is_some_and(windows::suit);
         // Windows that do not overlap want few registers.
         let many_windows = f.pool.is_some_and(|pool| !by_windows || pool.kernel > pool.stride);
-        let vector_width = match cooperative.is_some() || many_windows {
-            // Many threads with little each end soonest, and a pool's windows want many registers.
-            true => vector_width(&[shape.channels, start]),
-            false => wide_vectors(shape.channels, start, rows, options.precision),
+        let vector_width = match &cooperative {
+            Some((_, _, width, _)) => *width,
+            // A pool's windows want many registers.
+            None if many_windows => vector_width(&[shape.channels, start]),
+            None => wide_vectors(shape.channels, start, rows, options.precision),
         };
-        let columns = ColumnReduction::new(shape.channels, vector_width, rows);
+        let columns = match &cooperative {
+            Some((columns, ..)) => *columns,
+            None => ColumnReduction::new(shape.channels, vector_width, rows),
+        };
         let two = matches!(f.residual, Some((_, Some(_))));
-        let dense = cooperative.is_none() && f.pool.is_none() && !two && vector_width == 8;
+        let dense = f.pool.is_none() && !two && vector_width == 8;
         let many = f.pool.is_some() || two || dense;
         let map = MapLaunch::new(shape.channels / vector_width, rows, if many { 2 } else { 4 });
+        let kept = cooperative.as_ref().map(|(_, _, _, kept)| *kept);
         let sharing = Sharing {
             vector_width,
             threads_x: columns.threads_x(),
             map_x: map.threads_x(),
             rows_at_once: map.rows_at_once(),
-            rows_per_thread: cooperative.map(|(_, rows)| rows),
+            rows_per_thread: kept,
+            cooperative_back: kept.is_some_and(|kept| kept <= ColumnReduction::MAX_PAIRED_ROWS),
             keeps_dz: keeps_dz(f, tensors),
             by_windows,
             dense,
+            large: rows * shape.channels * options.precision.activation_bytes() > LARGE && !tries("keep"),
         };
-        Threads { columns, map, cooperative: cooperative.map(|(config, _)| config), sharing }
+        Threads { columns, map, cooperative: cooperative.map(|(_, config, ..)| config), sharing }
     }
 }
 
@@ -239,9 +291,15 @@ impl CompiledEpilogue {
         };
         let largest = if sharing.by_windows && !epilogue.pool_last { options.batch * out.len() } else { 0 };
         let largest = layout.take(largest * options.precision.activation_bytes());
-        let training = match cooperative {
+        let forward_cooperative = match cooperative {
+            Some(config) => {
+                let barrier = layout.take(4 * columns.chunks());
+                Some(CooperativeForward { kernel: Kernel::find(&module)?, config, barrier })
+            }
+            None => None,
+        };
+        let training = match cooperative.filter(|_| sharing.cooperative_back) {
             Some(config) => Training::Cooperative {
-                forward: Kernel::find(&module)?,
                 backward: Kernel::find(&module)?,
                 config,
                 barrier: layout.take(4 * columns.chunks()),
@@ -258,6 +316,7 @@ impl CompiledEpilogue {
         let positions = epilogue.pool.map_or(0, |pool| options.batch * out.len() * position_bytes(pool.kernel));
         Ok(CompiledEpilogue {
             forward: Kernel::find(&module)?,
+            forward_cooperative,
             training,
             argmax: layout.take(positions),
             partial: layout.take(8 * ColumnReduction::partial_len(shape.channels, 3)),
@@ -289,14 +348,19 @@ impl CompiledEpilogue {
         self.epilogue.residual.as_ref().map_or(DevicePtr::NULL, |(tensor, _)| address(*tensor))
     }
 
+    /// The same of the activation beside the output.
+    fn branch(&self, address: impl Fn(usize) -> DevicePtr) -> DevicePtr {
+        self.epilogue.branch.map_or(DevicePtr::NULL, |(_, tensor)| address(tensor))
+    }
+
     pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
         let (argmax, step, not_numbers) = (batch.at(self.argmax), batch.step, batch.not_numbers);
         let pass = self.number;
         let training = batch.statistics == Statistics::Batch;
         if batch.statistics != Statistics::Running {
-            if let (true, Training::Cooperative { forward, config, barrier, .. }, Some(norm)) =
-                (training, &self.training, &self.norm1)
+            if let (true, Some(CooperativeForward { kernel, config, barrier }), Some(norm)) =
+                (training, &self.forward_cooperative, &self.norm1)
             {
                 let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
                 let (norm, saved) = (norm.parameters(batch), norm.saved(batch));
@@ -304,9 +368,11 @@ impl CompiledEpilogue {
                     y,
                     norm,
                     saved,
+                    y2: self.residual(|tensor| batch.values(tensor)),
                     partial,
                     barrier,
                     out,
+                    branch: self.branch(|tensor| batch.values(tensor)),
                     argmax,
                     step,
                     not_numbers,
@@ -314,7 +380,7 @@ impl CompiledEpilogue {
                     n,
                 };
                 // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
-                return unsafe { forward.launch_cooperative(stream, *config, &args) };
+                return unsafe { kernel.launch_cooperative(stream, *config, &args) };
             }
             self.norms().try_for_each(|norm| norm.statistics(batch, stream))?;
         }
@@ -329,6 +395,7 @@ impl CompiledEpilogue {
             scale2,
             shift2,
             out,
+            branch: self.branch(|tensor| batch.values(tensor)),
             argmax,
             largest: self.largest(batch),
             step,
@@ -353,6 +420,8 @@ impl CompiledEpilogue {
         let (step, scalars, labels, dy) = (batch.step, batch.scalars, batch.labels, batch.slopes(f.y));
         let backward = |norm: &Option<CompiledNorm>| norm.as_ref().map_or(NormBackward::ABSENT, |n| n.backward(batch));
         let (norm1, norm2) = (backward(&self.norm1), backward(&self.norm2));
+        let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
+        let d_branch = self.branch(|t| batch.slopes(t));
         match &self.training {
             Training::Cooperative { backward, config, barrier, .. } => {
                 let (norm, barrier) = (norm1, batch.at(*barrier));
@@ -361,8 +430,12 @@ impl CompiledEpilogue {
                     y,
                     scale,
                     shift,
+                    y2,
+                    out: batch.values(f.out),
+                    d_branch,
                     argmax,
                     dy,
+                    dy2: dz2,
                     norm,
                     partial,
                     barrier,
@@ -378,7 +451,6 @@ impl CompiledEpilogue {
                 self.backward_by_windows(kernels, batch.at(*counter), batch, stream)
             }
             Training::Separate { backward, counter, .. } => {
-                let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
                 let args = EpilogueBackwardArgs {
                     dout,
                     y,
@@ -387,6 +459,8 @@ impl CompiledEpilogue {
                     y2,
                     scale2,
                     shift2,
+                    out: batch.values(f.out),
+                    d_branch,
                     argmax,
                     dz: dy,
                     dz2,

@@ -27,6 +27,7 @@ use crate::arena::{Arena, ArenaLayout, Region};
 use crate::compile::Source;
 use crate::compiled_gemm::CompiledGemm;
 use crate::device::Device;
+use crate::environment::tries;
 use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
 use crate::parameters::ParameterBuffers;
@@ -401,7 +402,8 @@ impl Compiler<'_> {
     /// Whether a product's gradients are computed in the side stream. Where no slopes go further down, there is nothing to
     /// be beside.
     fn on_side_stream(&self, [_, input, weights]: &[Option<(Gemm, Algorithm)>; 3]) -> bool {
-        let small = |(gemm, _): (Gemm, Algorithm)| gemm.multiply_adds(self.options.batch) <= SMALL;
+        let most = if tries("beside") { SMALL << 1 } else { SMALL };
+        let small = |(gemm, _): (Gemm, Algorithm)| gemm.multiply_adds(self.options.batch) <= most;
         self.options.alone && input.is_some() && weights.is_some_and(small)
     }
 
