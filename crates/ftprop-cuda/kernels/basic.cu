@@ -100,6 +100,24 @@ extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __rest
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = widen(from[i]);
 }
 
+// Filters of `rows` times `width` pixels laid out as `span` pixels each, from `shift` on, with channels up to `stored`; the rest
+// are zeros. And gradients of such laid out as filters are.
+extern "C" __global__ void __launch_bounds__(256)
+join_filters(const act_t* __restrict__ from, act_t* __restrict__ to, u32 rows, u32 width, u32 channels, u32 span, u32 stored, u32 shift) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * span * stored; i += gridDim.x * blockDim.x) {
+        const u32 c = i % stored, place = i / stored % span, row = i / (span * stored);
+        const bool inside = c < channels && place >= shift && place - shift < width;
+        to[i] = inside ? from[(row * width + place - shift) * channels + c] : (act_t)0;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256)
+part_filters(const act_t* __restrict__ from, float* __restrict__ to, u32 rows, u32 width, u32 channels, u32 span, u32 stored, u32 shift) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * width * channels; i += gridDim.x * blockDim.x) {
+        const u32 c = i % channels, place = i / channels % width, row = i / (width * channels);
+        to[i] = widen(from[(row * span + place + shift) * stored + c]);
+    }
+}
+
 // What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.
 extern "C" __global__ void __launch_bounds__(256)
 clip(const float* __restrict__ grads, double* __restrict__ partial, u32* __restrict__ counter, float* __restrict__ scale, double* __restrict__ norm, u32 count, double most) {

@@ -31,16 +31,11 @@ struct MapThread {
 // first where maps are large.
 template <int COUNT, bool FROM_LAST, bool LAST> struct Rows {
     FloatVec<VEC> here[COUNT], other[COUNT], dout[COUNT];
-    int row[COUNT];
-    bool valid[COUNT];
-    __device__ __forceinline__ Rows(int first, int apart, int rows) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            valid[i] = first + i * apart < rows;
-            row[i] = in_turn<FROM_LAST>(valid[i] ? first + i * apart : rows - 1, rows);
-        }
-    }
-    __device__ __forceinline__ size_t at(int i, int c) const { return (size_t)row[i] * C + c; }
+    const int first, apart, rows;
+    __device__ __forceinline__ Rows(int first, int apart, int rows) : first(first), apart(apart), rows(rows) {}
+    __device__ __forceinline__ bool valid(int i) const { return first + i * apart < rows; }
+    __device__ __forceinline__ int row(int i) const { return in_turn<FROM_LAST>(valid(i) ? first + i * apart : rows - 1, rows); }
+    __device__ __forceinline__ size_t at(int i, int c) const { return (size_t)row(i) * C + c; }
     template <bool SLOPES> __device__ __forceinline__ void load_from(const act_t* y, const act_t* y2, const act_t* g, int c) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
@@ -56,9 +51,9 @@ template <int COUNT, bool FROM_LAST, bool LAST> struct Rows {
                                                     const SlopeInputs& inputs) const {
         const FloatVec<VEC> z = pre_activations(here[i], other[i], affine);
 #if POOL != POOL_NONE
-        return pooled_slopes(row[i], c, z, g, argmax, inputs);
+        return pooled_slopes(row(i), c, z, g, argmax, inputs);
 #else
-        return plain_slopes(row[i], c, z, dout[i], inputs);
+        return plain_slopes(row(i), c, z, dout[i], inputs);
 #endif
     }
 };
@@ -89,10 +84,10 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
             const Outputs made = outputs(rows.here[i], rows.other[i], affine);
             bad |= made.bad;
-            if (!rows.valid[i]) continue;
-            keep_outputs(made.v, rows.row[i], c, out, step, training);
+            if (!rows.valid(i)) continue;
+            keep_outputs(made.v, rows.row(i), c, out, step, training);
 #if BRANCH
-            keep_branch(made.v, rows.row[i], c, branch);
+            keep_branch(made.v, rows.row(i), c, branch);
 #endif
         }
 #endif
@@ -135,10 +130,10 @@ epilogue_backward(act_t* dout, const act_t* __restrict__ y, const sum_t* __restr
 #endif
 #pragma unroll
             for (int i = 0; i < COUNT; i++) {
-                if (!next.valid[i]) break;
+                if (!next.valid(i)) break;
                 const size_t at = next.at(i, c);
 #if BRANCH
-                FloatVec<VEC> d = joined_slopes(next.row[i], c, made, passed, next.dout[i], inputs);
+                FloatVec<VEC> d = joined_slopes(next.row(i), c, made, passed, next.dout[i], inputs);
 #else
                 FloatVec<VEC> d = next.slopes(i, c, affine, dout, argmax, inputs);
 #endif
@@ -244,7 +239,7 @@ epilogue_backward_input(const act_t* dout, const act_t* __restrict__ y, const su
         next.template load_from<true>(y, y2, dout, c);
 #pragma unroll
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
-            if (!next.valid[i]) break;
+            if (!next.valid(i)) break;
             const size_t at = next.at(i, c);
 #if BRANCH
             const FloatVec<VEC> d = next.dout[i];

@@ -7,7 +7,7 @@
 #define TOGETHER (ROWS_PER_THREAD < 4 ? ROWS_PER_THREAD : 4)
 
 // Forward in training.
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 1)
 epilogue_forward_cooperative(const act_t* __restrict__ y, NormParameters norm, NormSaved saved, const act_t* __restrict__ y2, sum_t* partial, u32* barrier,
                              act_t* __restrict__ out, act_t* __restrict__ branch, position_t* __restrict__ argmax, const DeviceStep* __restrict__ step,
                              u32* __restrict__ not_numbers, u32 pass, int n) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ KeptSlopes to_keep(const FloatVec<VEC>& d) { return d
 __device__ __forceinline__ FloatVec<VEC> from_kept(const KeptSlopes& d) { return d; }
 #endif
 
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 1)
 epilogue_backward_cooperative(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const sum_t* __restrict__ shift,
                               const act_t* __restrict__ y2, const act_t* __restrict__ out, const act_t* __restrict__ d_branch,
                               const position_t* __restrict__ argmax, act_t* dy, act_t* dy2, NormBackward norm, sum_t* partial, u32* barrier,

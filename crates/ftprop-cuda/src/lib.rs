@@ -93,6 +93,7 @@ mod exchange;
 mod executor;
 mod gemm;
 mod graphs;
+mod joined;
 mod kernel;
 mod libraries;
 mod library;

@@ -255,7 +255,8 @@ impl FusionPlan {
                 FusedPass::Epilogue(f) if f.is_activation() => f.activation.map(|op| (f.y, op, f.out)),
                 _ => None,
             };
-            let made_by = |pass: &FusedPass, tensor| matches!(pass, FusedPass::Epilogue(f) if f.out == tensor && f.can_branch());
+            let made_by =
+                |pass: &FusedPass, tensor| matches!(pass, FusedPass::Epilogue(f) if f.out == tensor && f.can_branch());
             let maker = found.and_then(|(y, ..)| self.passes[..at].iter().position(|pass| made_by(pass, y)));
             // Somebody else has to write the slopes that the activation's are added to.
             let others = |y: TensorId| self.passes.iter().enumerate().any(|(i, pass)| i != at && pass.reads(y));
@@ -531,6 +532,26 @@ mod tests {
         // Of two paths that part, the one reached last on the way back adds its slopes.
         let adding = plan.passes.iter().filter(|p| matches!(p, FusedPass::Product(p) if p.adds)).count();
         assert_eq!(adding, 8);
+    }
+
+    #[test]
+    fn an_activation_beside_a_way_around_is_part_of_the_pass_before() {
+        let plan = preset("bireal18", 32);
+        // The stem; then of each block a product and its sum, three of them with a mean and a projection.
+        let block = "PS";
+        let projecting = "PAPS";
+        let expected = format!("PF{}{}AB", block.repeat(4), format!("{projecting}{}", block.repeat(3)).repeat(3));
+        assert_eq!(kinds(&plan), expected);
+        let epilogues = plan.passes.iter().filter_map(|p| if let FusedPass::Epilogue(f) = p { Some(f) } else { None });
+        // All but the last sum, which nothing thresholds; each is the only one to write the slopes of what it reads.
+        assert_eq!(epilogues.clone().filter(|f| f.branch.is_some()).count(), 16);
+        assert!(epilogues.clone().all(|f| !f.adds && !f.adds_residual && f.activation.is_none()));
+        // Where a sum reads what an earlier one made, that one's slopes are written before they are read.
+        for f in epilogues {
+            if let Some((_, out)) = f.branch {
+                assert!(plan.passes.iter().any(|p| matches!(p, FusedPass::Product(p) if p.x == out && !p.adds)));
+            }
+        }
     }
 
     #[test]

@@ -66,8 +66,7 @@ impl ColumnReduction {
     pub(super) fn cooperative(&self, rows: usize, blocks: usize, most_rows: usize) -> Option<(LaunchConfig, usize)> {
         let (turns, most) = (rows.div_ceil(self.threads_y), blocks.min(ColumnReduction::MAX_BLOCKS) / self.chunks);
         let rows_per_thread = (most > 0).then(|| turns.div_ceil(most))?;
-        (rows_per_thread <= most_rows)
-            .then(|| (self.blocks(turns.div_ceil(rows_per_thread)), rows_per_thread))
+        (rows_per_thread <= most_rows).then(|| (self.blocks(turns.div_ceil(rows_per_thread)), rows_per_thread))
     }
 
     /// Numbers that the blocks' own sums need.
