@@ -190,6 +190,18 @@ impl CompiledGemm {
         n: usize,
         operands: Operands,
     ) -> Result<(), CudaError> {
+        self.begin(stream, arena, n, operands)?;
+        self.end(stream, arena, n, operands)
+    }
+
+    /// The same up to [`end`](Self::end).
+    pub(crate) fn begin(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        n: usize,
+        operands: Operands,
+    ) -> Result<(), CudaError> {
         let workspace = arena.at(self.workspace);
         match &self.backend {
             Backend::Tiled { tiling, kernel, counters } => {
@@ -203,16 +215,47 @@ impl CompiledGemm {
             Backend::Cudnn { cudnn, engine, bytes, .. } => {
                 let to = self.joined_or(stream, arena, self.narrow_or(arena, operands))?;
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, to, (workspace, *bytes))? };
-                self.part(stream, to.out, operands.out)?;
-                self.widen(stream, to.out, operands.out)
+                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, to, (workspace, *bytes)) }
             }
             Backend::Cublas { cublas, number } => {
                 let to = self.narrow_or(arena, operands);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cublas.run(&self.gemm, *number, n, stream, to, workspace)? };
-                self.widen(stream, to.out, operands.out)
+                unsafe { cublas.run(&self.gemm, *number, n, stream, to, workspace) }
             }
+        }
+    }
+
+    /// Whether something is left to [`end`](Self::end) for n examples.
+    pub(crate) fn has_end(&self, n: usize) -> bool {
+        let library = match &self.backend {
+            Backend::Tiled { .. } | Backend::Patch(_) => false,
+            Backend::Cudnn { batch, .. } => *batch == n,
+            Backend::Cublas { .. } => true,
+        };
+        library && self.gemm.mode == Mode::Weights && (self.narrow.is_some() || self.joined.is_some())
+    }
+
+    /// Puts a gradient that a library gave where it belongs, in its format.
+    pub(crate) fn end(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        n: usize,
+        operands: Operands,
+    ) -> Result<(), CudaError> {
+        match (&self.joined, &self.narrow) {
+            _ if !self.has_end(n) => Ok(()),
+            // SAFETY: there are the gradients of all joined filters, and room for those of the product's own.
+            (Some((joined, from, kernels)), _) => unsafe {
+                kernels.part(&self.gemm.geometry, joined, (arena.at(*from), operands.out), stream)
+            },
+            (None, Some((from, widen))) => {
+                let len = self.gemm.geometry.weight_len();
+                let args = WidenValuesArgs { from: arena.at(*from), to: operands.out, count: len as u32 };
+                // SAFETY: both have as many numbers as there are weights.
+                unsafe { widen.launch(stream, LaunchConfig::for_items(len.div_ceil(4)), &args) }
+            }
+            (None, None) => Ok(()),
         }
     }
 
@@ -231,25 +274,6 @@ impl CompiledGemm {
         // SAFETY: the right operand is this product's filters; the region has room for all joined ones.
         unsafe { kernels.join(&self.gemm.geometry, joined, (operands.right, filters), stream)? };
         Ok(Operands { right: filters, ..operands })
-    }
-
-    /// Lays gradients out that a library gave for joined pixels, where it did.
-    fn part(&self, stream: &CudaStream, from: DevicePtr, to: DevicePtr) -> Result<(), CudaError> {
-        match &self.joined {
-            // SAFETY: there are the gradients of all joined filters, and room for those of the product's own.
-            Some((joined, _, kernels)) if self.gemm.mode == Mode::Weights => unsafe {
-                kernels.part(&self.gemm.geometry, joined, (from, to), stream)
-            },
-            _ => Ok(()),
-        }
-    }
-
-    /// Widens what a library gave in bf16, where it did.
-    fn widen(&self, stream: &CudaStream, from: DevicePtr, to: DevicePtr) -> Result<(), CudaError> {
-        let Some((_, widen)) = &self.narrow else { return Ok(()) };
-        let len = self.gemm.geometry.weight_len();
-        // SAFETY: both have as many numbers as there are weights.
-        unsafe { widen.launch(stream, LaunchConfig::for_items(len), &WidenValuesArgs { from, to, count: len as u32 }) }
     }
 
     /// With a tiled kernel, its workspace and its counters.

@@ -382,6 +382,9 @@ impl Executor {
             } else {
                 pass.gradients(&context, &self.stream)?;
             }
+            if pass.has_unfinished_gradients(n) {
+                pass.end_gradients(&context, self.side_stream()?)?;
+            }
             pass.backward(&context, &self.stream)?;
             if pass.has_partial_bias() {
                 pass.reduce_bias_gradient(&context, self.side_stream()?)?;
@@ -505,7 +508,10 @@ impl Executor {
         visit("loss".into(), &|| self.apply_loss(n, true))?;
         for (i, pass) in self.passes.iter().enumerate().rev() {
             if matches!(pass, CompiledPass::Product(_)) {
-                visit(format!("{i} {} gradients", pass.kind()), &|| pass.gradients(context, stream))?;
+                visit(format!("{i} {} gradients", pass.kind()), &|| {
+                    pass.gradients(context, stream)?;
+                    pass.end_gradients(context, stream)
+                })?;
             }
             visit(format!("{i} {} back", pass.kind()), &|| pass.backward(context, stream))?;
             if pass.has_partial_bias() {

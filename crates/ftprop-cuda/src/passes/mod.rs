@@ -238,6 +238,19 @@ impl CompiledPass {
         }
     }
 
+    /// Whether a product's gradients are not yet where they belong.
+    pub(crate) fn has_unfinished_gradients(&self, n: usize) -> bool {
+        matches!(self, CompiledPass::Product(p) if p.has_end(n))
+    }
+
+    /// Puts a product's gradients where they belong.
+    pub(crate) fn end_gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Product(p) => p.end_gradients(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a bias's gradient is still in partial sums after the way back.
     pub(crate) fn has_partial_bias(&self) -> bool {
         matches!(self, CompiledPass::Epilogue(f) if f.is_biased())
