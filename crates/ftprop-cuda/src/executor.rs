@@ -10,6 +10,7 @@ use crate::compile::Source;
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
+use crate::environment::tries;
 use crate::exchange::Exchange;
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
@@ -155,7 +156,7 @@ impl Executor {
         let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
         let step = StepBuffers::new(options.scalars.width(), &mut layout);
         let loss = LossPass::new(device, loss, &learning.criterion, graph.classes(), &mut layout)?;
-        let stream = CudaStream::new(device)?;
+        let stream = if tries("first") { CudaStream::urgent(device)? } else { CudaStream::new(device)? };
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
