@@ -26,7 +26,7 @@ pub(crate) struct PlannedTensor {
 
 pub(crate) enum FusedPass {
     Product(Product),
-    Epilogue(Epilogue),
+    Epilogue(Box<Epilogue>),
     AveragePool(AveragePool),
 }
 
@@ -478,7 +478,7 @@ impl Builder<'_> {
             adds: false,
             adds_residual: false,
         };
-        self.plan.passes.push(FusedPass::Epilogue(epilogue));
+        self.plan.passes.push(FusedPass::Epilogue(Box::new(epilogue)));
         out
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
+//! | `threads` | how an epilogue's work is shared by threads |
 //! | `windows` | the way back through a max pool by its windows |
 //! | `shared_norm` | batch norm over the examples of several GPUs |
 //! | `average_pool` | average pooling |
@@ -17,6 +18,7 @@ mod map;
 mod norm;
 mod product;
 mod shared_norm;
+mod threads;
 mod windows;
 
 pub(crate) use shared_norm::Others;
@@ -386,7 +388,7 @@ pub(crate) fn compile(
             }
             FusedPass::Epilogue(epilogue) => {
                 let Compiler { device, options, layout, .. } = &mut compiler;
-                let numbered = (compiled.len() + 1, epilogue);
+                let numbered = (compiled.len() + 1, *epilogue);
                 let epilogue = CompiledEpilogue::new(device, numbered, &tensors, options, layout)?;
                 CompiledPass::Epilogue(Box::new(epilogue))
             }
