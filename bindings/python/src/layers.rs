@@ -176,5 +176,14 @@ pub(crate) fn initial(made_by: &Bound<'_, PyAny>, shape: (usize, usize, usize), 
 fn info(input: Shape, classes: Vec<String>, (full, mean, std): (f32, Vec<f32>, Vec<f32>)) -> ModelInfo {
     let picture = input.height * input.width > 1;
     let resize = picture.then_some(input.height.min(input.width));
-    ModelInfo { classes, input: [input.height, input.width, input.channels], full, mean, std, resize, table: None }
+    ModelInfo {
+        classes,
+        input: [input.height, input.width, input.channels],
+        full,
+        mean,
+        std,
+        resize,
+        table: None,
+        origin: Default::default(),
+    }
 }

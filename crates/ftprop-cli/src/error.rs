@@ -3,11 +3,13 @@
 use crate::progress::complain;
 use ftprop_cuda::CudaError;
 use ftprop_data::DataError;
+use ftprop_export::zoo;
 use ftprop_lab::plot::PlotError;
 use ftprop_nn::{EngineError, NnError};
 use ftprop_ranks::RankError;
 use ftprop_search::SearchError;
 use ftprop_tensor::TensorError;
+use ftprop_train::built_in::built_in;
 use ftprop_train::config::{ConfigError, Origin};
 use ftprop_train::files::FileError;
 use std::io::ErrorKind;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 pub(crate) enum Error {
     #[error("{}", words(.0))]
     Train(ftprop_train::Error),
-    #[error(transparent)]
+    #[error("{}", export_words(.0))]
     Export(ftprop_export::Error),
     #[error("{}", lab_words(.0))]
     Lab(ftprop_lab::Error),
@@ -136,6 +138,13 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             Some(Origin::Grid(setting)) => format!("--grid {setting}: {}", error.message()),
             _ => error.to_string(),
         },
+        Train::NoRecipe { .. } => format!("{error} (ftprop recipes lists them)"),
+        Train::NoTeacher { path } => no_teacher(path),
+        Train::File(file) if zoo_name(file.path()).is_some() => format!(
+            "{} is a model of the zoo, and not what is wanted here; it goes where a trained network does (predict, eval, \
+             summary, export, bench infer, robust), with --init-from and as train.teacher",
+            zoo_name(file.path()).unwrap_or_default()
+        ),
         Train::NoEpoch { path } => format!(
             "{0} has no finished epoch; a run that was ended early goes on by ftprop train --resume {0}",
             path.display()
@@ -162,6 +171,16 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
              was learned",
             path.display()
         ),
+        Train::DataChanged { path, difference } => format!(
+            "{0}: the data are not those that the run was trained on: {difference}; put them back as they were, or begin a \
+             new run, with --init-from {0} to keep what was learned",
+            path.display()
+        ),
+        Train::NotAsTrained { path, difference } => format!(
+            "{} is not as it was in training ({difference}), so which examples the network has not learned from is not \
+             known; put it back as it was, or measure other examples alone, as a file or folder of their own, with --data",
+            path.display()
+        ),
         Train::OtherRecipe { path } => {
             format!("{} holds a run of another recipe; remove it or choose another --out", path.display())
         }
@@ -177,9 +196,40 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
     }
 }
 
+/// The name of a model of the zoo, where a path is one.
+fn zoo_name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str().filter(|name| name.starts_with(zoo::PREFIX))
+}
+
+/// A teacher that is called as a recipe is, as those of the built-in recipes are, can be trained by it.
+fn no_teacher(path: &Path) -> String {
+    let recipe = path.file_name().and_then(|name| name.to_str()).filter(|name| built_in(name).is_some());
+    let train = recipe.map_or_else(
+        || "train it first".into(),
+        |name| format!("train it first (ftprop train --recipe {name} --data DATA --out {})", path.display()),
+    );
+    format!(
+        "the recipe has the network taught by another one, and that teacher is not there: {}; {train}, or say where one is: \
+         --set train.teacher=RUN (or zoo:NAME)",
+        path.display()
+    )
+}
+
 fn rank_words(error: &RankError) -> String {
     match error {
         RankError::Lost { .. } => format!("{error} (ftprop train --resume)"),
+        other => other.to_string(),
+    }
+}
+
+/// The same for what is exported.
+fn export_words(error: &ftprop_export::Error) -> String {
+    match error {
+        ftprop_export::Error::InZoo { name } => {
+            format!(
+                "the zoo has a model '{name}' already; choose another --name, or put it in its place with --replace"
+            )
+        }
         other => other.to_string(),
     }
 }
@@ -190,6 +240,15 @@ fn lab_words(error: &ftprop_lab::Error) -> String {
         ftprop_lab::Error::NotTrained { what, last } => {
             let last = last.as_ref().map_or_else(String::new, |command| format!(", as in: {command}"));
             format!("{what}; a report wants the flags that it was trained with{last}")
+        }
+        ftprop_lab::Error::OtherStudy { out, run, last } => {
+            let last = last.as_ref().map_or_else(String::new, |command| format!("; what trained there was: {command}"));
+            format!(
+                "{} holds runs of another sweep, such as {}, which the new report would leave out; choose another --out, or \
+                 sweep over all of them{last}",
+                out.display(),
+                run.display()
+            )
         }
         other => other.to_string(),
     }

@@ -287,7 +287,7 @@ fn inputs_and_outputs_that_cannot_be() {
         (2, "sweep --grid x --out s", &["--grid", "KEY=VALUE"]),
         (2, "sweep --grid optimizer.lr=1,2 --seeds 0 --out s", &["--seeds"]),
         (1, "sweep --grid optimizer.lr=1,2 --data empty --out s", &["empty"]),
-        (1, "recipes nothing", &["nothing", "digits"]),
+        (1, "recipes nothing", &["nothing", "ftprop recipes"]),
         (1, "import small.toml --recipe small.toml --out i", &["small.toml"]),
         (1, "import nowhere.safetensors --recipe small.toml --out i", &["nowhere.safetensors"]),
         (1, "import nowhere.safetensors --recipe small.toml --data empty --out i", &["empty"]),

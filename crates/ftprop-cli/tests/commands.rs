@@ -169,7 +169,7 @@ fn a_table_is_learnt_and_cannot_be_shown_pictures() {
         _ => format!("{i},more,{},{}\n", 60 + i % 190, i % 9),
     };
     temp.write("other.csv", format!("id,kind,a,b\n{}", (0..300).map(other).collect::<String>()));
-    let top1 = temp.run("eval run --split train --data other.csv --json").json()["top1"].as_f64().unwrap();
+    let top1 = temp.run("eval run --data other.csv --json").json()["top1"].as_f64().unwrap();
     assert!(top1 > 0.9, "{top1}");
     temp.write("wide.csv", "id,kind,a,b,c\n0,more,200,10,1\n1,less,10,200,2\n2,less,0,90,3\n3,more,9,2,1\n");
     temp.run("eval run --data wide.csv").refused(1, &["wide.csv", "has not", "`c`"]);
@@ -185,9 +185,12 @@ fn a_table_is_learnt_and_cannot_be_shown_pictures() {
     temp.write("test.csv", "id,kind,a,b\n0,more,200,10\n1,more,90,20\n");
     let output = temp.run(&train.replace("--out run", "--out unseen").replace("--quiet", "")).ok();
     assert!(output.err.contains("no example of less"), "{output:?}");
-    // Of several, a folder that is no run is left out of a picture.
-    let output = temp.run("plot run elsewhere other").ok();
-    assert!(output.err.contains("left out: elsewhere"), "{output:?}");
+    // Of several, a folder that is no run is left out of a picture, and the exit code says that something was.
+    let output = temp.run("plot run elsewhere other");
+    assert!(output.code == Some(1) && output.err.contains("left out: elsewhere"), "{output:?}");
+    assert!(output.out.contains("plot.svg") && temp.path("plot.svg").exists(), "{output:?}");
+    let output = temp.run("plot run elsewhere other --json");
+    assert!(output.code == Some(1) && output.out.contains("\"left_out\": [\n    \"elsewhere\""), "{output:?}");
 }
 
 #[test]

@@ -48,6 +48,17 @@ fn a_run_does_not_notice_that_it_is_looked_at() {
     assert!(events.windows(23).any(|w| w == b"diagnostics.came_true/2"));
 }
 
+/// The digits' schedule ends at 0, where a step changes nothing.
+#[test]
+fn there_is_something_to_see_after_the_last_epoch() {
+    let temp = Temp::new();
+    temp.run("train --quiet --epochs 2 --out run --diagnostics").ok();
+    for record in records(&temp, "run") {
+        let came_true = |layer: &serde_json::Value| layer["came_true"].as_f64().unwrap();
+        assert!(record["layers"].as_array().unwrap().iter().any(|layer| came_true(layer) > 0.0), "{record}");
+    }
+}
+
 #[test]
 fn a_killed_run_ends_with_the_same_records() {
     let temp = Temp::with_recipes();

@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::{Outcome, Temp};
+use common::Temp;
 use std::fs;
-use std::path::Path;
 
 /// A network with all that an exporter meets, trained: norms, groups, a residual block, pools, dropout, two hard
 /// activations, one overridden in place.
@@ -93,44 +92,6 @@ fn a_damaged_packed_model_is_refused_in_one_line() {
         temp.run(&format!("predict {name}.ftp any.png")).refused(1, &words);
     }
     temp.run("eval missing.ftp --source digits").refused(1, &["missing.ftp", "no such file"]);
-}
-
-/// A model that was put into a zoo is listed with its accuracy, and used only as long as it is the same file; the repository's
-/// own zoo is found where the program works.
-#[test]
-fn a_zoo_gives_out_what_was_put_in() {
-    let temp = Temp::new();
-    temp.run("train --epochs 2 --out run --quiet").ok();
-    temp.run("export run -o run.ftp").ok();
-    let added = temp.run("zoo --add run.ftp --name mine --recipe digits --seed 0 --folder here").ok().out;
-    let packed = accuracy(&temp, "run.ftp");
-    assert!(added.starts_with(&format!("mine: {:.2} % of the test part of digits", 100.0 * packed)), "{added}");
-    let listed = temp.run("zoo --folder here --report zoo.md --json").json();
-    assert_eq!((&listed[0]["accuracy"], &listed[0]["sound"]), (&packed.into(), &true.into()));
-    assert!(temp.text("zoo.md").contains("| `zoo:mine` | digits | digits, 0 |"));
-    let mut model = temp.read("here/mine.ftp");
-    *model.last_mut().unwrap() ^= 1;
-    temp.write("here/mine.ftp", model);
-    let damaged = temp.run("zoo --folder here");
-    assert!(damaged.code == Some(1) && damaged.out.contains("NOT the file"), "{damaged:?}");
-    temp.run("zoo --add run.ftp --name ../mine --recipe digits --folder here").refused(1, &["../mine"]);
-    temp.run("zoo --add run.ftp --folder here").refused(2, &["--name"]);
-    temp.run("zoo --folder nowhere").refused(1, &["nowhere"]);
-    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
-    for file in ["index.toml", "digits.ftp", "digits.safetensors"] {
-        temp.write(&format!("zoo/{file}"), fs::read(zoo.join(file)).unwrap());
-    }
-    temp.run("eval zoo:none-of-this-name").refused(1, &["none-of-this-name", "not in the zoo", "digits"]);
-    assert!(accuracy(&temp, "zoo:digits") > 0.9);
-    // Training begins with a model whose weights are there too.
-    let begun = temp.run("train --init-from zoo:digits --epochs 1 --set optimizer.lr=1e-9 --out begun").ok();
-    assert!(begun.err.contains("tensors are those of zoo:digits"), "{begun:?}");
-    assert!(accuracy(&temp, "begun") > 0.9);
-    temp.run("zoo --add run.ftp --name bare --recipe digits --folder zoo").ok();
-    let arguments = "train --init-from zoo:bare --epochs 1 --out bare";
-    let mut command = temp.command(arguments);
-    command.env("FTPROP_ZOO", temp.path("zoo"));
-    Outcome::of(arguments, command).refused(1, &["'bare' as a packed model only"]);
 }
 
 /// Test-time augmentation is said wherever a figure has it, in float and packed.

@@ -163,6 +163,18 @@ fn a_number_of_epochs_scales_the_schedule() {
     assert!(swept.contains(&format!("decay_at = {decay:?}")), "{decay:?}: {swept}");
 }
 
+/// Sizes that fall together when epochs are scaled were gone without a word.
+#[test]
+fn sizes_that_scaling_leaves_out_are_told() {
+    let temp = Temp::with_recipes();
+    temp.photos("photos");
+    temp.write("own.toml", "name = \"own\"\nnetwork.preset = \"bireal18\"\n[train]\nepochs = 90\nbatch = 4\n[data]\nsizes = [[1, 32], [2, 48], [3, 64]]\nresize = 64\ncrop = 64\n");
+    let scaled = temp.run("train --recipe own.toml --data photos --epochs 3 --dry-run").ok();
+    assert!(scaled.err.contains("1 of its 3 sizes") && scaled.out.contains("sizes = [[1, 64]]"), "{scaled:?}");
+    let kept = temp.run("train --recipe own.toml --data photos --set train.epochs=3 --dry-run").ok();
+    assert!(!kept.err.contains("sizes") && kept.out.contains("sizes = [[1, 32], [2, 48], [3, 64]]"), "{kept:?}");
+}
+
 #[test]
 fn shells_and_manuals_are_told_what_there_is() {
     let temp = Temp::new();

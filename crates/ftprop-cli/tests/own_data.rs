@@ -78,7 +78,7 @@ fn tables_go_all_the_way() {
         assert!(same * 1000 >= 998 * rows, "{name}: {same} of {rows} rows have the same class");
         // What was predicted is what was measured.
         temp.write("all.csv", &text);
-        let all = temp.run(&format!("eval {name} --data all.csv --json")).json();
+        let all = temp.run(&format!("eval {name} --data all.csv --split all --json")).json();
         assert_eq!((&all["examples"], &all["split"]), (&rows.into(), &"all".into()));
         let truth = text.lines().skip(usize::from(name != "digits")).map(|line| line.rsplit(',').next().unwrap());
         let right = float.iter().zip(truth).filter(|(a, b)| a == b).count();
@@ -95,12 +95,14 @@ fn columns_are_matched_by_their_names_and_a_file_is_measured_whole() {
     let text = mixed(400);
     temp.write("turned.csv", text.lines().map(|line| turned(line) + "\n").collect::<String>());
     temp.write("same.csv", &text);
-    let (turned, same) = (temp.run("eval run --data turned.csv --json"), temp.run("eval run --data same.csv --json"));
-    let (turned, same) = (turned.json(), same.json());
+    let all = |file: &str| temp.run(&format!("eval run --data {file} --split all --json")).json();
+    let (turned, same) = (all("turned.csv"), all("same.csv"));
     assert_eq!((&turned["examples"], &turned["split"]), (&400.into(), &"all".into()));
     assert_eq!((&turned["top1"], &turned["loss"]), (&same["top1"], &same["loss"]));
-    // The training file itself is not measured whole: that would flatter.
-    assert_eq!(temp.run("eval run --data mixed.csv --json").json()["examples"], 80);
+    // The training file itself is not measured whole unless that is asked for: that would flatter.
+    for file in ["mixed.csv", "same.csv", "turned.csv"] {
+        assert_eq!(temp.run(&format!("eval run --data {file} --json")).json()["examples"], 80, "{file}");
+    }
     assert_eq!(temp.run("eval run --data same.csv --split test --json").json()["examples"], 80);
     // A single row is a file too, and one without labels can be asked about.
     let first: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();

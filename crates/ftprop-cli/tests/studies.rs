@@ -230,6 +230,7 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     temp.run(&format!("{base} --seeds 0")).refused(2, &["--seeds"]);
     temp.run(&format!("{base} --cells convnet4-sing-sste")).refused(2, &["convnet4-sing-sste", "convnet4-sign-sste"]);
     temp.run(&format!("{base} --rows svhn")).refused(2, &["svhn", "cifar10", "imagenet"]);
+    temp.run(&format!("{base} --table svhn")).refused(2, &["svhn", "--table", "cifar10", "imagenet"]);
     temp.run(&format!("{base} --minutes=-3")).refused(2, &["--minutes"]);
     temp.run(&format!("{base} --set train.epoch=3")).refused(2, &["train.epochs"]);
     temp.run("reproduce --data nowhere --out table").refused(1, &["CIFAR-10", "nowhere"]);
@@ -242,4 +243,37 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     for folder in ["table", "sweep"] {
         assert!(!temp.path(folder).exists(), "{folder} was made");
     }
+}
+
+/// The report of a study has its question and how far SSTE and FTP-SH are apart, and another study does not replace it.
+#[test]
+fn a_study_answers_its_question_and_keeps_its_report() {
+    let temp = Temp::with_recipes();
+    for (name, loss) in [("a-sste", "saturated_hinge"), ("a-ftpsh", "soft_hinge")] {
+        let recipe = common::SMALL.replace("\"small\"", &format!("\"{name}\""));
+        temp.write(&format!("{name}.toml"), format!("layer_loss = \"{loss}\"\n{recipe}"));
+    }
+    let question = "Is soft better than saturated, over two seeds?";
+    temp.write(
+        "mine.toml",
+        format!("question = \"{question}\"\nrecipes = [\"a-sste.toml\", \"a-ftpsh.toml\"]\nseeds = 2\n"),
+    );
+    let study = "sweep --study mine.toml --out study --device cpu";
+    let output = temp.run(study).ok().out;
+    assert!(output.contains("FTP-SH − SSTE") && output.contains("a-sste"), "{output}");
+    let report = temp.text("study/report.md");
+    for part in [question, "## Recipes", "| a-sste |", "| a-ftpsh |", "## FTP-SH − SSTE", "Welch's 95 %", " to "] {
+        assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+    let other = "sweep --recipe small.toml --grid optimizer.lr=1e-3,1e-4 --out study --device cpu --epochs 1 --quiet";
+    temp.run(other).refused(1, &["study holds runs of another sweep", "--out", "sweep --study mine.toml"]);
+    temp.run(&study.replace("--out", "--quiet --seeds 1 --out")).refused(1, &["seed-2", "leave out"]);
+    assert_eq!(temp.text("study/report.md"), report);
+    // More of the same is more of the same.
+    temp.run(&study.replace("--out", "--seeds 3 --out")).ok();
+    temp.write(
+        "wrong.toml",
+        format!("question = \"{question}\"\nrecipes = []\nseeds = 2\n[grid]\n\"optimizer.lr\" = [1]\n"),
+    );
+    temp.run("sweep --study wrong.toml --out no").refused(1, &["grid is a list of texts, such as grid = ["]);
 }

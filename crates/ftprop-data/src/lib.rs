@@ -37,6 +37,7 @@
 //! | `patch` | [`Patch`]: a random part of a picture |
 //! | `colours` | [`Jitter`], [`Colours`]: pictures brighter, more contrasty, more colourful |
 //! | `trivial` | TrivialAugment: one operation of fourteen a picture |
+//! | `mark` | [`DataMark`]: data that is known again |
 //! | `memory` | numbers in memory, whoever they belong to |
 //! | `view` | what of a picture is shown, at which size |
 //! | `window` | cutting a normalised window out of a picture |
@@ -63,6 +64,7 @@ mod idx;
 mod jpeg_reduced;
 mod jpeg_scan;
 mod loader;
+mod mark;
 mod memory;
 mod open;
 mod patch;
@@ -90,6 +92,7 @@ pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
+pub use mark::{DataMark, Mark};
 pub use open::open;
 pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};

@@ -148,6 +148,12 @@ impl Pictures {
         self.resize
     }
 
+    /// The checksum of a picture's pixels, where the file has it.
+    pub(crate) fn known_sum(&self, number: usize) -> Option<u32> {
+        let entry = self.file.entry(self.first + number);
+        matches!(self.file.store, Store::File { .. }).then_some(entry.sum)
+    }
+
     /// The pixels of a picture, RGB; `aside` may hold them. With `check` they are compared with their checksum.
     pub fn pixels<'a>(&'a self, number: usize, check: bool, aside: &'a mut Vec<u8>) -> Result<&'a [u8], DataError> {
         self.file.pixels(self.first + number, check, aside)

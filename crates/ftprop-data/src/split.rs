@@ -304,6 +304,11 @@ impl Split {
         Arc::ptr_eq(&self.store, &other.store) && self.chosen == other.chosen
     }
 
+    /// Whether another split was taken from the same examples.
+    pub fn shares_examples(&self, other: &Split) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     pub(crate) fn content(&self) -> &Content {
         &self.store.content
     }

@@ -1,7 +1,7 @@
 //! Using a packed model: what `predict`, `eval` and `export --check` have in common.
 
 use crate::error::Error;
-use ftprop_data::{Normalize, Preprocess, Shape, Source, TableTransform};
+use ftprop_data::{DataMark, Normalize, Preprocess, Shape, Source, TableTransform};
 use ftprop_nn::{Criterion, NnError, OutputLoss};
 use ftprop_runtime::{Element, Engine, EngineOptions, Model, note};
 use ftprop_train::evaluate::Predictor;
@@ -62,6 +62,11 @@ impl Classifier {
     /// The data that it was trained on, if it says so.
     pub fn source(&self) -> Option<Source> {
         self.notes.get(note::SOURCE)?.parse().ok()
+    }
+
+    /// By which the data that it was trained on are known again, if it says so.
+    pub fn trained_on(&self) -> Option<DataMark> {
+        serde_json::from_str(self.notes.get(note::DATA)?).ok()
     }
 
     /// What is done to the rows of a table; none for a model of pictures.

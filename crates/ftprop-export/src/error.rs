@@ -33,8 +33,23 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// A name that no model can have.
+    #[error("'{name}' is no name for a model of a zoo: letters, digits, - and _ make one")]
+    NoName {
+        /// What was asked for.
+        name: String,
+    },
+    /// A name that is taken.
+    #[error("the zoo has a model '{name}' already; choose another name, or say that it is to be replaced")]
+    InZoo {
+        /// What was asked for.
+        name: String,
+    },
     /// A model of the zoo that is there as a packed one alone.
-    #[error("the zoo has '{name}' as a packed model only, which cannot be trained; its recipe is {recipe}")]
+    #[error(
+        "the zoo has '{name}' as a packed model only, which can neither learn nor teach; train its recipe {recipe} and take \
+         that run"
+    )]
     NoWeights {
         /// What was asked for.
         name: String,

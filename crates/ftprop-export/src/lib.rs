@@ -6,6 +6,7 @@
 //! | [`onnx`] | ONNX with standard operators |
 //! | [`packed`] | a packed model (`.ftp`), which `ftprop-runtime` runs |
 //! | [`classifier`] | using a packed model |
+//! | [`origin`] | whether a packed model is of a recipe, and of a checkpoint |
 //! | [`exact`] | exact numbers, for proofs about it |
 //! | [`zoo`] | packed models that come with the program, by name |
 //! | [`torch`] | safetensors with PyTorch's names and layouts, and back again |
@@ -18,6 +19,7 @@ pub mod error;
 pub mod exact;
 pub mod numbers;
 pub mod onnx;
+pub mod origin;
 pub mod packed;
 mod protobuf;
 pub mod torch;

@@ -43,6 +43,11 @@ fn notes(model: &Model) -> Result<BTreeMap<String, String>, Error> {
             .map_err(|e| Error::Unwritable { what: "the table's transformation", why: e.to_string() })?;
         notes.insert(note::TABLE.into(), text);
     }
+    if let Some(data) = &model.info.origin.data {
+        let text = serde_json::to_string(data)
+            .map_err(|e| Error::Unwritable { what: "the mark of the data", why: e.to_string() })?;
+        notes.insert(note::DATA.into(), text);
+    }
     Ok(notes)
 }
 
@@ -70,7 +75,8 @@ fn preprocessing(info: &ModelInfo) -> Preprocessing {
     }
 }
 
-fn float_layers(numbers: Numbers<'_>, nodes: &[Node]) -> Result<Vec<FloatLayer>, Error> {
+/// Layers with their numbers, as the packer takes them.
+pub(crate) fn float_layers(numbers: Numbers<'_>, nodes: &[Node]) -> Result<Vec<FloatLayer>, Error> {
     let mut floats = Vec::with_capacity(nodes.len());
     for node in nodes {
         let bias = |id: Option<ParameterId>| id.map(|id| numbers.channels_last(id).to_vec());

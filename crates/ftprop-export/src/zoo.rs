@@ -88,6 +88,12 @@ impl Zoo {
         }
     }
 
+    /// Whether it lies in this folder.
+    pub fn is_in(&self, folder: &Path) -> bool {
+        let place = |path: &Path| std::fs::canonicalize(path).ok();
+        place(&self.folder).is_some() && place(&self.folder) == place(folder)
+    }
+
     /// What is in it.
     pub fn models(&self) -> &[Entry] {
         &self.models
@@ -113,17 +119,28 @@ impl Zoo {
         found.ok_or_else(|| Error::NotInZoo { name: name.into(), known: known() })
     }
 
+    /// Whether a model of this name can be put in: it is one, and is free or may be replaced.
+    pub fn check_name(&self, name: &str, replace: bool) -> Result<(), Error> {
+        if !is_name(name) {
+            return Err(Error::NoName { name: name.into() });
+        }
+        match self.models.iter().any(|model| model.name == name) && !replace {
+            true => Err(Error::InZoo { name: name.into() }),
+            false => Ok(()),
+        }
+    }
+
     /// Puts a model in, in place of one of the same name, and the weights that it was packed from, where they are to be
     /// there too; `entry` has SHA-256 and size from the bytes.
     pub fn add(&mut self, entry: Entry, model: &[u8], weights: Option<&[u8]>) -> Result<(), Error> {
-        if !is_name(&entry.name) {
-            return Err(Error::NotInZoo { name: entry.name, known: "names of letters, digits, - and _".into() });
-        }
+        self.check_name(&entry.name, true)?;
         std::fs::create_dir_all(&self.folder)
             .map_err(|e| Error::NotAModel { path: self.folder.clone(), why: e.to_string() })?;
         files::write(&self.path(&entry.name), model)?;
-        if let Some(weights) = weights {
-            files::write(&self.weights_path(&entry.name), weights)?;
+        match weights {
+            Some(weights) => files::write(&self.weights_path(&entry.name), weights)?,
+            // Those of a model that stood here are of no use any more, and the index does not mean them.
+            None => drop(std::fs::remove_file(self.weights_path(&entry.name))),
         }
         self.models.retain(|known| known.name != entry.name);
         let (own, bytes, weights) = (sha256(model), model.len() as u64, weights.map(sha256));
@@ -160,7 +177,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// The run or checkpoint that a path means to begin training with: `zoo:NAME` is one of the zoo's, anything else is itself.
+/// The run or checkpoint that a path means to learn from or to begin with: `zoo:NAME` is one of the zoo's, anything else is itself.
 pub fn resolve_weights(path: &Path) -> Result<PathBuf, Error> {
     match path.to_str().and_then(|text| text.strip_prefix(PREFIX)) {
         Some(name) => Zoo::find()?.weights(name),
@@ -200,6 +217,8 @@ mod tests {
         zoo.add(entry("b"), b"another", Some(b"weights")).unwrap();
         assert!(zoo.add(entry("../c"), b"", None).is_err() && zoo.add(entry(""), b"", None).is_err());
         assert_eq!(std::fs::read(zoo.weights("b").unwrap()).unwrap(), b"weights");
+        assert!(zoo.check_name("b", false).unwrap_err().to_string().contains("already"));
+        assert!(zoo.check_name("b", true).is_ok() && zoo.check_name("c", false).is_ok());
         assert!(zoo.weights("a-1").unwrap_err().to_string().contains("digits"));
         let zoo = Zoo::open(&folder).unwrap();
         let names: Vec<&str> = zoo.models().iter().map(|m| m.name.as_str()).collect();

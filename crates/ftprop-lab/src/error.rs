@@ -3,6 +3,7 @@
 use crate::plot::PlotError;
 use ftprop_train::config::ConfigError;
 use ftprop_train::files::FileError;
+use std::path::PathBuf;
 
 /// An error of a study, a report or a picture. Its text is one line that says what is wrong and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,19 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A study was to be made where there is another one.
+    #[error(
+        "{} holds the runs of another study, such as {}, and its report would be replaced; choose another folder{}",
+        .out.display(), .run.display(), last_was(.last.as_ref())
+    )]
+    OtherStudy {
+        /// The study's folder.
+        out: PathBuf,
+        /// A run that is not of this study.
+        run: PathBuf,
+        /// The last call that trained there.
+        last: Option<String>,
+    },
     /// A report was asked for of other runs than were trained: it would replace a good one.
     #[error("{what}; a report wants the settings that it was trained with{}", as_in(.last.as_ref()))]
     NotTrained {
@@ -55,6 +69,10 @@ pub enum Error {
 
 fn as_in(last: Option<&String>) -> String {
     last.map_or_else(String::new, |command| format!(", as in: {command}"))
+}
+
+fn last_was(last: Option<&String>) -> String {
+    last.map_or_else(String::new, |command| format!(" (there it was: {command})"))
 }
 
 impl From<FileError> for Error {

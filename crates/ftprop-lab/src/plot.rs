@@ -50,6 +50,14 @@ pub enum PlotError {
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A file of a kind that is not written.
+    #[error("{path}: pictures are written as .svg and .png, not as .{ending}; leave the ending out")]
+    Ending {
+        /// Where the picture was to be.
+        path: PathBuf,
+        /// The ending.
+        ending: String,
+    },
     /// A picture is too large.
     #[error("a picture of {width} by {height} pixels cannot be drawn: {why}; draw fewer or smaller panels")]
     Raster {
@@ -206,10 +214,7 @@ impl Picture {
     /// Writes two files, `path` with `.svg` and with `.png`; one of these endings that `path` already has is not
     /// doubled. Gives the path without it.
     pub fn save(&self, path: &Path) -> Result<PathBuf, PlotError> {
-        let base = match path.extension() {
-            Some(ending) if ending == "svg" || ending == "png" => path.with_extension(""),
-            _ => path.to_owned(),
-        };
+        let base = base_path(path)?;
         let with_ending = |ending: &str| {
             let mut whole = base.clone().into_os_string();
             whole.push(ending);
@@ -231,6 +236,19 @@ impl Picture {
         let all: Vec<String> = std::iter::once(self.title.clone()).chain(titles).filter(|t| !t.is_empty()).collect();
         all.join("; ")
     }
+}
+
+/// What pictures and papers are often called by other programs.
+const NOT_WRITTEN: [&str; 13] =
+    ["pdf", "eps", "ps", "jpg", "jpeg", "gif", "webp", "tif", "tiff", "bmp", "html", "emf", "tex"];
+
+/// A picture's path without one of the endings that are written; refuses an ending that is another kind of file's.
+pub fn base_path(path: &Path) -> Result<PathBuf, PlotError> {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if NOT_WRITTEN.contains(&ending.to_ascii_lowercase().as_str()) {
+        return Err(PlotError::Ending { path: path.to_owned(), ending: ending.to_owned() });
+    }
+    Ok(if ending == "svg" || ending == "png" { path.with_extension("") } else { path.to_owned() })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::plot::{Curves, EpochPoint};
 use crate::report::document::Document;
 use crate::report::machine::{Machine, utc};
-use crate::report::statistics::Sample;
+use crate::report::statistics::{Sample, difference};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::{self, Place};
 use ftprop_train::files;
@@ -160,6 +160,24 @@ pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
     if found { Ok(()) } else { refused(format!("{} has none of these runs", out.display())) }
 }
 
+/// Refuses to train these jobs in `out`, or to report on them, where it holds runs that are not among them: their report
+/// would be replaced by one that leaves them out.
+pub fn check_alone(out: &Path, jobs: &[Job]) -> Result<(), Error> {
+    let mut folders = vec![out.join("runs")];
+    while let Some(folder) = folders.pop() {
+        if folder.join("recipe.toml").exists() {
+            if jobs.iter().all(|job| job.folder != folder) {
+                let last = history(out).ok().and_then(|stints| stints.last().map(|stint| stint.command.clone()));
+                return Err(Error::OtherStudy { out: out.to_path_buf(), run: folder, last });
+            }
+            continue;
+        }
+        let inside = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        folders.extend(inside.filter(|path| path.is_dir() && !path.is_symlink()));
+    }
+    Ok(())
+}
+
 /// What a job came to; nothing of it need be there.
 pub fn outcome(job: &Job) -> Result<Outcome, Error> {
     let seed = job.recipe.train.seed;
@@ -211,6 +229,18 @@ pub fn written(sample: &Sample) -> String {
         (0, _) => "–".into(),
         (_, Some(deviation)) => format!("{:.2} ± {deviation:.2}", sample.mean),
         (_, None) => format!("{:.2}", sample.mean),
+    }
+}
+
+/// The confidence of intervals.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// `a − b` with Welch's interval, without it where a sample has fewer than two runs, and a dash where one has none.
+pub fn between(a: &Sample, b: &Sample) -> String {
+    match (difference(a, b, CONFIDENCE), a.count * b.count) {
+        (Some(d), _) => format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high),
+        (None, 0) => "–".into(),
+        (None, _) => format!("{:+.2}", a.mean - b.mean),
     }
 }
 

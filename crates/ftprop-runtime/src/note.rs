@@ -26,3 +26,6 @@ pub const LOSS: &str = "loss";
 pub const LABEL_SMOOTHING: &str = "label_smoothing";
 /// The table transformation that rows go through before they are the model's input.
 pub const TABLE: &str = "table";
+/// By which the data that it was trained on are known again, so that examples that it learned from are not counted in a
+/// figure.
+pub const DATA: &str = "data";

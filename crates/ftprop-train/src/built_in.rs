@@ -1,5 +1,7 @@
 //! The recipes that the crate carries: the digits, every cell of the paper's Table 1, and networks that came after it.
 
+use crate::config;
+
 macro_rules! recipes {
     ($($folder:literal: $($network:literal),+;)+) => {
         &[$($(
@@ -72,8 +74,28 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ["digits"].into_iter().chain(all().map(|(name, _)| *name))
 }
 
+/// The recipe that a name without a recipe may mean: one that begins with it, or else is spelt much like it.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    let begins = names().find(|known| !name.is_empty() && known.starts_with(name));
+    begins.or_else(|| config::nearest(name, &names().collect::<Vec<_>>()))
+}
+
 /// A recipe by its file's name without the ending, such as `digits` or `convnet8-sign-ftpsh`, as TOML.
 pub fn built_in(name: &str) -> Option<&'static str> {
     let table = all().find(|(known, _)| *known == name).map(|(_, text)| *text);
     if name == "digits" { Some(DIGITS) } else { table }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_means_the_nearest() {
+        assert_eq!(nearest("digit"), Some("digits"));
+        assert_eq!(nearest("dgits"), Some("digits"));
+        assert_eq!(nearest("convnet8"), Some("convnet8-sign-sste"));
+        assert_eq!(nearest("convnet8-sign-ftphs"), Some("convnet8-sign-ftpsh"));
+        assert_eq!((nearest("nonsense-of-mine"), nearest("")), (None, None));
+    }
 }

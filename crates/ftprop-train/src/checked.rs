@@ -103,7 +103,7 @@ impl Recipe {
 
     /// A recipe that the crate carries, by its file's name without the ending: `digits`, `convnet8-sign-ftpsh`.
     pub fn built_in(name: &str) -> Result<CheckedRecipe, Error> {
-        let text = built_in(name).ok_or_else(|| Error::NoRecipe { name: name.to_string() })?;
+        let text = built_in(name).ok_or_else(|| Error::no_recipe(name))?;
         Recipe::from_toml(&format!("the built-in recipe {name}.toml"), text)?.checked()
     }
 }

@@ -5,8 +5,11 @@
 //! files with the same bytes. A checksum covers all of it, and nothing is taken from a file that does not match.
 
 mod checksum;
+mod origin;
 mod state;
 
+pub use origin::Origin;
+pub(crate) use origin::mark_of;
 pub use state::{Best, ExactTally, State};
 
 use crate::error::Error;
@@ -72,6 +75,9 @@ pub struct ModelInfo {
     /// Tables: what is done to the cells of a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<TableTransform>,
+    /// What it learned from.
+    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
+    pub origin: Origin,
 }
 
 impl ModelInfo {
@@ -86,6 +92,7 @@ impl ModelInfo {
             std,
             resize: dataset.preprocess().map(|p| p.resize),
             table: dataset.table.clone(),
+            origin: Origin { data: Some(dataset.mark()), teacher: None },
         }
     }
 
@@ -258,6 +265,11 @@ pub enum Note {
         /// The file that is used in its place.
         used: PathBuf,
     },
+    /// It was written before checkpoints said which data they were trained on.
+    NoOrigin {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 impl fmt::Display for Note {
@@ -267,6 +279,12 @@ impl fmt::Display for Note {
                 write!(f, "{} has no checksum, as older ones have none, so damage would not be noticed", path.display())
             }
             Note::FellBack { why, used } => write!(f, "{why}; using the one before it, {}", used.display()),
+            Note::NoOrigin { path } => write!(
+                f,
+                "{} does not say which data it was trained on, as older ones do not, so a change of the data would not be \
+                 noticed",
+                path.display()
+            ),
         }
     }
 }

@@ -491,7 +491,7 @@ fn unknown<'a>(complaint: &'a str, prefix: &str) -> Option<(&'a str, Vec<&'a str
 }
 
 /// The known name that is near enough to be what was meant.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, best) = known.iter().map(|known| (strsim::osa_distance(name, known), *known)).min()?;
     (distance <= 2.max(name.chars().count() / 2)).then_some(best)
 }

@@ -2,7 +2,7 @@
 //!
 //! Before the first epoch and after each, a twin of the network under training makes the step that is about to be
 //! taken and looks at it from within every hard layer (see [`ftprop_nn::probe`]). The twin lives on the CPU whatever
-//! the device that trains, and nothing it does reaches the run. `docs/diagnostics.md` says what the figures mean.
+//! the device that trains, and nothing it does reaches the run. `docs/reproduce.md` says what the figures mean.
 
 use crate::error::Error;
 use crate::jsonl;
@@ -56,8 +56,9 @@ impl Diagnostics {
         Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion, train })
     }
 
-    /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch; after the last
-    /// epoch the step is one more of it. `state` is that of the network under training, and `cut` what its learning rate is
+    /// After so many epochs and steps, looks at the next step, on the first batch of the next epoch. After the last epoch
+    /// there is none, and the step is made at the rate that this epoch began with: the last rate of a schedule that ends at 0
+    /// would leave nothing to see. `state` is that of the network under training, and `cut` what its learning rate is
     /// multiplied by beside the schedule's curve. None if a number blew up on the way, which training is about to find
     /// out, too.
     pub fn look(
@@ -74,8 +75,8 @@ impl Diagnostics {
         let (epochs, steps) = (self.recipe.train.epochs, self.train.batches_per_epoch());
         let mut batches = self.train.epoch(u64::from(epoch) + 1, 0);
         let Some(batch) = batches.next_batch()? else { return Ok(None) };
-        let at = if epoch < epochs { (epoch + 1, batch.index) } else { (epochs, steps - 1) };
-        let factor = cut * self.recipe.schedule.factor_at(at.0, at.1, steps, epochs);
+        let rate_of = (epoch + 1).min(epochs);
+        let factor = cut * self.recipe.schedule.factor_at(rate_of, batch.index, steps, epochs);
         let progress = (step as f64 / (f64::from(epochs) * steps as f64)).min(1.0) as f32;
         let next = Step { seed: self.recipe.train.seed, number: step, progress };
         let cpu = self.probe.network().cpu().clone();

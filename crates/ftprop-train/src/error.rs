@@ -1,5 +1,6 @@
 //! Everything that can go wrong while training, each as one line.
 
+use crate::built_in::nearest;
 use crate::config::ConfigError;
 use crate::files::FileError;
 use ftprop_data::DataError;
@@ -69,12 +70,12 @@ pub enum Error {
         must: &'static str,
     },
     /// No recipe of this name is built in.
-    #[error(
-        "there is no built-in recipe {name}; there are digits and the 24 cells of the paper's table, such as convnet8-sign-ftpsh"
-    )]
+    #[error("there is no built-in recipe '{name}', and no such file{}", meant(.nearest))]
     NoRecipe {
         /// As it was asked for.
         name: String,
+        /// The recipe that may have been meant.
+        nearest: Option<&'static str>,
     },
     /// A device that is not there, or that no machine has.
     #[error("device '{device}': {why}")]
@@ -150,6 +151,47 @@ pub enum Error {
         /// The keys that differ, with both values.
         keys: String,
     },
+    /// A run's data are not those that it learned from so far.
+    #[error(
+        "{path}: the data are not those that the run was trained on: {difference}; put them back as they were, or begin a \
+         new run, which may take over this one's network"
+    )]
+    DataChanged {
+        /// The run's folder.
+        path: PathBuf,
+        /// What is different, in words.
+        difference: String,
+    },
+    /// A run's teacher is not the one that it learned from so far.
+    #[error("{path}: the teacher is not the network that the run learned from so far; put it back, or begin a new run")]
+    TeacherChanged {
+        /// The run's folder.
+        path: PathBuf,
+    },
+    /// Data to be divided as in training are not what they were.
+    #[error(
+        "{path} is not as it was in training ({difference}), so which examples the network has not learned from is not \
+         known; put it back as it was, or measure on a file or folder of other examples alone"
+    )]
+    NotAsTrained {
+        /// Where the data are.
+        path: PathBuf,
+        /// What is different, in words.
+        difference: String,
+    },
+    /// Data with parts of their own were to be measured as one.
+    #[error("the data have a training and a test part of their own; choose one of them")]
+    InParts,
+    /// Pictures of another size than a network was trained on.
+    #[error(
+        "the data's pictures have {found} pixels along their shorter edge, those that the network was trained on {wanted}"
+    )]
+    OtherEdge {
+        /// The data's.
+        found: usize,
+        /// The network's.
+        wanted: usize,
+    },
     /// Settings that a run cannot go on with.
     #[error("a run under way cannot take another {keys}; begin a new one, which may take over this one's network")]
     Unchangeable {
@@ -176,6 +218,14 @@ pub enum Error {
     Views {
         /// What was asked for.
         name: String,
+    },
+    /// A teacher that is not there.
+    #[error(
+        "the network is taught by another one, and that teacher is not there: {path}; train it first, or say where it is (train.teacher)"
+    )]
+    NoTeacher {
+        /// Where the run or checkpoint should be.
+        path: PathBuf,
     },
     /// A teacher that cannot teach this network.
     #[error("the teacher {path} does not fit: {why}")]
@@ -338,6 +388,11 @@ pub enum Error {
     },
 }
 
+/// A name that may have been meant.
+fn meant(nearest: &Option<&'static str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
 /// What is left of a run that blew up.
 fn kept(checkpoint: Option<&PathBuf>) -> String {
     match checkpoint {
@@ -357,6 +412,11 @@ impl From<DataError> for Error {
 }
 
 impl Error {
+    /// No recipe of this name is built in; perhaps one of another is meant.
+    pub fn no_recipe(name: &str) -> Self {
+        Error::NoRecipe { name: name.into(), nearest: nearest(name) }
+    }
+
     /// Whether a GPU has no memory left, so that it may work once others have ended.
     pub(crate) fn is_gpu_memory(&self) -> bool {
         match self {

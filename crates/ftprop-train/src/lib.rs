@@ -15,6 +15,7 @@
 //! | [`run`], [`jsonl`], [`tensorboard`] | run folders: metrics, summary, event files |
 //! | [`diagnostics`] | how a run's hard layers fare |
 //! | [`checkpoint`], [`model`], [`evaluate`] | networks on disk, ready for use, and in use |
+//! | [`measuring`] | the data that a network may be measured on |
 //! | [`views`] | test-time augmentation |
 //! | [`confusion`] | which classes a network takes for which |
 //! | [`searched`] | networks that a search found |
@@ -45,6 +46,7 @@ pub mod gate;
 pub mod golden;
 pub mod jsonl;
 pub mod learned_loss;
+pub mod measuring;
 pub mod model;
 pub mod observe;
 pub mod own_data;

@@ -333,9 +333,13 @@ impl Recipe {
     /// A recipe that is named: a file's, or a built-in one's where there is no such file, over the defaults.
     pub fn layers_of(name: &Path) -> Result<Layers, Error> {
         let defaults = Recipe::defaults()?;
-        match name.to_str().filter(|_| !name.exists()).and_then(built_in) {
-            Some(text) => Ok(defaults.text(&format!("the built-in recipe {}", name.display()), text)?),
-            None => Ok(defaults.file(name)?),
+        match name.to_str().filter(|_| !name.exists()).map(|name| (name, built_in(name))) {
+            Some((name, Some(text))) => Ok(defaults.text(&format!("the built-in recipe {name}"), text)?),
+            // A bare word was meant as a name, not as a path.
+            Some((word, None)) if name.extension().is_none() && !word.contains(['/', '\\']) => {
+                Err(Error::no_recipe(word))
+            }
+            _ => Ok(defaults.file(name)?),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::recipe::Recipe;
-use ftprop_data::{Dataset, Split};
+use ftprop_data::Dataset;
 use ftprop_nn::engine::Reducer;
 use ftprop_nn::{EngineError, Graph, Tally};
 use ftprop_ranks::{Group, RankError};
@@ -208,7 +208,7 @@ pub fn claims(recipe: &Recipe, dataset: &Dataset, graph: &Graph, device: &str) -
     let normalize = format!("{:?} {:?}", dataset.normalize.mean, dataset.normalize.std);
     claims.push(("data normalised by".into(), normalize));
     for (part, split) in [("training data", &dataset.train), ("test data", &dataset.test)] {
-        claims.push((part.into(), format!("{} examples with the checksum {:08x}", split.len(), checksum(split))));
+        claims.push((part.into(), format!("{} examples with the checksum {:08x}", split.len(), split.mark().checksum)));
     }
     let mut hasher = crc32fast::Hasher::new();
     for parameter in graph.parameters() {
@@ -233,19 +233,4 @@ fn flatten(key: &str, value: &Value, claims: &mut Vec<(String, String)>) {
         }
         other => claims.push((key.to_string(), other.to_string())),
     }
-}
-
-/// Of a split's labels and of its examples, where they are in memory; of files it is those that are learned from that
-/// count, and reading them all would take an epoch.
-fn checksum(split: &Split) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    split.labels().iter().for_each(|label| hasher.update(&label.to_le_bytes()));
-    split.numbers().into_iter().flatten().for_each(|number| hasher.update(&number.to_le_bytes()));
-    if let Some((bytes, _)) = split.bytes() {
-        hasher.update(bytes);
-    }
-    if let Some((values, _)) = split.features() {
-        values.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
-    }
-    hasher.finalize()
 }

@@ -7,6 +7,7 @@
 
 mod advance;
 mod epoch;
+mod resume;
 mod sizes;
 mod spread;
 mod start;
@@ -16,7 +17,7 @@ pub use start::Taken;
 
 use crate::changes::{self, Change, Changed};
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Checkpoint, Contents, ModelInfo, State};
+use crate::checkpoint::{self, Checkpoint, Contents, ModelInfo, State};
 use crate::device::Place;
 use crate::diagnostics::{Diagnostics, Records};
 use crate::engine::{self, Parts};
@@ -30,8 +31,8 @@ use crate::run::{EpochMetrics, RunFolder, Summary};
 use crate::storage::Storage;
 use crate::team::Team;
 use ftprop_data::{Dataset, Loader, LoaderConfig, Split};
+use ftprop_nn::Engine;
 use ftprop_nn::engine::NetworkState;
-use ftprop_nn::{Engine, Tally};
 use ftprop_tensor::bytes::all_finite;
 use ftprop_tensor::{Cpu, Share};
 use sizes::Sizes;
@@ -169,7 +170,10 @@ impl Trainer {
             && recipe.data.sizes.iter().all(|&(_, side)| side != dataset.shape.height);
         let learned_from = (!elsewhere).then_some(&train);
         let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
-        let engine = engine::open(&recipe, dataset, &parts, place)?;
+        let teacher = engine::teacher::load(&recipe, dataset, place)?;
+        let mut model = ModelInfo::of(dataset);
+        model.origin.teacher = teacher.as_deref().map(checkpoint::mark_of);
+        let engine = engine::open(&recipe, dataset, &parts, place, teacher)?;
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
         let notes = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
         let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
@@ -179,7 +183,7 @@ impl Trainer {
             train: train_loader,
             validation: validation.as_ref().map(evaluation).transpose()?,
             test: evaluation(&dataset.test)?,
-            model: ModelInfo::of(dataset),
+            model,
             cpu: place.cpu.clone(),
             on_gpu: place.gpu.is_some(),
             gate: place.gpu.as_ref().and_then(|gpu| gpu.gate().cloned()),
@@ -261,53 +265,6 @@ impl Trainer {
             *records = Records::before(storage.folder().path(), 0)?;
         }
         Ok(Some(storage.folder()))
-    }
-
-    /// Goes on where a checkpoint stands.
-    fn take_up(&mut self, saved: &Checkpoint) -> Result<(), Error> {
-        self.check_changes(&saved.recipe()?)?;
-        let graph = self.engine.graph().clone();
-        let contents = saved.contents(&graph)?;
-        let average = contents.optimizer.as_ref().and_then(|o| o.average.as_ref());
-        self.averaged = average.map(|average| average.statistics.to_vec());
-        let Some(training) = contents.training() else {
-            return Err(
-                saved.other("it was saved for use, without the optimizer, so training cannot go on".to_string())
-            );
-        };
-        if saved.header.model.classes != self.model.classes {
-            return Err(saved.other("its classes are not those of the data".into()));
-        }
-        let state = saved.header.state;
-        if state.batch > self.steps_per_epoch() || Tally::from(state.tally).examples > self.train_examples() as u64 {
-            return Err(saved.other("its epoch has more examples than the data".into()));
-        }
-        self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
-        self.notes.extend(saved.notes.iter().cloned().map(Notice::Checkpoint));
-        self.state = state;
-        self.before = self.state.seconds;
-        Ok(())
-    }
-
-    /// Tells changes that were asked for, now or before the run was last ended, from a recipe that is another.
-    fn check_changes(&self, saved: &Recipe) -> Result<(), Error> {
-        let Some(folder) = self.storage.as_ref().map(Storage::folder) else { return Ok(()) };
-        let recorded = folder.changes()?;
-        let told = |change: &Change| {
-            let mut known = recorded.iter().map(|changed| &changed.change).chain(&self.changes);
-            known.any(|other| other.ends_like(change))
-        };
-        let (told, untold): (Vec<Change>, Vec<Change>) =
-            changes::between(saved, &self.recipe)?.into_iter().partition(told);
-        let path = || folder.path().to_path_buf();
-        if !untold.is_empty() {
-            return Err(Error::RecipeChanged { path: path(), keys: changes::said(&untold) });
-        }
-        let wrong: Vec<Change> = told.into_iter().filter(|change| !change.means_something()).collect();
-        match wrong.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Unchangeable { path: path(), keys: changes::said(&wrong) }),
-        }
     }
 
     /// How many numbers the network learns.

@@ -134,6 +134,7 @@ impl Subject {
             mean: vec![0.0; INPUT.channels],
             std: vec![1.0; INPUT.channels],
             resize: None,
+            origin: Default::default(),
         }
     }
 

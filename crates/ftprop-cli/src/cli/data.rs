@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::progress::tell;
 use ftprop_data::{Found, Source};
+use ftprop_export::zoo;
 use ftprop_train::config::Layers;
 use ftprop_train::own_data::OwnData;
 use ftprop_train::recipe::{Recipe, absolute};
@@ -43,6 +44,14 @@ pub(super) fn find(recipe: &mut Recipe, data: Option<&Path>) -> Result<Option<Fo
     recipe.data.path = recipe.data.path.as_deref().map(absolute);
     recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
     Ok(found)
+}
+
+/// Puts the teacher, where there is one, where it is found from any folder; it may be one of the zoo.
+pub(super) fn place_teacher(recipe: &mut Recipe) -> Result<(), ftprop_export::Error> {
+    if let Some(teacher) = &mut recipe.train.teacher {
+        *teacher = absolute(&zoo::resolve_weights(teacher)?);
+    }
+    Ok(())
 }
 
 pub(super) fn tell_found(data: &Path, found: &Found, quiet: bool) {

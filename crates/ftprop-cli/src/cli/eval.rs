@@ -6,17 +6,18 @@ use crate::cli::data::{find, tell_found};
 use crate::cli::solve::outputs;
 use crate::cli::{load, say_json};
 use crate::error::Error;
-use crate::progress::Progress;
+use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
 use ftprop_data::{Dataset, Found, Known, Normalize, Shape, Source, Split};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::zoo;
-use ftprop_nn::{Criterion, OutputLoss, Tally};
+use ftprop_nn::{Criterion, OutputLoss, Tally, engine};
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::confusion::Confusion;
 use ftprop_train::device::Place;
-use ftprop_train::evaluate::{Predictor, check_data, evaluate, evaluation_loader, predictor};
+use ftprop_train::evaluate::{Predictor, evaluate, evaluation_loader, predictor};
 use ftprop_train::files::{self, is_packed};
+use ftprop_train::measuring::{Asked, DataNote, Measured as Opened, Measuring, WhichData};
 use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
 use ftprop_train::views::Views;
@@ -30,8 +31,9 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "\
 Without --data the test part of the data that the network was trained on is measured. Other data that comes in one piece,
-a table or class folders, is measured whole: the columns of a table are matched by their names. Where the same data has
-moved, --split says which part of it to measure.
+a table or class folders, is measured whole: the columns of a table are matched by their names. The network knows its own
+data again, also where they have moved, and of these the test part is measured unless --split says otherwise; where they
+have changed, that is refused, for nobody knows then which examples were learned from.
 
 Examples:
   ftprop eval runs/digits
@@ -86,6 +88,8 @@ enum Part {
     Train,
     Validation,
     Test,
+    /// All examples of data in one piece, those that were learned from included
+    All,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -158,6 +162,7 @@ impl Eval {
         if let Some(views) = self.tta {
             subject = subject.through(views)?;
         }
+        subject.note.iter().for_each(|note| tell(&note.to_string()));
         let split = self.part(&subject, packed)?;
         let Subject { recipe, dataset, .. } = &subject;
         let loader = evaluation_loader(&split, recipe, dataset, self.batch)?;
@@ -185,12 +190,12 @@ impl Eval {
             _ if subject.whole => "all",
             Some(Part::Train) => "train",
             Some(Part::Validation) => "validation",
-            Some(Part::Test) | None => "test",
+            Some(Part::Test | Part::All) | None => "test",
         };
         let classes = &subject.dataset.classes;
-        let (tta, confusion) = (self.tta, &confusion);
+        let (tta, confusion, note) = (self.tta, &confusion, subject.note.as_ref());
         let measured =
-            Measured { model: &subject.path, split, tta, tally: &tally, own_loss, seconds, classes, confusion };
+            Measured { model: &subject.path, split, note, tta, tally: &tally, own_loss, seconds, classes, confusion };
         if let Some(path) = &self.plot {
             report::picture(classes, confusion, &measured.title()).save(path)?;
         }
@@ -208,7 +213,7 @@ impl Eval {
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         match self.split {
             Some(Part::Train) => Ok(train),
-            Some(Part::Test) | None => Ok(dataset.test.clone()),
+            Some(Part::Test | Part::All) | None => Ok(dataset.test.clone()),
             Some(Part::Validation) => validation.ok_or_else(|| {
                 let why = match packed {
                     true => "a packed model does not say what was held out; evaluate the run instead",
@@ -219,13 +224,14 @@ impl Eval {
         }
     }
 
-    /// Whether data in one piece is measured whole: data from elsewhere is, unless a part is asked for. What the network
-    /// was trained on never is.
-    fn is_whole(&self, trained_on: Option<&Path>) -> bool {
-        let Some(data) = &self.data else { return false };
-        let same = |path: &Path| std::fs::canonicalize(path).ok();
-        let itself = trained_on.is_some_and(|path| same(path).is_some_and(|path| Some(path) == same(data)));
-        self.split.is_none() && !itself
+    fn asked(&self) -> Asked {
+        match self.split {
+            None => Asked::Unseen,
+            Some(Part::Train) => Asked::Part(engine::Part::Train),
+            Some(Part::Validation) => Asked::Part(engine::Part::Validation),
+            Some(Part::Test) => Asked::Part(engine::Part::Test),
+            Some(Part::All) => Asked::All,
+        }
     }
 
     fn tell_found(&self, found: Option<&Found>) {
@@ -241,18 +247,17 @@ impl Eval {
         }
         let batch = if place.gpu.is_some() { 1 } else { self.batch };
         let mut model = load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
-        let whole = self.is_whole(model.recipe.data.path.as_deref());
+        let which = WhichData::of(self.data.as_deref(), model.recipe.data.path.as_deref());
         let found = find(&mut model.recipe, self.data.as_deref())?;
         refuse_table(&model.recipe, &model.info.known(), model.info.shape())?;
-        let mut dataset = model.recipe.data.open_for(model.info.known(), whole)?;
-        check_data(&dataset, model.info.shape(), &model.info.classes)?;
+        let Opened { mut dataset, whole, note } =
+            Measuring::of(&model.recipe, &model.info, which, self.asked()).open()?;
         self.tell_found(found.as_ref());
         // Other data must not be normalised by its own mean: the network was trained with this one.
         dataset.normalize = model.info.normalize();
         let (recipe, path) = (model.recipe.clone(), model.path.clone().unwrap_or_else(|| self.model.clone()));
         let criterion = Some(recipe.criterion()?);
-        let whole = whole && in_one_piece(&dataset);
-        Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, criterion, path, whole })
+        Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, criterion, path, whole, note })
     }
 
     /// A packed model and the data that the command line names.
@@ -271,25 +276,24 @@ impl Eval {
         };
         let found = find(&mut recipe, self.data.as_deref())?;
         let shape = classifier.shape();
-        if let Some(preprocess) = classifier.preprocess() {
-            if matches!(recipe.data.source, Source::Folder | Source::Prepared) {
-                recipe.data.resize = Some(preprocess.resize);
-            }
-            if recipe.data.source != Source::Csv && shape.height == shape.width {
-                recipe.data.crop = Some(shape.height);
-            }
-        }
         let known = Known { classes: classifier.classes().to_vec(), table: classifier.table().cloned() };
-        let whole = self.is_whole(None);
         refuse_table(&recipe, &known, shape)?;
-        let mut dataset = recipe.data.open_for(known, whole)?;
-        check_data(&dataset, shape, classifier.classes())?;
+        let trained_on = classifier.trained_on();
+        let Opened { mut dataset, whole, note } = Measuring {
+            data: &recipe.data,
+            known,
+            shape,
+            preprocess: classifier.preprocess(),
+            trained_on: trained_on.as_ref(),
+            which: WhichData::of(self.data.as_deref(), None),
+            asked: self.asked(),
+        }
+        .open()?;
         self.tell_found(found.as_ref());
         // The model normalises as it was trained; whatever the data would do is undone with the same numbers.
         dataset.normalize = Normalize { full: dataset.normalize.full, ..classifier.normalize() };
         let criterion = classifier.criterion().transpose()?;
-        let whole = whole && in_one_piece(&dataset);
-        Ok(Subject { network: Box::new(classifier), recipe, dataset, criterion, path: self.model.clone(), whole })
+        Ok(Subject { network: Box::new(classifier), recipe, dataset, criterion, path: self.model.clone(), whole, note })
     }
 }
 
@@ -303,11 +307,6 @@ fn refuse_table(recipe: &Recipe, known: &Known, shape: Shape) -> Result<(), Erro
     }
 }
 
-/// Whether data that was to be left undivided had no parts of its own.
-fn in_one_piece(dataset: &Dataset) -> bool {
-    dataset.train.same_examples(&dataset.test)
-}
-
 /// What is measured, and on what.
 struct Subject {
     network: Box<dyn Predictor>,
@@ -318,6 +317,8 @@ struct Subject {
     path: PathBuf,
     /// Whether the test part is all of the data.
     whole: bool,
+    /// What is to be said about it.
+    note: Option<DataNote>,
 }
 
 impl Subject {

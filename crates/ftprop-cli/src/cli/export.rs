@@ -8,10 +8,10 @@ use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
 use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
-use ftprop_export::{onnx, torch};
+use ftprop_export::{onnx, torch, zoo};
 use ftprop_runtime::pack::WeightFormat;
-use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
+use ftprop_train::measuring::{Asked, Measured, Measuring, WhichData};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ Examples:
   ftprop export runs/c8 -o c8.onnx
   ftprop export c8.ftp -o c8-exact.onnx")]
 pub(super) struct Export {
-    /// A run folder or a checkpoint file; for ONNX also a packed model (.ftp)
+    /// A run folder, a checkpoint file or one of the zoo (zoo:NAME); for ONNX also a packed model (.ftp)
     model: PathBuf,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
@@ -95,8 +95,13 @@ struct Report {
 const BATCH: usize = 64;
 
 impl Export {
-    pub(super) fn run(self) -> Result<ExitCode, Error> {
+    pub(super) fn run(mut self) -> Result<ExitCode, Error> {
         let format = self.format()?;
+        // Of the zoo's model ONNX is exact; what else is written comes from the weights that it was packed from.
+        self.model = match format {
+            FormatArg::Onnx => zoo::resolve(&self.model)?,
+            FormatArg::Packed | FormatArg::Torch => zoo::resolve_weights(&self.model)?,
+        };
         if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
             return Err(Error::Usage(
                 "--weights and --check go with --format packed; other formats keep every bit".into(),
@@ -115,9 +120,11 @@ impl Export {
         let check = match &self.check {
             None => None,
             Some(data) => {
+                let which = WhichData::of(data.as_deref(), model.recipe.data.path.as_deref());
                 locate(&mut model.recipe, data.as_deref(), self.json)?;
-                let mut dataset = model.recipe.data.open_for(model.info.known(), false)?;
-                check_data(&dataset, model.info.shape(), &model.info.classes)?;
+                let Measured { mut dataset, whole, note } =
+                    Measuring::of(&model.recipe, &model.info, which, Asked::Unseen).open()?;
+                note.iter().for_each(|note| tell(&note.to_string()));
                 dataset.normalize = model.info.normalize();
                 let mut classifier = Classifier::new(&bytes, cpu.threads())?;
                 let mut progress: Option<Progress> = None;
@@ -127,8 +134,9 @@ impl Export {
                 drop(progress);
                 if !self.json {
                     say(&format!(
-                        "checked on {} test examples: same top-1 on {:.2} %; accuracy {:.2} % packed, {:.2} % in float",
+                        "checked on {} {}examples: same top-1 on {:.2} %; accuracy {:.2} % packed, {:.2} % in float",
                         agreement.examples,
+                        if whole { "" } else { "test " },
                         100.0 * agreement.agreement,
                         100.0 * agreement.packed_top1,
                         100.0 * agreement.float_top1
@@ -143,11 +151,19 @@ impl Export {
     /// As the command line says, or the file's ending.
     fn format(&self) -> Result<FormatArg, Error> {
         let ending = self.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-        match (self.format, ending.as_deref()) {
+        let meant = match ending.as_deref() {
+            Some("onnx") => Some(FormatArg::Onnx),
+            Some("safetensors") => Some(FormatArg::Torch),
+            Some("ftp") => Some(FormatArg::Packed),
+            _ => None,
+        };
+        match (self.format.or(meant), ending.as_deref()) {
+            // Whoever finds the file later goes by its ending.
+            (Some(format), Some(ending)) if meant.is_some_and(|meant| meant != format) => Err(Error::Usage(format!(
+                "{}: .{ending} is not the ending of what --format says; leave one of the two out",
+                self.output.display()
+            ))),
             (Some(format), _) => Ok(format),
-            (None, Some("onnx")) => Ok(FormatArg::Onnx),
-            (None, Some("safetensors")) => Ok(FormatArg::Torch),
-            (None, Some("ftp")) => Ok(FormatArg::Packed),
             // A pipe or a device has no ending.
             (None, None) if self.output.exists() && !self.output.is_file() && !self.output.is_dir() => {
                 Ok(FormatArg::Packed)

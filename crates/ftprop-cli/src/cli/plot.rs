@@ -6,7 +6,7 @@ use crate::progress::tell;
 use clap::Args;
 use ftprop_lab::diagnostics::comparison;
 use ftprop_lab::pictures::picture;
-use ftprop_lab::plot::Picture;
+use ftprop_lab::plot::{Picture, base_path};
 use ftprop_train::diagnostics::Records;
 use ftprop_train::run::RunFolder;
 use ftprop_train::words::plain;
@@ -16,6 +16,8 @@ use std::process::ExitCode;
 /// Compare runs in one picture
 #[derive(Args)]
 #[command(after_help = "\
+Of several runs, those that have nothing to show are named and left out; the exit code is then 1.
+
 Examples:
   ftprop plot runs/sign-sste runs/sign-ftpsh
   ftprop plot runs/* --out comparison --title 'convnet8 on CIFAR-10'
@@ -40,19 +42,22 @@ pub(super) struct Plot {
 
 impl Plot {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let picture = if self.diagnostics { self.diagnostics()? } else { self.curves()? };
+        // Tried before the work.
+        base_path(&self.out)?;
+        let (picture, left_out) = if self.diagnostics { (self.diagnostics()?, Vec::new()) } else { self.curves()? };
         let out = picture.save(&self.out)?;
         if self.json {
             let file = |ending: &str| format!("{}.{ending}", out.display());
-            say_json(&serde_json::json!({ "svg": file("svg"), "png": file("png") }))?;
+            say_json(&serde_json::json!({ "svg": file("svg"), "png": file("png"), "left_out": left_out }))?;
         } else {
             say(&format!("{0}.svg and {0}.png", out.display()))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn curves(&self) -> Result<Picture, Error> {
-        let mut runs = Vec::new();
+    /// The picture, and the runs that are not in it.
+    fn curves(&self) -> Result<(Picture, Vec<String>), Error> {
+        let (mut runs, mut left_out) = (Vec::new(), Vec::new());
         for (path, name) in self.runs.iter().zip(names(&self.runs)) {
             let metrics = RunFolder::open(path).and_then(|folder| folder.metrics()).and_then(|metrics| {
                 if metrics.is_empty() { Err(ftprop_train::Error::NoEpoch { path: path.clone() }) } else { Ok(metrics) }
@@ -60,14 +65,17 @@ impl Plot {
             match metrics {
                 Ok(metrics) => runs.push((name, metrics)),
                 // Of many, as by runs/*, some may be networks that were never trained here.
-                Err(error) if self.runs.len() > 1 => tell(&format!("left out: {}", plain(&error.to_string()))),
+                Err(error) if self.runs.len() > 1 => {
+                    tell(&format!("left out: {}", plain(&Error::from(error).to_string())));
+                    left_out.push(path.display().to_string());
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         if runs.is_empty() {
             return Err(Error::Other("none of them has an epoch to show".into()));
         }
-        Ok(picture(&runs, &self.title))
+        Ok((picture(&runs, &self.title), left_out))
     }
 
     fn diagnostics(&self) -> Result<Picture, Error> {

@@ -3,7 +3,7 @@
 use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
-use ftprop_train::built_in::{built_in, names};
+use ftprop_train::built_in::{built_in, names, nearest};
 use std::process::ExitCode;
 
 /// List the built-in recipes, or print one
@@ -27,10 +27,15 @@ impl Recipes {
             None if self.json => say_json(&names().collect::<Vec<_>>())?,
             None => names().try_for_each(say)?,
             Some(name) => {
-                let text = built_in(&name).ok_or(ftprop_train::Error::NoRecipe { name })?;
+                let text = built_in(&name).ok_or_else(|| no_such(&name))?;
                 say(text.trim_end())?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn no_such(name: &str) -> Error {
+    let meant = nearest(name).map_or_else(String::new, |known| format!("; did you mean {known}?"));
+    Error::Other(format!("there is no built-in recipe '{name}'{meant} (ftprop recipes lists them)"))
 }

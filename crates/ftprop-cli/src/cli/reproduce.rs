@@ -27,9 +27,12 @@ pub(super) struct Reproduce {
     /// The data: CIFAR-10's binary version, or ImageNet's folders train and val, or a file that ftprop prepare made of them
     #[arg(long, value_name = "PATH", required_unless_present = "report_only")]
     data: Option<PathBuf>,
-    /// Which of the table's rows
-    #[arg(long, visible_alias = "table", value_enum, default_value = "cifar10")]
+    /// Which of the table's rows; --table says the same
+    #[arg(long, value_enum, default_value = "cifar10")]
     rows: RowsArg,
+    // Not an alias, so that what is said about it calls it by its name.
+    #[arg(long, value_enum, conflicts_with = "rows", hide = true)]
+    table: Option<RowsArg>,
     /// Seeds 1 to N for each cell
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u32,
@@ -54,7 +57,7 @@ enum RowsArg {
 
 impl Reproduce {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        let rows = match self.rows {
+        let rows = match self.table.unwrap_or(self.rows) {
             RowsArg::Cifar10 => Rows::Cifar10,
             RowsArg::Imagenet => Rows::Imagenet,
         };

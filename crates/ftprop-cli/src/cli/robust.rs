@@ -40,7 +40,7 @@ Examples:
   ftprop robust mnist.ftp --source mnist --data mnist/ --radius 0.01 --instances 1-20 --json
   ftprop robust runs/table --data table.csv --radius 0.5 --inputs 1,4-6")]
 pub(super) struct Robust {
-    /// A run folder, a checkpoint file or a packed model (.ftp)
+    /// A run folder, a checkpoint file, a packed model (.ftp) or one of the zoo (zoo:NAME)
     model: PathBuf,
     /// How far inputs may move: a number, or a fraction such as 8/255
     #[arg(long, value_name = "R", value_parser = parse_radius)]

@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::progress::tell;
 use clap::Args;
 use ftprop_data::Source;
+use ftprop_export::zoo;
 use ftprop_nn::Shape;
 use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
-use ftprop_train::built_in::built_in;
+use ftprop_train::built_in::{built_in, nearest};
 use ftprop_train::files::is_packed;
 use ftprop_train::model::Which;
 use ftprop_train::recipe::Recipe;
@@ -28,7 +29,7 @@ Examples:
   ftprop summary convnet8-qrelu-ftpsh
   ftprop summary my.toml --input 3x64x64 --classes 20")]
 pub(super) struct Summary {
-    /// A run folder, a checkpoint file, a recipe or a packed model (.ftp)
+    /// A run folder, a checkpoint file, a recipe, a packed model (.ftp) or one of the zoo (zoo:NAME)
     network: PathBuf,
     /// For a recipe: channels x height x width of the input, if its data is not at hand
     #[arg(long, value_name = "CxHxW", value_parser = parse_shape)]
@@ -68,9 +69,15 @@ struct Row {
 }
 
 impl Summary {
-    pub(super) fn run(self) -> Result<ExitCode, Error> {
+    pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        self.network = zoo::resolve(&self.network)?;
         let is_built_in = || self.network.to_str().and_then(built_in).is_some() && !self.network.exists();
         let is_recipe = self.network.extension().is_some_and(|e| e == "toml") || is_built_in();
+        if let Some(word) = self.network.to_str().filter(|_| !is_recipe && !self.network.exists())
+            && nearest(word).is_some()
+        {
+            return Err(ftprop_train::Error::no_recipe(word).into());
+        }
         if !is_recipe && (self.input.is_some() || self.classes.is_some()) {
             return Err(Error::Usage("--input and --classes go with a recipe; a trained network has its own".into()));
         }

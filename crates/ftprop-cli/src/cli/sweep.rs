@@ -1,6 +1,6 @@
 //! `ftprop sweep`
 
-use super::data::{locate, recipe_layers};
+use super::data::{locate, place_teacher, recipe_layers};
 use super::study::StudyArgs;
 use crate::error::Error;
 use crate::progress::tell;
@@ -54,11 +54,13 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        let mut question = None;
         if let Some(plan) = &self.plan {
             let plan = Plan::find(plan)?;
             if !self.study.quiet {
                 tell(&plan.question);
             }
+            question = Some(plan.question.clone());
             self.follow(plan);
         }
         let seeds = self.seeds.unwrap_or(1);
@@ -75,7 +77,8 @@ impl Sweep {
         let bases = self.bases()?;
         let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
-        self.study.run(&self.out, &jobs, || report(&points, &axes, &study::history(&self.out)?))
+        study::check_alone(&self.out, &jobs)?;
+        self.study.run(&self.out, &jobs, || report(question.as_deref(), &points, &axes, &study::history(&self.out)?))
     }
 
     /// Takes what a plan says for what the command line does not; settings of the command line come last.
@@ -111,7 +114,10 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        recipe.train.teacher = recipe.train.teacher.as_deref().map(absolute);
+        place_teacher(&mut recipe).map_err(|error| match error {
+            ftprop_export::Error::Train(error) => error,
+            other => ftprop_train::Error::Outside(Box::new(other)),
+        })?;
         recipe.train.device = device;
         recipe.train.threads = self.study.threads;
         recipe.train.diagnostics |= self.study.diagnostics;

@@ -1,6 +1,6 @@
 //! `ftprop train`
 
-use super::data::{locate, recipe_layers};
+use super::data::{locate, place_teacher, recipe_layers};
 use super::ranks::{RankArgs, Seat};
 use super::{load, quoted, say, say_json};
 use crate::board::Board;
@@ -17,7 +17,7 @@ use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
 use ftprop_train::model::Which;
 use ftprop_train::observe::{Ending, StopFlag, Together};
-use ftprop_train::recipe::{Recipe, absolute, input_shape};
+use ftprop_train::recipe::{Recipe, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
 use ftprop_train::team::claims;
 use ftprop_train::trainer::{Taken, Trainer};
@@ -301,10 +301,17 @@ impl Train {
         }
         let mut recipe: Recipe = layers.build()?;
         self.overrule(&mut recipe)?;
-        Ok(match self.epochs {
-            Some(epochs) => recipe.scaled(epochs),
-            None => recipe,
-        })
+        let Some(epochs) = self.epochs else { return Ok(recipe) };
+        let scaled = recipe.scaled(epochs);
+        let (before, after) = (recipe.data.sizes.len(), scaled.data.sizes.len());
+        if after < before {
+            tell(&format!(
+                "--epochs {epochs} scales data.sizes from {} epochs, which leaves {after} of its {before} sizes; \
+                 --set train.epochs={epochs} keeps them as they are",
+                recipe.train.epochs
+            ));
+        }
+        Ok(scaled)
     }
 
     /// The named flags that a resumed run may change, too: none of them changes what a step computes.
@@ -316,7 +323,7 @@ impl Train {
         if let Some(threads) = self.threads {
             recipe.train.threads = threads;
         }
-        recipe.train.teacher = recipe.train.teacher.take().map(|teacher| absolute(&teacher));
+        place_teacher(recipe)?;
         recipe.train.diagnostics |= self.diagnostics;
         Ok(())
     }

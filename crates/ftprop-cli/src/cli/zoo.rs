@@ -1,12 +1,16 @@
 //! `ftprop zoo`
 
 use super::eval::Eval;
-use super::{say, say_json};
+use super::{device, load, quoted, say, say_json};
 use crate::error::Error;
+use crate::progress::tell;
 use clap::Args;
 use ftprop_export::classifier::Classifier;
-use ftprop_export::zoo::{Entry, Zoo};
+use ftprop_export::origin;
+use ftprop_export::zoo::{self, Entry, Zoo};
 use ftprop_train::files;
+use ftprop_train::model::Which;
+use ftprop_train::recipe::Recipe;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,13 +19,16 @@ use std::time::Instant;
 /// List the packed models that come with the program, or put one in
 #[derive(Args)]
 #[command(after_help = "\
-A model of the zoo goes by its name wherever a packed model does: ftprop predict zoo:NAME IMAGE, ftprop eval zoo:NAME. The
-zoo is the folder that the environment's FTPROP_ZOO names, or the folder zoo beside the program or here.
+A model of the zoo goes by its name wherever a trained network does: ftprop predict zoo:NAME IMAGE, eval, summary, export,
+bench infer, robust. With its weights it can also teach (train.teacher = \"zoo:NAME\") and be learned further (ftprop train
+--init-from zoo:NAME). The zoo is the folder that the environment's FTPROP_ZOO names, or the folder zoo beside the program
+or here.
 
 Examples:
   ftprop zoo
   ftprop zoo --report results/zoo.md
-  ftprop zoo --add fast.ftp --name cifar10-fast-sign --recipe fast-sign --seed 1 --data cifar-10-batches-bin")]
+  ftprop zoo --add fast.ftp --weights runs/fast/best.safetensors --name cifar10-fast-sign --recipe fast-sign --seed 1 \\
+    --data cifar-10-batches-bin")]
 pub(super) struct Zoos {
     /// Put in this packed model (.ftp), once its accuracy was measured
     #[arg(long, value_name = "FILE", requires_all = ["name", "recipe"])]
@@ -32,12 +39,15 @@ pub(super) struct Zoos {
     /// What it is to be called
     #[arg(long)]
     name: Option<String>,
-    /// The recipe that it was trained by
+    /// The recipe that it was trained by: the name of a built-in one, or a TOML file
     #[arg(long)]
-    recipe: Option<String>,
+    recipe: Option<PathBuf>,
     /// The seed that it was trained with
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// With --add: put it in the place of the model of that name
+    #[arg(long, requires = "add")]
+    replace: bool,
     /// Where the data is that it is measured on
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
@@ -91,25 +101,64 @@ impl Zoos {
     }
 
     fn put_in(&self, file: &Path) -> Result<ExitCode, Error> {
-        let folder = self.folder.clone().unwrap_or_else(|| PathBuf::from("zoo"));
+        let (name, recipe) = (self.name.clone().unwrap_or_default(), self.recipe.clone().unwrap_or_default());
+        let folder = self.folder.clone().or_else(|| std::env::var_os(zoo::VARIABLE).map(PathBuf::from));
+        let folder = folder.unwrap_or_else(|| PathBuf::from("zoo"));
+        let mut zoo = Zoo::open_or_new(&folder)?;
+        zoo.check_name(&name, self.replace)?;
+        let bytes = files::read(file)?;
+        self.check_recipe(file, &bytes, &recipe)?;
+        let weights = self.weights.as_deref().map(|weights| self.kept_weights(weights, file, &bytes)).transpose()?;
         let (data, tally) = Eval::of_packed(file, self.data.clone()).measure()?;
         let entry = Entry {
-            name: self.name.clone().unwrap_or_default(),
+            name: name.clone(),
             sha256: String::new(),
             bytes: 0,
-            recipe: self.recipe.clone().unwrap_or_default(),
+            recipe: recipe.display().to_string(),
             seed: self.seed,
             data,
             accuracy: tally.top1_share(),
             weights: None,
         };
-        let mut zoo = Zoo::open_or_new(&folder)?;
-        let name = entry.name.clone();
-        let weights = self.weights.as_deref().map(files::read).transpose()?;
-        zoo.add(entry, &files::read(file)?, weights.as_deref())?;
+        zoo.add(entry, &bytes, weights.as_deref())?;
         let added = zoo.models().iter().find(|model| model.name == name);
         added.map_or(Ok(()), |entry| say(&line(&Row { entry, sound: true, ms_per_image: None })))?;
+        // Where the program has a zoo of its own, that is the one that names are looked up in.
+        if Zoo::find().map_or(true, |found| !found.is_in(&folder)) {
+            tell(&format!(
+                "to use it by its name, say where the zoo is: FTPROP_ZOO={}",
+                quoted(&folder.display().to_string())
+            ));
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A model is listed under the recipe that makes its network, and no other.
+    fn check_recipe(&self, file: &Path, bytes: &[u8], recipe: &Path) -> Result<(), Error> {
+        let wrong = |why: String| ftprop_export::Error::NotAModel { path: file.to_path_buf(), why };
+        let packed = ftprop_runtime::Model::parse(bytes).map_err(|e| wrong(e.to_string()))?;
+        let of: Recipe = Recipe::layers_of(recipe)?.build()?;
+        match origin::differs_from_recipe(&packed, &of)? {
+            None => Ok(()),
+            Some(difference) => {
+                Err(wrong(format!("it is not the network of the recipe {}: {difference}", recipe.display())).into())
+            }
+        }
+    }
+
+    /// The weights' bytes, once it is clear that the model was packed from them, and with the seed that is said.
+    fn kept_weights(&self, weights: &Path, file: &Path, packed: &[u8]) -> Result<Vec<u8>, Error> {
+        let wrong = |why: String| ftprop_export::Error::NotAModel { path: weights.to_path_buf(), why };
+        // One file is read, so that what is checked is what is kept.
+        let bytes = files::read(weights)?;
+        let model = load(weights, Which::Best, device("cpu", 1)?, 1)?;
+        if !origin::is_packed_from(packed, &model)? {
+            return Err(wrong(format!("{} was not packed from these weights", file.display())).into());
+        }
+        match model.recipe.train.seed {
+            seed if seed == self.seed => Ok(bytes),
+            seed => Err(wrong(format!("these weights were trained with seed {seed}, not {}", self.seed)).into()),
+        }
     }
 }
 

@@ -5,13 +5,11 @@ use crate::diagnostics::comparison;
 use crate::error::Error;
 use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
-use crate::report::statistics::{Sample, difference};
-use crate::study::{Accuracy, Outcome, Stint, mean_curves, write_history, written};
+use crate::report::statistics::Sample;
+use crate::study::{Accuracy, CONFIDENCE, Outcome, Stint, between, mean_curves, write_history, written};
 use ftprop_train::diagnostics::Records;
 use ftprop_train::words::{counted, seconds};
 
-/// The confidence of intervals.
-const CONFIDENCE: f64 = 0.95;
 /// SSTE and FTP-SH of each activation, by their places in [`COLUMNS`].
 const PAIRS: [(&str, usize, usize); 2] = [("sign", 0, 1), ("qReLU", 2, 3)];
 /// The places that each of a network's two figures shows.
@@ -174,11 +172,6 @@ fn differences(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
         };
         for (activation, sste, ftpsh) in PAIRS {
             let (Some(a), Some(b)) = (find(ftpsh), find(sste)) else { continue };
-            let between = |a: &Sample, b: &Sample| match (difference(a, b, CONFIDENCE), a.count * b.count) {
-                (Some(d), _) => format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high),
-                (None, 0) => "–".into(),
-                (None, _) => format!("{:+.2}", a.mean - b.mean),
-            };
             lines.push(vec![
                 format!("{}, {activation}", network.title),
                 network.paper.map_or_else(|| "–".into(), |paper| format!("{:+.1}", paper[ftpsh] - paper[sste])),

@@ -8,6 +8,7 @@
 //! # Ok::<(), ftprop_lab::error::Error>(())
 //! ```
 
+mod differences;
 pub mod plan;
 pub mod report;
 

@@ -1,20 +1,20 @@
 //! What a sweep came to: a table in the order of accuracy, on the validation part where there is one, and the curves.
 
-use super::{Axis, Point};
+use super::{Axis, Point, differences};
 use crate::error::Error;
 use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
 use crate::study::{Accuracy, Outcome, Stint, mean_curves, outcome, write_history, written};
 
 /// A point of the grid and what its runs came to.
-struct Compared<'a> {
-    point: &'a Point,
-    runs: Vec<Outcome>,
-    accuracy: Accuracy,
+pub(super) struct Compared<'a> {
+    pub(super) point: &'a Point,
+    pub(super) runs: Vec<Outcome>,
+    pub(super) accuracy: Accuracy,
 }
 
-/// The page.
-pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Document, Error> {
+/// The page; `question` is what the sweep is to find out, where it says so.
+pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Document, Error> {
     let mut results = Vec::new();
     for point in points {
         let runs = point.jobs.iter().map(outcome).collect::<Result<Vec<_>, Error>>()?;
@@ -35,23 +35,30 @@ pub fn report(points: &[Point], axes: &[Axis], history: &[Stint]) -> Result<Docu
              it, and should hold images out to choose by (data.validation)."
         }
     };
+    if let Some(question) = question {
+        page.text(&format!("**{question}**"));
+    }
     page.text(&format!(
         "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
          the seeds where there are several; {order} The best epoch on the test images flatters."
     ));
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
-    for base in &bases {
-        let mut rows: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
-        table(&mut page, base, &keys, &mut rows);
+    // Without a grid the recipes are compared with each other, with one they are not.
+    let groups: Vec<(&str, Vec<&Compared<'_>>)> = match keys.is_empty() {
+        true => vec![("recipes", results.iter().collect())],
+        false => bases.iter().map(|b| (*b, results.iter().filter(|r| r.point.base == *b).collect())).collect(),
+    };
+    for (name, rows) in &groups {
+        table(&mut page, name, &keys, &mut rows.clone());
     }
+    differences::write(&mut page, &results);
     page.heading("Learning curves");
-    for base in &bases {
-        let shown: Vec<&Compared<'_>> = results.iter().filter(|r| r.point.base == *base).collect();
+    for (base, shown) in &groups {
         if shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty())) {
             let path = format!("figures/{}", ftprop_train::run::folder_name(base));
             let caption = format!("Test accuracy of {base}, means over the seeds.");
-            page.figure(curves(base, &shown), &path, &caption);
+            page.figure(curves(base, shown), &path, &caption);
         }
     }
     write_history(&mut page, history);
@@ -63,8 +70,13 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// A recipe's name stays as it is.
+fn capital_if_plain(name: &str, keys: &[&str]) -> String {
+    if keys.is_empty() { capital(name) } else { name.to_string() }
+}
+
 fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
-    page.heading(base);
+    page.heading(&capital_if_plain(base, keys));
     rows.sort_by(|a, b| {
         let rank = |r: &Compared<'_>| {
             let Accuracy { last, validation, .. } = &r.accuracy;
@@ -81,7 +93,7 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'
     head.extend(["train, last epoch", "epochs", "seeds"].map(String::from));
     let line = |result: &&Compared<'_>| {
         let Accuracy { best, last, validation, chosen: by_validation, train, .. } = &result.accuracy;
-        let mut cells = if keys.is_empty() { vec![base.to_string()] } else { result.point.values.clone() };
+        let mut cells = if keys.is_empty() { vec![result.point.base.clone()] } else { result.point.values.clone() };
         cells.extend(chosen.then(|| written(validation)));
         cells.extend([written(last), written(best)]);
         cells.extend(chosen.then(|| written(by_validation)));

@@ -2,11 +2,13 @@
 
 use super::runs::json;
 use ftprop_data::{Normalize, Split};
+use ftprop_nn::engine::Part;
 use ftprop_train::Error;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::confusion::Confusion;
 use ftprop_train::device::Place;
-use ftprop_train::evaluate::{check_data, evaluation_loader};
+use ftprop_train::evaluate::evaluation_loader;
+use ftprop_train::measuring::{Asked, Measured, Measuring, WhichData};
 use ftprop_train::model::{Model, Which, ranked};
 use ftprop_train::run::RunFolder;
 use serde::Serialize;
@@ -90,8 +92,11 @@ fn look(run: &Path) -> Result<Report, Error> {
     RunFolder::open(run)?;
     let cpu = Place::open(DeviceChoice::Cpu, 1)?.cpu;
     let mut model = Model::load(run, Which::Best, cpu.clone(), BATCH)?;
-    let dataset = model.recipe.data.open()?;
-    check_data(&dataset, model.info.shape(), &model.info.classes)?;
+    let held_out = model.recipe.data.validation > 0.0;
+    let part = if held_out { Part::Validation } else { Part::Test };
+    let Measured { mut dataset, .. } =
+        Measuring::of(&model.recipe, &model.info, WhichData::Own, Asked::Part(part)).open()?;
+    dataset.normalize = model.info.normalize();
     let (_, validation) = model.recipe.data.hold_out(&dataset.train, model.recipe.train.seed)?;
     let (part, split): (_, &Split) = match &validation {
         Some(split) => ("validation", split),

@@ -2,13 +2,13 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
-mod teacher;
+pub(crate) mod teacher;
 
 use crate::device::Place;
 use crate::error::Error;
 use crate::recipe::{Recipe, input_shape};
 use ftprop_data::{Dataset, Loader, Split};
-use ftprop_nn::engine::Part;
+use ftprop_nn::engine::{Part, Teacher};
 use ftprop_nn::{CpuEngine, Engine, Graph, Learning, Network, Precision, Tally};
 use ftprop_tensor::Cpu;
 use std::sync::Arc;
@@ -66,13 +66,19 @@ pub fn compile(config: EngineConfig, place: &Place) -> Result<Box<dyn Engine>, E
     }
 }
 
-/// A recipe's network for its data, on a device; parts of the data live there where they can.
-pub fn open(recipe: &Recipe, dataset: &Dataset, parts: &Parts<'_>, place: &Place) -> Result<Box<dyn Engine>, Error> {
+/// A recipe's network for its data, on a device; parts of the data live there where they can. The teacher is the recipe's.
+pub fn open(
+    recipe: &Recipe,
+    dataset: &Dataset,
+    parts: &Parts<'_>,
+    place: &Place,
+    teacher: Option<Arc<Teacher>>,
+) -> Result<Box<dyn Engine>, Error> {
     let mut config = EngineConfig::new(recipe, dataset)?;
     if let Some(train) = parts.train {
         config.learning.criterion = recipe.training_criterion(&config.graph, train)?;
     }
-    config.learning.teacher = teacher::load(recipe, dataset, place)?;
+    config.learning.teacher = teacher;
     if let Some(team) = &place.team {
         config.batch = team.share().most(config.batch);
         config.learning.sync_norm = recipe.train.sync_norm;

@@ -2,6 +2,7 @@
 
 use crate::device::Place;
 use crate::error::Error;
+use crate::files::is_packed;
 use crate::model::{Model, Which};
 use crate::recipe::Recipe;
 use ftprop_data::Dataset;
@@ -9,10 +10,16 @@ use ftprop_nn::engine::{NetworkState, Teacher};
 use std::sync::Arc;
 
 /// Reads the teacher, where the recipe has one, and checks that it knows the data's classes and sees the same numbers.
-pub(super) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<Option<Arc<Teacher>>, Error> {
+pub(crate) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<Option<Arc<Teacher>>, Error> {
     let (Some(path), Some(distillation)) = (&recipe.train.teacher, recipe.distillation()?) else { return Ok(None) };
     let refused = |why: String| Error::Teacher { path: path.clone(), why };
-    let model = Model::load(path, Which::Best, place.cpu.clone(), 1)?;
+    if !path.exists() {
+        return Err(Error::NoTeacher { path: path.clone() });
+    }
+    if is_packed(path) {
+        return Err(refused("a packed model cannot teach; give the run that it was packed from".into()));
+    }
+    let model = Model::load(path, Which::Best, place.cpu.clone(), 1).map_err(|e| refused(e.to_string()))?;
     if dataset.shape != model.info.shape() || dataset.classes != model.info.classes {
         return Err(refused("it was trained for examples of another shape, or for other classes".into()));
     }

@@ -70,7 +70,8 @@ impl Sizes {
         let dataset = Dataset { shape, train: split.clone(), ..self.dataset.clone() };
         let train = Loader::new(&split, LoaderConfig { pixels: false, ..config.clone() })?;
         let parts = Parts { train: Some(&split), validation: None, test: None };
-        let engine = engine::open(recipe, &dataset, &parts, &self.place)?;
+        let teacher = engine::teacher::load(recipe, &dataset, &self.place)?;
+        let engine = engine::open(recipe, &dataset, &parts, &self.place, teacher)?;
         let train = if engine.takes_pixels() && recipe.train.accumulate == 1 { train.delivering(true)? } else { train };
         Ok(Sized { side, engine, train })
     }

@@ -5,6 +5,7 @@ use crate::cli::eval::WhichArg;
 use crate::cli::{device, load};
 use crate::error::Error;
 use clap::Args;
+use ftprop_export::zoo;
 use ftprop_runtime::{Activation, Element, Engine, EngineOptions, Images, Op, Stage};
 use ftprop_tensor::random::Stream;
 use ftprop_train::files::{self, is_packed};
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(super) struct Inference {
-    /// A packed model (.ftp), a run folder or a checkpoint file; a preset with random weights if none is given
+    /// A packed model (.ftp), one of the zoo (zoo:NAME), a run folder or a checkpoint file; a preset with random weights if
+    /// none is given
     #[arg(conflicts_with_all = ["network", "activation", "layer_loss"])]
     model: Option<PathBuf>,
     /// Which of a run's networks
@@ -33,6 +35,7 @@ impl Inference {
         let Some(model) = &self.model else {
             return self.config.run(None);
         };
+        let model = &zoo::resolve(model)?;
         let started = Instant::now();
         self.config.check()?;
         let report = if is_packed(model) { self.packed(model, started)? } else { self.float(model, started)? };

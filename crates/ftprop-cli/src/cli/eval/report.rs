@@ -5,6 +5,7 @@ use crate::error::Error;
 use ftprop_lab::plot::{Heat, Panel, Picture};
 use ftprop_nn::Tally;
 use ftprop_train::confusion::{ClassScores, Confusion};
+use ftprop_train::measuring::DataNote;
 use ftprop_train::run::Scores;
 use ftprop_train::views::Views;
 use ftprop_train::words::plain;
@@ -22,6 +23,8 @@ const MISTAKES: usize = 10;
 pub(super) struct Measured<'a> {
     pub(super) model: &'a Path,
     pub(super) split: &'static str,
+    /// What is to be said about the data.
+    pub(super) note: Option<&'a DataNote>,
     /// Views that the figures are means over.
     pub(super) tta: Option<Views>,
     pub(super) tally: &'a Tally,
@@ -37,6 +40,9 @@ pub(super) struct Measured<'a> {
 pub(super) struct Report {
     model: String,
     split: &'static str,
+    /// What is to be said about the data, where there is something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Test-time augmentation, where there is some.
     #[serde(skip_serializing_if = "Option::is_none")]
     tta: Option<String>,
@@ -72,6 +78,7 @@ impl Report {
         Report {
             model: found.model.display().to_string(),
             split: found.split,
+            note: found.note.map(ToString::to_string),
             tta: found.tta.map(|views| views.to_string()),
             examples: found.tally.examples,
             loss: found.own_loss.then_some(loss),

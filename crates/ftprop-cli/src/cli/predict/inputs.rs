@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use ftprop_train::files::FileError;
-use std::io::BufRead;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Something to answer.
@@ -69,8 +69,45 @@ fn collect(folder: &Path, tables: bool, found: &mut Vec<Input>) -> Result<(), Er
 }
 
 fn pictures_from_stdin() -> Result<Vec<Input>, Error> {
-    let stdin_error = |why| FileError::new("read", Path::new("standard input"), why);
-    let lines = std::io::stdin().lock().lines().collect::<Result<Vec<_>, _>>().map_err(stdin_error)?;
-    let names = lines.into_iter().filter(|line| !line.trim().is_empty());
-    Ok(names.map(|name| Input::Picture(PathBuf::from(name))).collect())
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut bytes)
+        .map_err(|why| FileError::new("read", Path::new("standard input"), why))?;
+    paths(&bytes).map_err(Error::Other)
+}
+
+/// How pictures of the kinds that are read begin.
+const PICTURES: [&[u8]; 7] = [b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*"];
+
+/// The pictures that lines name.
+fn paths(bytes: &[u8]) -> Result<Vec<Input>, String> {
+    const WANTED: &str = "- reads paths of pictures from standard input, one a line";
+    if bytes.contains(&0) {
+        let what = match PICTURES.iter().any(|begin| bytes.starts_with(begin)) {
+            true => "the bytes of a picture: give its path instead of -",
+            false => "binary data",
+        };
+        return Err(format!("{WANTED}, and what came is {what}"));
+    }
+    let mut found = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if !line.trim_ascii().is_empty() {
+            found.push(Input::Picture(path_of(line).ok_or_else(|| format!("{WANTED}, as UTF-8"))?));
+        }
+    }
+    Ok(found)
+}
+
+/// A path may be any bytes here.
+#[cfg(unix)]
+fn path_of(line: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(line)))
+}
+
+#[cfg(not(unix))]
+fn path_of(line: &[u8]) -> Option<PathBuf> {
+    std::str::from_utf8(line).ok().map(PathBuf::from)
 }

@@ -1,14 +1,17 @@
 //! The network and the instances that `robust` and `verify` are asked about.
 
 use crate::error::Error;
+use crate::progress::tell;
 use ftprop_data::{Dataset, Split};
-use ftprop_export::exact;
+use ftprop_export::{exact, zoo};
+use ftprop_nn::engine::Part;
 use ftprop_runtime as packed;
 use ftprop_search::{ExactNetwork, Points, Rational};
 use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
+use ftprop_train::measuring::{Asked, Measured, Measuring, WhichData, compare};
 use ftprop_train::model::{Model, Which};
-use ftprop_train::recipe::{DataRecipe, Recipe};
+use ftprop_train::recipe::Recipe;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,8 +33,15 @@ pub(in crate::cli) struct Place<'a> {
     pub(in crate::cli) train: bool,
 }
 
+impl Place<'_> {
+    fn asked(&self) -> Asked {
+        Asked::Part(if self.train { Part::Train } else { Part::Test })
+    }
+}
+
 impl Subject {
     pub(in crate::cli) fn open(model: &Path, which: Which, place: &Place<'_>) -> Result<Self, Error> {
+        let model = &zoo::resolve(model)?;
         let (network, classes, data) =
             if is_packed(model) { packed_model(model, place)? } else { trained(model, which, place)? };
         let part = if place.train { &data.train } else { &data.test };
@@ -47,11 +57,12 @@ fn trained(path: &Path, which: Which, place: &Place<'_>) -> Result<(ExactNetwork
     }
     let mut model = Model::load(path, which, Arc::new(ftprop_tensor::Cpu::new(1)?), 1)?;
     let network = exact::of_model(&model)?;
+    let which = WhichData::of(place.data, model.recipe.data.path.as_deref());
     if let Some(data) = place.data {
         model.recipe.data.path = Some(data.to_path_buf());
     }
-    let dataset = whole(&model.recipe.data)?;
-    check_data(&dataset, model.info.shape(), &model.info.classes)?;
+    let Measured { dataset, note, .. } = Measuring::of(&model.recipe, &model.info, which, place.asked()).open()?;
+    note.iter().for_each(|note| tell(&note.to_string()));
     Ok((network, model.info.classes.clone(), dataset))
 }
 
@@ -69,15 +80,15 @@ fn packed_model(path: &Path, place: &Place<'_>) -> Result<(ExactNetwork, Vec<Str
     let mut recipe = Recipe::default();
     recipe.data.source = source.parse()?;
     recipe.data.path = place.data.map(Path::to_path_buf);
-    let dataset = whole(&recipe.data)?;
+    let dataset = recipe.data.open()?;
     let packed::Shape { height, width, channels } = model.preprocessing.input;
     let classes = if model.classes.is_empty() { dataset.classes.clone() } else { model.classes.clone() };
     check_data(&dataset, ftprop_data::Shape::new(height, width, channels), &classes)?;
+    let trained_on = model.notes.get(packed::note::DATA).and_then(|text| serde_json::from_str(text).ok());
+    let which = WhichData::of(place.data, None);
+    let asked = place.asked();
+    trained_on.map_or(Ok(None), |then| compare(&recipe.data, (which, asked), &then, &dataset))?;
     Ok((network, classes, dataset))
-}
-
-fn whole(data: &DataRecipe) -> Result<Dataset, Error> {
-    Ok(data.open()?)
 }
 
 /// A part's examples as they are before normalising, and the range of pixels.

@@ -1,13 +1,15 @@
 //! Where results will go, tried before the work that makes them.
 
 use crate::error::Error;
+use ftprop_lab::plot::base_path;
 use ftprop_train::files;
 use std::path::Path;
 
 /// The same for the two files of a picture.
 pub(in crate::cli) fn try_picture(path: &Path) -> Result<(), Error> {
+    let base = base_path(path)?;
     for ending in [".svg", ".png"] {
-        let mut whole = path.to_path_buf().into_os_string();
+        let mut whole = base.clone().into_os_string();
         whole.push(ending);
         try_file(Path::new(&whole))?;
     }

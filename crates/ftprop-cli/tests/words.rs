@@ -1,0 +1,72 @@
+//! What people are told where something is misspelt, missing or out of place.
+
+mod common;
+
+use common::{Outcome, Temp, noise};
+use std::fs::File;
+
+#[test]
+fn a_misspelt_recipe_is_answered_with_the_nearest() {
+    let temp = Temp::new();
+    for arguments in ["train --recipe digit", "sweep --recipe digit --grid optimizer.lr=1e-3,1e-4 --out s"] {
+        temp.run(arguments).refused(1, &["no built-in recipe 'digit'", "did you mean digits?", "ftprop recipes"]);
+    }
+    temp.run("train --recipe no/digits").refused(1, &["no/digits", "no such file"]);
+    temp.run("train --recipe digit.toml").refused(1, &["digit.toml", "no such file"]);
+    temp.run("summary digit").refused(1, &["no such file", "did you mean digits?"]);
+    temp.run("summary runs/digits").refused(1, &["runs/digits", "no such file"]);
+    temp.run("recipes digit").refused(1, &["no built-in recipe 'digit'", "did you mean digits?"]);
+    let unknown = temp.run("recipes of-nobody-at-all");
+    unknown.refused(1, &["no built-in recipe 'of-nobody-at-all'", "ftprop recipes"]);
+    assert!(!unknown.err.contains("did you mean") && !unknown.err.contains("24 cells"), "{unknown:?}");
+}
+
+/// The program with a file as its standard input.
+fn run_with(temp: &Temp, input: &str, arguments: &str) -> Outcome {
+    let mut command = temp.command(arguments);
+    command.stdin(File::open(temp.path(input)).unwrap());
+    Outcome::of(arguments, command)
+}
+
+#[test]
+fn predict_says_what_it_wants_from_standard_input() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    let train =
+        "train --data photos --set network.preset=mlp --set network.widths=[8] --set data.resize=10 --set data.crop=8";
+    temp.run(&format!("{train} --epochs 1 --quiet --out run")).ok();
+    let picture = "photos/val/dark/0.png";
+    run_with(&temp, picture, "predict run -")
+        .refused(1, &["paths of pictures", "the bytes of a picture", "instead of -"]);
+    temp.write("noise", noise(1, 3000));
+    run_with(&temp, "noise", "predict run -").refused(1, &["paths of pictures", "one a line", "binary data"]);
+    temp.write("names", format!("{picture}\r\n\nphotos/val/bright/0.png\n"));
+    assert_eq!(run_with(&temp, "names", "predict run -").ok().out.lines().count(), 2);
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let name = b"gr\xfcn.png";
+        std::fs::copy(temp.path(picture), temp.path("").join(std::ffi::OsStr::from_bytes(name))).unwrap();
+        temp.write("names", name);
+        run_with(&temp, "names", "predict run -").ok();
+    }
+}
+
+/// What a file is called is what it is.
+#[test]
+fn endings_of_other_kinds_of_files_are_refused() {
+    let temp = Temp::new();
+    temp.run("train --epochs 1 --out run --quiet").ok();
+    for file in ["x.pdf", "x.JPG"] {
+        temp.run(&format!("plot run --out {file}")).refused(1, &[file, ".svg and .png"]);
+        temp.run(&format!("eval run --plot {file}")).refused(1, &[file, ".svg and .png"]);
+        temp.run(&format!("solve --data xor --plot {file}")).refused(1, &[file, ".svg and .png"]);
+    }
+    temp.run("export run -o x.onnx --format torch").refused(2, &["x.onnx", "--format"]);
+    temp.run("export run -o x.ftp --format onnx").refused(2, &["x.ftp", "--format"]);
+    let left: Vec<_> = std::fs::read_dir(temp.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["run"]);
+    // A version is no ending.
+    temp.run("plot run --out v1.2").ok();
+    assert!(temp.path("v1.2.svg").exists() && temp.path("v1.2.png").exists());
+}

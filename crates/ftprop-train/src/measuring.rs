@@ -1,0 +1,234 @@
+//! The data that a trained network is measured on: its own, divided as it was in training, or other data, as a whole.
+//!
+//! A figure flatters where examples are counted that the network has learned from. So data that comes in one piece is
+//! divided only where it is known to be what it was in training; what is not is refused, or measured whole.
+
+use crate::checkpoint::ModelInfo;
+use crate::error::Error;
+use crate::evaluate::check_data;
+use crate::recipe::{DataRecipe, Recipe};
+use ftprop_data::{DataMark, Dataset, Known, Preprocess, Shape, Source};
+use ftprop_nn::engine::Part;
+use std::fmt;
+use std::path::Path;
+
+/// What is to be measured, and what is known of the network's own data.
+pub struct Measuring<'a> {
+    /// Where the data are, and of which kind.
+    pub data: &'a DataRecipe,
+    /// What the network was trained on, as far as other data depend on it.
+    pub known: Known,
+    /// The shape of its examples.
+    pub shape: Shape,
+    /// How its pictures are made into inputs; none for a table.
+    pub preprocess: Option<Preprocess>,
+    /// By which its own data are known again; none where it does not say.
+    pub trained_on: Option<&'a DataMark>,
+    /// Whether they are its own.
+    pub which: WhichData,
+    /// What of them.
+    pub asked: Asked,
+}
+
+/// What of the data is to be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// All of other data in one piece, and else the test part.
+    #[default]
+    Unseen,
+    /// One part.
+    Part(Part),
+    /// All of data in one piece, what was learned from included.
+    All,
+}
+
+/// Which data a network is to be measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhichData {
+    /// Its own, where they were in training.
+    Own,
+    /// Data that were named, and lie where its own did.
+    Named,
+    /// Data that were named, and lie elsewhere.
+    Other,
+}
+
+impl WhichData {
+    /// By the place that was named, if one was, and the place of the network's own data, if that is known.
+    pub fn of(named: Option<&Path>, own: Option<&Path>) -> Self {
+        let Some(named) = named else { return WhichData::Own };
+        let place = |path: &Path| std::fs::canonicalize(path).ok();
+        match own.and_then(place).is_some_and(|own| place(named) == Some(own)) {
+            true => WhichData::Named,
+            false => WhichData::Other,
+        }
+    }
+}
+
+/// Data to measure on.
+pub struct Measured {
+    /// The data; its test part is to be measured unless another was asked for.
+    pub dataset: Dataset,
+    /// Whether the test part is all of it.
+    pub whole: bool,
+    /// What a person should hear about it.
+    pub note: Option<DataNote>,
+}
+
+/// What a person should hear about data that are measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataNote {
+    /// They were named as others, and are the ones that the network was trained on.
+    Own,
+    /// They may be those that it was trained on, in another form.
+    PerhapsOwn {
+        /// As many as it was trained on.
+        examples: u64,
+    },
+    /// Some of them the network has learned from.
+    Learned {
+        /// About which share of all that it learned from is among them.
+        share: f64,
+    },
+    /// They are not as they were in training, but have a part of their own for measuring.
+    Changed {
+        /// In words.
+        difference: String,
+    },
+    /// The network does not say which data it was trained on.
+    Unknown,
+}
+
+impl fmt::Display for DataNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataNote::Own => f.write_str("the network was trained on these data, so their test part alone is measured"),
+            DataNote::PerhapsOwn { examples } => write!(
+                f,
+                "the network was trained on {examples} examples, as many as these: if they are the same ones, the figure \
+                 flatters"
+            ),
+            DataNote::Learned { share } => write!(
+                f,
+                "about {:.0} % of the examples that the network learned from are among these, so the figure flatters",
+                100.0 * share
+            ),
+            DataNote::Changed { difference } => write!(f, "the data are not as they were in training: {difference}"),
+            DataNote::Unknown => f.write_str(
+                "the network does not say which examples it was trained on, as older ones do not: if these data have \
+                 changed since, or hold examples that it learned from, the figure flatters",
+            ),
+        }
+    }
+}
+
+/// Whether what is measured holds examples that the network learned from.
+fn seen(then: &DataMark, dataset: &Dataset) -> Option<DataNote> {
+    let share = then.share_in(&dataset.test);
+    (share > 0.0).then_some(DataNote::Learned { share })
+}
+
+impl<'a> Measuring<'a> {
+    /// For a network that was trained by a recipe, which says where the data are.
+    pub fn of(recipe: &'a Recipe, info: &'a ModelInfo, which: WhichData, asked: Asked) -> Self {
+        Measuring {
+            data: &recipe.data,
+            known: info.known(),
+            shape: info.shape(),
+            preprocess: info.preprocess(),
+            trained_on: info.origin.data.as_ref(),
+            which,
+            asked,
+        }
+    }
+
+    /// Opens the data, and refuses what the network cannot be measured on.
+    pub fn open(&self) -> Result<Measured, Error> {
+        let whole = match self.asked {
+            Asked::Unseen => self.which == WhichData::Other,
+            Asked::Part(_) => false,
+            Asked::All => true,
+        };
+        let dataset = self.read(whole)?;
+        let in_one_piece = dataset.train.shares_examples(&dataset.test);
+        if self.asked == Asked::All && !in_one_piece {
+            return Err(Error::InParts);
+        }
+        let built_in = self.data.source == Source::Digits;
+        let Some(then) = self.trained_on else {
+            let note = (in_one_piece && !built_in).then_some(DataNote::Unknown);
+            return Ok(Measured { dataset, whole: whole && in_one_piece, note });
+        };
+        if !(whole && in_one_piece) {
+            let note = compare(self.data, (self.which, self.asked), then, &dataset)?;
+            let other =
+                self.which == WhichData::Other && self.asked == Asked::Unseen && then.test != dataset.test.mark();
+            let note = note.or_else(|| seen(then, &dataset).filter(|_| other));
+            return Ok(Measured { dataset, whole: false, note });
+        }
+        let now = dataset.mark();
+        if now.source == then.source && now.whole == then.whole && self.asked == Asked::Unseen {
+            let dataset = self.read(false)?;
+            return match dataset.mark().test == then.test {
+                true => Ok(Measured { dataset, whole: false, note: Some(DataNote::Own) }),
+                false => Err(changed(self.data, "divided into parts otherwise".into())),
+            };
+        }
+        let examples = now.whole.map_or(0, |whole| whole.examples);
+        let other_form = now.source != then.source && examples == then.train.examples + then.test.examples;
+        let note = other_form.then_some(DataNote::PerhapsOwn { examples }).or_else(|| seen(then, &dataset));
+        Ok(Measured { dataset, whole, note })
+    }
+
+    fn read(&self, whole: bool) -> Result<Dataset, Error> {
+        let mut data = self.data.clone();
+        if let (Some(preprocess), false) = (&self.preprocess, data.source == Source::Csv) {
+            if matches!(data.source, Source::Folder | Source::Prepared) {
+                data.resize = Some(preprocess.resize);
+            }
+            if self.shape.height == self.shape.width {
+                data.crop = Some(self.shape.height);
+            }
+        }
+        // A packed model has no recipe that says it.
+        if data.csv.test_file.is_none() && data.csv.test_fraction.is_none() {
+            data.csv.test_fraction = self.trained_on.and_then(DataMark::test_fraction);
+        }
+        let dataset = data.open_for(self.known.clone(), whole)?;
+        check_data(&dataset, self.shape, &self.known.classes)?;
+        let edge = |preprocess: Option<Preprocess>| preprocess.map(|p| p.resize);
+        let (found, wanted) = (edge(dataset.preprocess()), edge(self.preprocess.clone()));
+        match (found, wanted) {
+            (Some(found), Some(wanted)) if found != wanted => Err(Error::OtherEdge { found, wanted }),
+            _ => Ok(dataset),
+        }
+    }
+}
+
+/// Compares data that are a network's own, or have parts of their own, with what it was trained on, and refuses what cannot
+/// be told apart from that.
+pub fn compare(
+    data: &DataRecipe,
+    (which, asked): (WhichData, Asked),
+    then: &DataMark,
+    dataset: &Dataset,
+) -> Result<Option<DataNote>, Error> {
+    let now = dataset.mark();
+    let in_one_piece = now.whole.is_some();
+    let same = match asked {
+        Asked::Part(Part::Train | Part::Validation) => then.train == now.train,
+        _ => then.test == now.test,
+    };
+    let Some(difference) = then.difference(&now).filter(|_| !same) else { return Ok(None) };
+    match which {
+        // The same pictures, prepared or not, have other marks.
+        WhichData::Other if then.source != now.source || !in_one_piece => Ok(None),
+        WhichData::Named if !in_one_piece => Ok(Some(DataNote::Changed { difference })),
+        _ => Err(changed(data, difference)),
+    }
+}
+
+fn changed(data: &DataRecipe, difference: String) -> Error {
+    let path = data.path.clone().unwrap_or_else(|| data.source.name().into());
+    Error::NotAsTrained { path, difference }
+}
