@@ -11,7 +11,7 @@ use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
 use crate::environment::tries;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, last_parameters};
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass};
 use crate::matrices;
@@ -52,6 +52,7 @@ pub(crate) struct Executor {
     tensors: Vec<TensorRegions>,
     loss: LossPass,
     optimizer: OptimizerPass,
+    early: Option<EarlyUpdate>,
     output: OutputTensor,
     /// Where a row of scalars has those of mixed examples, and how wide a row is; none where nothing is mixed.
     mixing: Option<(usize, usize)>,
@@ -63,6 +64,26 @@ pub(crate) struct Executor {
     host: Option<HostSums>,
     /// The network that is learned from, and how.
     teacher: Option<(Box<Executor>, DistillationPass)>,
+}
+
+/// The last layers' parameters, where they are so many that it pays to learn them while the first layers are on their way back.
+struct EarlyUpdate {
+    range: Range<usize>,
+    /// The pass after which their gradients are there and nobody reads them any more.
+    after: usize,
+    stream: SideStream,
+}
+
+impl EarlyUpdate {
+    /// Parameters, at least.
+    const LEAST: usize = 1 << 22;
+
+    fn new(device: &Device, passes: &[CompiledPass], count: usize) -> Result<Option<Self>, CudaError> {
+        let passes: Vec<Vec<Range<usize>>> = passes.iter().map(CompiledPass::parameters).collect();
+        let Some((range, after)) = last_parameters(&passes, count, EarlyUpdate::LEAST) else { return Ok(None) };
+        let range = range.start.next_multiple_of(4)..range.end;
+        Ok(Some(EarlyUpdate { range, after, stream: SideStream::new(device)? }))
+    }
 }
 
 /// A reducer that several hold.
@@ -159,6 +180,10 @@ impl Executor {
         let stream = if tries("first") { CudaStream::urgent(device)? } else { CudaStream::new(device)? };
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
+        let early = match tries("early") && alone && optimizer.can_be_parted() {
+            true => EarlyUpdate::new(device, &passes, parameters.count())?,
+            false => None,
+        };
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
         Ok(Executor {
             device: device.clone(),
@@ -172,6 +197,7 @@ impl Executor {
             tensors,
             loss,
             optimizer,
+            early,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
             mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
             exchange: None,
@@ -281,13 +307,20 @@ impl Executor {
 
     /// A whole step on the batch that is in place.
     pub(crate) fn learn(&self, n: usize) -> Result<(), CudaError> {
-        self.take_gradients(n)?;
-        self.optimize(true)
+        let early = self.early.as_ref().filter(|_| n > 0 && self.exchange.is_none());
+        self.take_gradients_and(n, early)?;
+        let end = early.map_or(self.parameters.count(), |early| early.range.start);
+        self.optimize_part(&self.stream, 0..end, true)
     }
 
     /// A step up to the optimizer. Without examples, as a batch that several GPUs share may have none here, all gradients
     /// are zero.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        self.take_gradients_and(n, None)
+    }
+
+    /// The same, with what is learned meanwhile.
+    fn take_gradients_and(&self, n: usize, early: Option<&EarlyUpdate>) -> Result<(), CudaError> {
         if n == 0 {
             self.parameters.clear_grads(&self.stream)?;
             if self.others().is_some() {
@@ -301,7 +334,7 @@ impl Executor {
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
-        self.backward(n)
+        self.backward(n, early)
     }
 
     /// Takes part in the norms' sums over a batch of which no example is here.
@@ -375,7 +408,7 @@ impl Executor {
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
     /// those, so they are computed beside.
-    pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
+    fn backward(&self, n: usize, early: Option<&EarlyUpdate>) -> Result<(), CudaError> {
         let context = self.context(n, Statistics::Batch);
         for (number, pass) in self.passes.iter().enumerate().rev() {
             if pass.uses_side_stream() {
@@ -393,7 +426,13 @@ impl Executor {
             if let Some(exchange) = &self.exchange {
                 exchange.begin_after(number, &self.stream, self.side.as_ref(), &self.parameters)?;
             }
+            if let Some(early) = early.filter(|early| early.after == number) {
+                // After both streams: the side stream first follows the main one.
+                let stream = early.stream.fork_from(self.side_stream()?)?;
+                self.optimize_part(stream, early.range.clone(), false)?;
+            }
         }
+        early.iter().try_for_each(|early| early.stream.join_into(&self.stream))?;
         self.side.iter().try_for_each(|side| side.join_into(&self.stream))?;
         self.exchange.iter().try_for_each(|exchange| exchange.finish(&self.stream, &self.parameters))
     }
@@ -430,8 +469,12 @@ impl Executor {
 
     /// The optimizer's step along the gradients. With `advance` the device goes on to the next step's numbers.
     pub(crate) fn optimize(&self, advance: bool) -> Result<(), CudaError> {
+        self.optimize_part(&self.stream, 0..self.parameters.count(), advance)
+    }
+
+    fn optimize_part(&self, stream: &CudaStream, range: Range<usize>, advance: bool) -> Result<(), CudaError> {
         self.device.enter()?;
-        self.optimizer.run(&self.stream, &self.arena, &self.parameters, &self.step, advance)
+        self.optimizer.run(stream, &self.arena, &self.parameters, &self.step, (range, advance))
     }
 
     /// Waits, and gives the norm of the last gradient where gradients are clipped.
