@@ -271,7 +271,7 @@ __device__ __forceinline__ void product(const Operands& o, u32 tile, Done done) 
     }
 }
 
-// A tile of a square that is its own transpose: those below the diagonal are left to those above it.
+// A tile of a square that is its own transpose: with SYMMETRIC those below the diagonal are left to those above it.
 struct SymmetricTile {
     u32 down, across;
     __device__ __forceinline__ SymmetricTile(const DeviceMatrix& m, u32 tile) {
@@ -279,10 +279,10 @@ struct SymmetricTile {
         down = tile / tiles;
         across = tile % tiles;
     }
-    __device__ __forceinline__ bool is_left() const { return down > across; }
+    __device__ __forceinline__ bool is_left() const { return SYMMETRIC && down > across; }
     __device__ __forceinline__ void keep(const DeviceMatrix& m, elem_t* square, u32 row, u32 column, float v) const {
         put(square + m.square + row * m.side_stride + column, v);
-        if (down < across && column < m.side) put(square + m.square + column * m.side_stride + row, v);
+        if (SYMMETRIC && down < across && column < m.side) put(square + m.square + column * m.side_stride + row, v);
     }
 };
 

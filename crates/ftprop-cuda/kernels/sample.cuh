@@ -93,3 +93,4 @@
 #define AVERAGE_SCALAR 1
 #define NORM_PARTS 8
 #define PRODUCT_TILE 64
+#define SYMMETRIC 0

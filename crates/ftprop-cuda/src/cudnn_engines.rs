@@ -24,6 +24,9 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
 
 /// Of the proposals so many are kept.
 const MOST: usize = 20;
+/// Of those the first so many are asked where there is no time for all: later ones are hardly ever the best, and by little.
+/// Only these have been compared with our own kernels where slopes are added to others.
+pub(crate) const FEW_ENGINES: usize = 8;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {

@@ -417,7 +417,8 @@ impl Executor {
                 pass.gradients(&context, &self.stream)?;
             }
             if pass.has_unfinished_gradients(n) {
-                pass.end_gradients(&context, self.side_stream()?)?;
+                let beside = pass.uses_side_stream() || tries("ends");
+                pass.end_gradients(&context, if beside { self.side_stream()? } else { &self.stream })?;
             }
             pass.backward(&context, &self.stream)?;
             if pass.has_partial_bias() {

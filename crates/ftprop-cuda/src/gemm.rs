@@ -152,7 +152,7 @@ impl Gemm {
     pub(crate) fn suits_cudnn(&self, n: usize) -> bool {
         let large = self.multiply_adds(n) > 1 << 28;
         let image = self.geometry.height * self.geometry.width > 1;
-        let joins = || self.joined().is_some() && !tries("parted");
+        let joins = || self.joined().is_some() && tries("joined");
         let plain = self.bias_offset.is_none() && !self.f32_output && (!self.is_padded() || joins());
         self.precision != Precision::F32 && large && image && plain && self.weight_offset.is_multiple_of(8)
     }

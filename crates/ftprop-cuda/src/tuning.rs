@@ -3,9 +3,10 @@
 use crate::CudaError;
 use crate::compile::{Source, nvrtc_version};
 use crate::compiled_gemm::CompiledGemm;
+use crate::cudnn_engines::FEW_ENGINES;
 use crate::device::{Device, DeviceLimits};
 use crate::environment::tries;
-use crate::gemm::{Algorithm, Gemm};
+use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
 use crate::startup;
@@ -76,10 +77,10 @@ pub(crate) fn choose(
 
 /// Products up to which there is time for every algorithm that may be the best.
 const FEW_PRODUCTS: usize = 16;
-/// Products that are so large that a better engine is worth any search.
-const HUGE: usize = 1 << 35;
-/// Of cuDNN's engines so many are timed otherwise: later ones are hardly ever the best, and by little.
-const FEW_ENGINES: usize = 8;
+/// Gradients of weights that are so large that a better engine is worth any search.
+const HUGE: usize = 1 << 37;
+/// Products from which on a library mostly leaves our own kernels no chance, so that these are not compiled before that is known.
+const LARGE: usize = 1 << 32;
 
 /// What is timed for a product.
 struct Search<'a> {
@@ -92,15 +93,16 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a library computes it too.
+    /// Whether a library is likely to leave our own algorithms no chance.
     fn has_rivals(&self, gemm: &Gemm) -> bool {
         let cudnn = gemm.suits_cudnn(self.n) && self.libraries.cudnn().is_ok();
-        cudnn || gemm.suits_cublas() && self.libraries.cublas().is_ok()
+        cudnn && gemm.multiply_adds(self.n) >= LARGE
     }
 
     /// The libraries' algorithms.
     fn theirs(&self, gemm: &Gemm) -> Vec<Algorithm> {
-        let all = self.ample || gemm.multiply_adds(self.n) >= HUGE;
+        let huge = gemm.mode == Mode::Weights && gemm.multiply_adds(self.n) >= HUGE;
+        let all = (self.ample || huge) && !gemm.adds;
         let mut algorithms = self.libraries.algorithms(gemm, self.n);
         algorithms.retain(|algorithm| all || !matches!(algorithm, Algorithm::Cudnn(number) if *number > FEW_ENGINES));
         algorithms
@@ -186,10 +188,10 @@ fn fastest(
     if !unknown.is_empty() {
         let ample = tries("thorough") || unknown.len() <= FEW_PRODUCTS;
         let search = Search { n, limits, concurrent, libraries: &libraries, ample };
-        // While the libraries' algorithms are timed, all kernels are compiled that are needed in any case; those of ours that
-        // the libraries leave a chance afterwards. Many at once, so that the compiler has work for every core.
-        let alone = unknown.iter().filter(|gemm| !search.has_rivals(gemm));
-        let needed: Vec<Source> = alone.flat_map(|gemm| search.sources(gemm)).chain(others()).collect();
+        // While the libraries' algorithms are timed, all kernels are compiled that will be needed or timed in any case; others of
+        // ours afterwards, where the libraries leave them a chance. Many at once, so that the compiler has work for every core.
+        let equals = unknown.iter().filter(|gemm| !search.has_rivals(gemm));
+        let needed: Vec<Source> = equals.flat_map(|gemm| search.sources(gemm)).chain(others()).collect();
         let theirs = device.modules_while(&needed, || {
             let time = |gemm: &&Gemm| search.fastest(device, gemm, &search.theirs(gemm), None);
             unknown.iter().map(time).collect::<Result<Vec<_>, _>>()
