@@ -77,12 +77,16 @@ impl Raise for train::Error {
             | E::NoTable { .. }
             | E::NoPicture { .. }
             | E::NoColumns => Kind::Data,
-            E::File(_) | E::RunExists { .. } | E::Locked { .. } | E::OtherRecipe { .. } | E::SameFolder { .. } => {
-                Kind::File
-            }
+            E::File(_)
+            | E::NoTeacher { .. }
+            | E::RunExists { .. }
+            | E::Locked { .. }
+            | E::OtherRecipe { .. }
+            | E::SameFolder { .. } => Kind::File,
             E::NotACheckpoint { .. }
             | E::Damaged { .. }
             | E::OtherNetwork { .. }
+            | E::Teacher { .. }
             | E::NotARun { .. }
             | E::NoEpoch { .. }
             | E::EpochsDiffer { .. }

@@ -8,6 +8,7 @@ mod board;
 mod cli;
 mod error;
 mod progress;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -4,12 +4,13 @@
 //! [`Progress::step`] as often as it likes: nothing is formatted or drawn more than ten times a second, and between
 //! two drawings a call costs one look at the clock.
 
+use crate::terminal::{Stream, draws};
 use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
 use ftprop_train::run::{EpochMetrics, Scores};
 use ftprop_train::words::{plain, plain_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +21,10 @@ pub(crate) use ftprop_train::words::{counted, duration};
 const REDRAW: Duration = Duration::from_millis(100);
 /// Columns for the bar itself, with the spaces around it.
 const LEAST_BAR: usize = 7;
-/// Without a terminal, how long an epoch stays silent.
+/// Without a bar, how long an epoch stays silent.
 const SILENCE: Duration = Duration::from_secs(10);
+/// The same at first where a person looks on, at a terminal that cannot draw.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A loss and an accuracy (a fraction of 1) over some examples.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -92,7 +95,7 @@ fn first_that_fits(lines: impl IntoIterator<Item = String>, room: usize) -> Stri
 
 /// The columns of the terminal.
 fn columns() -> usize {
-    console::Term::stderr().size_checked().map_or(80, |(_, columns)| usize::from(columns))
+    Stream::Err.columns().unwrap_or(80)
 }
 
 impl fmt::Display for EpochLine {
@@ -107,10 +110,10 @@ impl fmt::Display for EpochLine {
     }
 }
 
-/// Images a second, of all ranks and of each where there are several.
+/// Examples a second, of all ranks and of each where there are several.
 fn speed(images_per_s: f64, of_a_rank: Option<f64>) -> String {
     let each = of_a_rank.map(|each| format!(" ({each:.0} a rank)")).unwrap_or_default();
-    format!("{images_per_s:.0} images/s{each}")
+    format!("{images_per_s:.0} examples/s{each}")
 }
 
 /// A small number with three digits that count: 0.00025, 1.32e-5.
@@ -139,6 +142,8 @@ pub(crate) struct Progress {
     started: Instant,
     /// Nothing is shown before this moment.
     next: Instant,
+    /// The columns that lines have to fit, on a terminal that cannot draw.
+    room: Option<usize>,
 }
 
 impl Progress {
@@ -149,7 +154,11 @@ impl Progress {
             false if draws() => Sink::Bar(bar(steps_per_epoch)),
             false => Sink::Lines(Box::new(std::io::stderr())),
         };
-        Self::with_sink(sink, epochs, steps_per_epoch, Instant::now())
+        let mut progress = Self::with_sink(sink, epochs, steps_per_epoch, Instant::now());
+        if let (Sink::Lines(_), Some(room)) = (&progress.sink, Stream::Err.columns()) {
+            (progress.room, progress.next) = (Some(room), progress.started + PATIENCE);
+        }
+        progress
     }
 
     /// For one job of `steps` steps that is no epoch; `label` says what it is, such as `evaluating`.
@@ -168,7 +177,7 @@ impl Progress {
 
     fn with_sink(sink: Sink, epochs: u32, steps_per_epoch: usize, now: Instant) -> Self {
         let next = now + if matches!(sink, Sink::Lines(_)) { SILENCE } else { Duration::ZERO };
-        Self { sink, label: None, epochs, steps_per_epoch, epoch: 1, steps_before: 0, started: now, next }
+        Self { sink, label: None, epochs, steps_per_epoch, epoch: 1, steps_before: 0, started: now, next, room: None }
     }
 
     /// Steps of the present epoch are done.
@@ -200,7 +209,10 @@ impl Progress {
             }
             Sink::Lines(out) => {
                 self.next = now + SILENCE;
-                let _ = writeln!(out, "{heading}  step {step}/{}  {state}", self.steps_per_epoch);
+                let at = format!("{heading}  step {step}/{}", self.steps_per_epoch);
+                let shorter = shorter.map(|state| format!("{at}  {state}"));
+                let lines = [format!("{at}  {state}")].into_iter().chain(shorter);
+                let _ = writeln!(out, "{}", first_that_fits(lines, self.room.unwrap_or(usize::MAX)).trim_end());
             }
         }
     }
@@ -225,7 +237,8 @@ impl Progress {
             }
             Sink::Lines(out) => {
                 self.next = now + SILENCE;
-                let _ = writeln!(out, "{heading}  {state}");
+                let lines = [format!("{heading}  {state}"), format!("{heading}  {done}/{of}")];
+                let _ = writeln!(out, "{}", first_that_fits(lines, self.room.unwrap_or(usize::MAX)));
             }
         }
     }
@@ -242,9 +255,10 @@ impl Progress {
             _ => String::new(),
         };
         let heading = self.heading(line.epoch);
-        self.message(&match self.sink {
-            Sink::Bar(_) => line.fitted(&heading, &left, columns()),
-            _ => format!("{heading}  {line}{left}"),
+        let room = if let Sink::Bar(_) = self.sink { Some(columns()) } else { self.room };
+        self.message(&match room {
+            Some(room) => line.fitted(&heading, &left, room),
+            None => format!("{heading}  {line}{left}"),
         });
         if let Sink::Lines(_) = self.sink {
             self.next = now + SILENCE;
@@ -256,9 +270,11 @@ impl Progress {
     pub(crate) fn message(&mut self, text: &str) {
         match &mut self.sink {
             Sink::Quiet => {}
-            Sink::Bar(bar) => bar.println(plain_lines(text)),
+            Sink::Bar(bar) => bar.println(Stream::Err.fitted(&plain_lines(text))),
             Sink::Lines(out) => {
-                let _ = writeln!(out, "{}", plain_lines(text));
+                let text = plain_lines(text);
+                let text = if self.room.is_some() { Stream::Err.fitted(&text) } else { text.clone() };
+                let _ = writeln!(out, "{text}");
             }
         }
     }
@@ -327,11 +343,6 @@ impl Drop for Progress {
     }
 }
 
-/// Whether a bar can be drawn: a terminal that calls itself dumb cannot move its cursor, and gets lines.
-fn draws() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
 fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{prefix} {wide_bar:.cyan/dim} {msg}");
@@ -361,124 +372,14 @@ fn errors_only() -> bool {
 /// reason to end what works.
 pub(crate) fn tell(text: &str) {
     if !errors_only() {
-        let _ = writeln!(std::io::stderr(), "{}", plain_lines(text));
+        let _ = writeln!(std::io::stderr(), "{}", Stream::Err.fitted(&plain_lines(text)));
     }
 }
 
 /// Says what is wrong, whatever the log level.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "ftprop: {}", plain(text));
+    let _ = writeln!(std::io::stderr(), "{}", Stream::Err.fitted(&format!("ftprop: {}", plain(text))));
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Screen(Arc<Mutex<Vec<u8>>>);
-
-    impl Screen {
-        fn take(&self) -> String {
-            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
-        }
-    }
-
-    impl Write for Screen {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn lines(epochs: u32, steps: usize) -> (Progress, Screen, Instant) {
-        let (screen, start) = (Screen::default(), Instant::now());
-        (Progress::with_sink(Sink::Lines(Box::new(screen.clone())), epochs, steps, start), screen, start)
-    }
-
-    fn line(epoch: u32) -> EpochLine {
-        EpochLine {
-            epoch,
-            train: Score { loss: 1.25, accuracy: 0.5 },
-            validation: None,
-            test: Some(Score { loss: 1.5, accuracy: 0.0925 }),
-            learning_rate: 0.001,
-            images_per_s: 1234.5,
-            of_a_rank: None,
-            seconds: 8.0,
-        }
-    }
-
-    #[test]
-    fn a_line_fits_its_terminal() {
-        let validation = Some(Score { loss: 1.375, accuracy: 0.875 });
-        let long = EpochLine { validation, ..line(3) };
-        for (line, columns, shown) in [
-            (line(3), 200, "epoch  3/10  train loss 1.2500 acc 50.00 %  test loss 1.5000 acc  9.25 %  rate 0.001  "),
-            (line(3), 80, "epoch  3/10  train 50.00 %  test  9.25 %  8.0 s  1 min 12 s left"),
-            (line(3), 60, "epoch  3/10  train 50.00 %  test  9.25 %  1 min 12 s left"),
-            (long, 80, "epoch  3/10  train 50.00 %  val 87.50 %  test  9.25 %  8.0 s  1 min 12 s left"),
-            (long, 60, "epoch  3/10  train 50.00 %  val 87.50 %  test  9.25 %"),
-            (long, 40, "epoch  3/10  test  9.25 %"),
-            (long, 20, "epoch  3/10  test  9"),
-        ] {
-            let found = line.fitted("epoch  3/10", "  1 min 12 s left", columns);
-            assert!(found.starts_with(shown) && found.chars().count() <= columns, "{columns}: {found}");
-        }
-    }
-
-    #[test]
-    fn a_short_epoch_is_one_line() {
-        let (mut progress, screen, start) = lines(10, 80);
-        for step in 1..=80 {
-            progress.step_at(start + Duration::from_millis(100 * step as u64), step, (1.0, 0.5), &speed(1000.0, None));
-        }
-        assert_eq!(screen.take(), "");
-        progress.epoch_done_at(start + Duration::from_secs(8), &line(1));
-        assert_eq!(
-            screen.take(),
-            "epoch  1/10  train loss 1.2500 acc 50.00 %  test loss 1.5000 acc  9.25 %  \
-             rate 0.001  1234 images/s  8.0 s  1 min 12 s left\n"
-        );
-    }
-
-    #[test]
-    fn a_long_epoch_speaks_every_ten_seconds() {
-        let (mut progress, screen, start) = lines(2, 100);
-        for step in 1..=100 {
-            progress.step_at(start + Duration::from_millis(400 * step as u64), step, (0.25, 0.9), &speed(160.0, None));
-        }
-        let said = screen.take();
-        let said: Vec<&str> = said.lines().collect();
-        assert_eq!(said.len(), 4, "{said:?}");
-        assert_eq!(said[1], "epoch 1/2  step 50/100  loss 0.2500  acc 90.00 %  160 images/s  1 min 00 s left");
-    }
-
-    #[test]
-    fn the_last_line_promises_nothing() {
-        let (mut progress, screen, start) = lines(1, 10);
-        progress.epoch_done_at(start + Duration::from_secs(8), &line(1));
-        assert!(screen.take().ends_with("8.0 s\n"));
-    }
-
-    #[test]
-    fn a_resumed_run_counts_only_its_own_steps() {
-        let (progress, screen, start) = lines(10, 100);
-        let mut progress = progress.resumed(8, 50);
-        progress.step_at(start + Duration::from_secs(10), 100, (1.0, 0.5), &speed(10.0, None));
-        assert_eq!(screen.take(), "epoch  9/10  step 100/100  loss 1.0000  acc 50.00 %  10 images/s  20 s left\n");
-    }
-
-    #[test]
-    fn jobs_without_epochs_carry_their_label() {
-        let (mut progress, screen, start) = lines(1, 4);
-        progress.label = Some("evaluating".to_owned());
-        progress.step_at(start + Duration::from_secs(10), 2, (1.0, 0.5), &speed(10.0, None));
-        assert!(screen.take().starts_with("evaluating  step 2/4  loss 1.0000"));
-    }
-}
+mod tests;

@@ -70,3 +70,29 @@ fn endings_of_other_kinds_of_files_are_refused() {
     temp.run("plot run --out v1.2").ok();
     assert!(temp.path("v1.2.svg").exists() && temp.path("v1.2.png").exists());
 }
+
+/// A table has rows and no images, and of three classes all are among the first five.
+#[test]
+fn figures_are_called_what_they_are() {
+    let temp = Temp::new();
+    temp.write("three.csv", format!("x,y,kind\n{}", "1,2,a\n3,1,b\n2,9,c\n".repeat(9)));
+    let trained = temp.run("train --data three.csv --epochs 2 --out run").ok();
+    temp.run("export run -o run.ftp").ok();
+    for model in ["run", "run.ftp"] {
+        let said = temp.run(&format!("eval {model} --data three.csv")).ok().out;
+        assert!(said.contains("top-1") && !said.contains("top-5") && !said.contains("images"), "{said}");
+        assert!(temp.run(&format!("bench infer {model} --steps 1")).ok().out.contains(" rows/s"));
+    }
+    assert!(!trained.err.contains("images") && !trained.out.contains("images"), "{trained:?}");
+    temp.run("train --epochs 1 --out digits --quiet").ok();
+    assert!(temp.run("eval digits").ok().out.contains("top-5"));
+    // Columns of a packed model's layers begin below each other, however long a name is.
+    temp.run("export digits -o digits.ftp").ok();
+    let layers = temp.run("summary digits.ftp").ok().out;
+    let second = |line: &str| {
+        let letters: Vec<char> = line.chars().collect();
+        (1..letters.len()).rev().find(|&at| letters[at - 1] == ' ' && letters[at - 2] == ' ')
+    };
+    let columns: Vec<_> = layers.lines().filter(|line| line.starts_with("  ")).map(second).collect();
+    assert!(columns.len() > 4 && columns.iter().all(|column| *column == columns[0]), "{columns:?} in\n{layers}");
+}

@@ -24,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(256) average_pool_forward(const act
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) average_pool_backward(const act_t* __restrict__ dy, act_t* dx, int n, int accumulate) {
+// Slopes go down by a share of each window's pixels; curvature by its square.
+extern "C" __global__ void __launch_bounds__(256) average_pool_backward(const act_t* __restrict__ dy, act_t* dx, int n, int accumulate, float share) {
     const int count = n * HEIGHT * WIDTH * (C / VEC);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         int c = i % (C / VEC) * VEC, row = i / (C / VEC);
@@ -39,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) average_pool_backward(const ac
             for (int ox = ox0; ox <= ox1; ox++) {
                 FloatVec<VEC> g = load<VEC>(dy + ((size_t)(image * POOL_H + oy) * POOL_W + ox) * C + c);
 #pragma unroll
-                for (int e = 0; e < VEC; e++) sum.v[e] += g.v[e] * (1.0f / (POOL_KERNEL * POOL_KERNEL));
+                for (int e = 0; e < VEC; e++) sum.v[e] += g.v[e] * share;
             }
         size_t at = (size_t)row * C + c;
         if (accumulate) {

@@ -1,19 +1,12 @@
 // The loss of the whole network: slopes of the mean loss by the logits, and the running tally. A warp takes an
 // example; the block that finishes last adds the blocks' tallies in their order. In learning, classes have weights where
 // WEIGHTED says so, and where MIXED says so an example's label shares its place with that of the example as far from the
-// other end of the batch.
+// other end of the batch. `losses`, where it is given, has each example's own.
 #include "logits.cuh"
-
-#define OUTPUT_LOSS_CROSS_ENTROPY 1
-#define OUTPUT_LOSS_MULTI_HINGE 2
-#define OUTPUT_LOSS_SQUARED_MULTI_HINGE 3
-#define OUTPUT_LOSS_CRAMMER_SINGER 4
-#define OUTPUT_LOSS_ONE_VS_REST_HINGE 5
-#define OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE 6
 
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
-            u32* __restrict__ counter, const u32* __restrict__ not_numbers, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n,
+            u32* __restrict__ counter, double* __restrict__ losses, const u32* __restrict__ not_numbers, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n,
             int learning) {
     __shared__ double warp_loss[8];
     __shared__ u32 warp_top1[8], warp_top5[8];
@@ -24,22 +17,9 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
     for (int i = blockIdx.x * warps + warp; i < n; i += gridDim.x * warps) {
         const logit_t* z = logits + (size_t)i * CLASSES;
         act_t* out = slopes + (size_t)i * CLASSES;
-#if MIXED
-        const float keep = learning ? scalars[(size_t)step->index * SCALARS + MIX_SCALAR] : 1.0f;
-        const int own = (int)labels[i], partner = learning ? (int)labels[n - 1 - i] : own;
-        // The label with the larger share first: it is the one that is counted.
-        const int y = keep >= 0.5f ? own : partner, other = keep >= 0.5f ? partner : own;
-        float weight = keep >= 0.5f ? keep : 1.0f - keep, other_weight = keep >= 0.5f ? 1.0f - keep : keep;
-#else
-        const int y = (int)labels[i], other = y;
-        float weight = 1.0f, other_weight = 0.0f;
-#endif
-#if WEIGHTED
-        if (learning) {
-            weight *= weights[y];
-            other_weight *= weights[other];
-        }
-#endif
+        const Learned learned(labels, weights, step, scalars, i, n, learning);
+        const int y = learned.y, other = learned.other;
+        const float weight = learned.weight, other_weight = learned.other_weight;
         const float zy = widen(z[y]);
         u32 above = 0;
         for (int j = lane; j < CLASSES; j += 32) {
@@ -73,7 +53,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
             }
         }
         const double shown = (double)weight * (double)zy + (other_weight == 0.0f ? 0.0 : (double)other_weight * (double)widen(z[other]));
-        loss += (double)whole * (log(sum) + (double)most) - (double)label * shown - (each == 0.0f ? 0.0 : (double)each * (double)whole * all);
+        const double own = (double)whole * (log(sum) + (double)most) - (double)label * shown - (each == 0.0f ? 0.0 : (double)each * (double)whole * all);
 #elif OUTPUT_LOSS == OUTPUT_LOSS_MULTI_HINGE || OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_MULTI_HINGE
         const float scale = share * weight / (float)CLASSES;
         double sum = 0.0;
@@ -88,7 +68,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         sum = warp_sum(sum);
         total = warp_sum(total);
         if (learning && lane == 0) write(y, -total);
-        loss += (double)weight * sum / (double)CLASSES;
+        const double own = (double)weight * sum / (double)CLASSES;
 #elif OUTPUT_LOSS == OUTPUT_LOSS_CRAMMER_SINGER
         // The strongest rival; of equals the last, as the CPU takes it.
         float best = 0.0f;
@@ -111,7 +91,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
         if (learning)
             for (int j = lane; j < CLASSES; j += 32)
                 write(j, violation > 0.0f ? (j == rival ? share * weight : j == y ? -share * weight : 0.0f) : 0.0f);
-        loss += (double)weight * (double)violation;
+        const double own = (double)weight * (double)violation;
 #elif OUTPUT_LOSS == OUTPUT_LOSS_ONE_VS_REST_HINGE || OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE
         double sum = 0.0;
         for (int j = lane; j < CLASSES; j += 32) {
@@ -119,10 +99,12 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
             sum += OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? (double)v * (double)v : (double)v;
             if (learning) write(j, -t * share * weight / (float)CLASSES * (OUTPUT_LOSS == OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE ? 2.0f * v : (v > 0.0f ? 1.0f : 0.0f)));
         }
-        loss += (double)weight * warp_sum(sum) / (double)CLASSES;
+        const double own = (double)weight * warp_sum(sum) / (double)CLASSES;
 #else
 #error "unknown OUTPUT_LOSS"
 #endif
+        loss += own;
+        if (losses && lane == 0) losses[i] = own;
     }
     if (lane == 0) {
         warp_loss[warp] = loss;

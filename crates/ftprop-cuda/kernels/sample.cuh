@@ -76,7 +76,12 @@
 #define ACCUMULATE1 0
 #define ACCUMULATE2 0
 #define LOSS_SCALAR 0
-// Losses and optimizers: output_loss.cu, distillation.cu, optimizer.cu, matrices.cu.
+// Hard units that stand alone: targets.cu.
+#define UNITS 8192
+#define FURTHER FURTHER_CURVATURE
+#define CURVED 1
+#define MOST 820
+// Losses and optimizers: output_loss.cu, distillation.cu, curvature.cu, optimizer.cu, matrices.cu.
 #define CLASSES 10
 #define OUTPUT_LOSS OUTPUT_LOSS_CROSS_ENTROPY
 #define SMOOTHING 0.1f
@@ -86,6 +91,7 @@
 #define MIXED 0
 #define TEMPERATURE 2.0f
 #define WEIGHT 0.5f
+#define DISTILS 1
 #define SCALARS 8
 #define MIX_SCALAR 0
 #define MOMENTS 2

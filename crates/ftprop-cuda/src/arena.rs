@@ -83,6 +83,12 @@ impl Arena {
         Ok(())
     }
 
+    /// Copies the first bytes of a region to another one, in order with the stream's work.
+    pub(crate) fn copy(&self, stream: &CudaStream, from: Region, to: Region, bytes: usize) -> Result<(), CudaError> {
+        assert!(bytes <= from.bytes && bytes <= to.bytes, "a copy past the end of a region");
+        self.buffer.copy_within(stream, from.offset, to.offset, bytes)
+    }
+
     /// Clears a region, in order with the stream's work.
     pub(crate) fn clear(&self, stream: &CudaStream, region: Region) -> Result<(), CudaError> {
         self.buffer.clear(stream, region.offset, region.bytes)

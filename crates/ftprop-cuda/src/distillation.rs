@@ -22,6 +22,14 @@ kernels! {
         n: i32,
     }
 
+    /// Each example's loss with the teacher's part.
+    DistilLossesArgs = "distil_losses" in FILE {
+        logits: DevicePtr,
+        teacher: DevicePtr,
+        losses: DevicePtr,
+        n: i32,
+    }
+
     /// Gives a batch to another network.
     CopyPixelsArgs = "copy_pixels" in FILE {
         from: DevicePtr,
@@ -39,6 +47,7 @@ const WARPS: u32 = 8;
 /// The kernels for a teacher.
 pub(crate) struct DistillationPass {
     distil: Kernel<DistilArgs>,
+    losses: Kernel<DistilLossesArgs>,
     copy: Kernel<CopyPixelsArgs>,
 }
 
@@ -49,18 +58,24 @@ pub(crate) fn source(
     [own_f32, teacher_f32]: [bool; 2],
     precision: Precision,
 ) -> Source {
-    Source::new(FILE, precision)
-        .int("CLASSES", classes)
-        .float("TEMPERATURE", distillation.temperature())
-        .float("WEIGHT", distillation.weight())
+    with_settings(Source::new(FILE, precision).int("CLASSES", classes), distillation)
         .int("LOGITS_F32", usize::from(own_f32))
         .int("TEACHER_F32", usize::from(teacher_f32))
+}
+
+/// What a file that knows of a teacher is compiled for.
+pub(crate) fn with_settings(source: Source, distillation: Distillation) -> Source {
+    source.float("TEMPERATURE", distillation.temperature()).float("WEIGHT", distillation.weight())
 }
 
 impl DistillationPass {
     pub(crate) fn new(device: &Device, source: Source) -> Result<Self, CudaError> {
         let module = device.module(source)?;
-        Ok(DistillationPass { distil: Kernel::find(&module)?, copy: Kernel::find(&module)? })
+        Ok(DistillationPass {
+            distil: Kernel::find(&module)?,
+            losses: Kernel::find(&module)?,
+            copy: Kernel::find(&module)?,
+        })
     }
 
     /// Mixes the teacher's slopes into those of n examples.
@@ -74,6 +89,19 @@ impl DistillationPass {
         let config = LaunchConfig { grid: ((n as u32).div_ceil(WARPS), 1, 1), threads: 32 * WARPS, shared: 0 };
         // SAFETY: logits and slopes have room for a full batch, in both networks.
         unsafe { self.distil.launch(stream, config, &args) }
+    }
+
+    /// Adds the teacher's part to each of n examples' losses.
+    pub(crate) fn add_losses(
+        &self,
+        stream: &CudaStream,
+        [logits, teacher, losses]: [DevicePtr; 3],
+        n: usize,
+    ) -> Result<(), CudaError> {
+        let args = DistilLossesArgs { logits, teacher, losses, n: n as i32 };
+        let config = LaunchConfig { grid: ((n as u32).div_ceil(WARPS), 1, 1), threads: 32 * WARPS, shared: 0 };
+        // SAFETY: logits have room for a full batch, in both networks, and so have the losses.
+        unsafe { self.losses.launch(stream, config, &args) }
     }
 
     /// Copies n examples from one network's input to another's; each comes with the channels that it stores.

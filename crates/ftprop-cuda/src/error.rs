@@ -195,11 +195,15 @@ pub enum CudaError {
         /// An example as the network takes it.
         network: Shape,
     },
-    /// A target rule that a kernel of single units cannot follow.
-    #[error(
-        "the target rule {rule} looks at more than a unit's own numbers, which a GPU does not do yet; train with it on the CPU"
-    )]
+    /// A target rule that no kernel follows.
+    #[error("the target rule {rule} looks at more of the network than a GPU shows it; train with it on the CPU")]
     FurtherRule {
+        /// The rule.
+        rule: String,
+    },
+    /// A target rule that looks at whole batches, where they are shared.
+    #[error("the target rule {rule} looks at whole batches, which cannot be shared or taken in parts then")]
+    SharedRule {
         /// The rule.
         rule: String,
     },

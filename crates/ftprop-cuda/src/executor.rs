@@ -1,26 +1,31 @@
 //! What a step runs, in order: the batch, the passes forward, the loss, the passes back, the optimizer. Nothing here waits
 //! for the GPU unless it says so, so all of it can be captured.
 
+mod asked;
+mod inspection;
+
 use crate::CudaError;
 use crate::abi::{DeviceStep, DeviceTally};
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::basic;
 use crate::batch::BatchLoader;
 use crate::compile::Source;
+use crate::curvature::{self, CurvaturePass};
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
 use crate::environment::tries;
 use crate::exchange::{Exchange, last_parameters};
+use crate::further::FurtherBuffers;
 use crate::libraries::Libraries;
-use crate::loss::{self, LossPass};
+use crate::loss::{self, LossPass, Purpose};
 use crate::matrices;
 use crate::nccl::Communicator;
 use crate::optimizer::{self, OptimizerPass};
 use crate::parameters::ParameterBuffers;
 use crate::passes::{self, Algorithms, BatchContext, CompileOptions, CompiledPass, Others, Statistics, TensorRegions};
 use crate::pictures;
-use crate::plan::{FusedPass, FusionPlan};
+use crate::plan::{FusedPass, FusionPlan, Role};
 use crate::precision::Precision;
 use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
@@ -64,6 +69,10 @@ pub(crate) struct Executor {
     host: Option<HostSums>,
     /// The network that is learned from, and how.
     teacher: Option<(Box<Executor>, DistillationPass)>,
+    /// What target rules look at further than at their units.
+    further: FurtherBuffers,
+    /// The tensors that each activation is of, where they are kept.
+    pre_activations: Vec<usize>,
 }
 
 /// The last layers' parameters, where they are so many that it pays to learn them while the first layers are on their way back.
@@ -127,14 +136,30 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
     sources.extend(distillation_source(plan, config));
+    sources.extend(curvature_source(plan, config));
     sources
+}
+
+/// The kernels for the loss's curvature, where it comes down.
+fn curvature_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option<Source> {
+    let (precision, learning) = (config.options.precision, config.learning);
+    let (classes, f32_logits) = (config.graph.classes(), has_f32_logits(plan, precision));
+    let of_loss = || {
+        loss::source_of(curvature::FILE, &learning.criterion, classes, f32_logits, &config.options.scalars, precision)
+    };
+    let source = plan.curved.then(of_loss)?.int("DISTILS", usize::from(learning.teacher.is_some()));
+    Some(match &learning.teacher {
+        Some(teacher) => distillation::with_settings(source, teacher.distillation),
+        None => source,
+    })
 }
 
 /// The kernels for learning from a teacher, where there is one.
 fn distillation_source(plan: &FusionPlan, config: &ExecutorConfig<'_>) -> Option<Source> {
     let teacher = config.learning.teacher.as_ref()?;
     let precision = config.options.precision;
-    let f32_logits = [plan, &FusionPlan::new(&teacher.graph)].map(|plan| has_f32_logits(plan, precision));
+    let of_teacher = FusionPlan::new(&teacher.graph, Role::Teacher { kept: false });
+    let f32_logits = [plan, &of_teacher].map(|plan| has_f32_logits(plan, precision));
     Some(distillation::source(teacher.distillation, config.graph.classes(), f32_logits, precision))
 }
 
@@ -171,6 +196,11 @@ impl Executor {
             (Some(executor), Some(source)) => Some((Box::new(executor), DistillationPass::new(device, source)?)),
             _ => None,
         };
+        let taught = teacher.as_ref().map_or(vec![], |(teacher, _)| teacher.taught());
+        let count = graph.parameter_count();
+        let curvature = curvature_source(&plan, config);
+        let curvature = curvature.map(|source| CurvaturePass::new(device, source, count, precision)).transpose()?;
+        let pre_activations = plan.pre_activations.clone();
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let images = (graph.input(), stored, tensors[input].values);
@@ -184,6 +214,7 @@ impl Executor {
             true => EarlyUpdate::new(device, &passes, parameters.count())?,
             false => None,
         };
+        let further = FurtherBuffers::new(taught, curvature, &passes, (batch, graph.classes()), &mut layout);
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
         Ok(Executor {
             device: device.clone(),
@@ -204,6 +235,8 @@ impl Executor {
             sync_norm: options.sync_norm,
             host: None,
             teacher,
+            further,
+            pre_activations,
         })
     }
 
@@ -222,7 +255,7 @@ impl Executor {
     /// Bytes of device memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
         let teacher = self.teacher.as_ref().map_or(0, |(teacher, _)| teacher.bytes());
-        self.arena.bytes() + self.parameters.bytes() + teacher
+        self.arena.bytes() + self.parameters.bytes() + self.further.bytes() + teacher
     }
 
     /// Waits for everything that was asked for.
@@ -269,6 +302,7 @@ impl Executor {
             scalars: self.step.scalars(&self.arena),
             labels: self.batch.labels(&self.arena),
             not_numbers: self.loss.not_numbers(&self.arena),
+            further: self.further.seen(&self.arena),
             statistics,
             n,
         }
@@ -334,7 +368,10 @@ impl Executor {
         self.forward(n, Statistics::Batch)?;
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
-        self.backward(n, early)
+        self.look_further(n)?;
+        self.keep_logits(n, false)?;
+        self.backward(n, early)?;
+        self.keep_logits(n, true)
     }
 
     /// Takes part in the norms' sums over a batch of which no example is here.
@@ -362,22 +399,6 @@ impl Executor {
         self.batch.mix(&self.stream, &self.arena, (self.step.step(&self.arena), scalars, width), n)
     }
 
-    /// Has the teacher see the batch that is in place, in this executor's stream.
-    fn ask_teacher(&self, n: usize) -> Result<(), CudaError> {
-        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
-        let (own, other) = (self.batch.images(&self.arena), teacher.batch.images(&teacher.arena));
-        pass.copy(&self.stream, own, other, self.batch.example(), n)?;
-        teacher.forward_in(&self.stream, n, Statistics::Running)
-    }
-
-    /// Mixes what the teacher said into the slopes by the logits.
-    fn hear_teacher(&self, n: usize) -> Result<(), CudaError> {
-        let Some((teacher, pass)) = &self.teacher else { return Ok(()) };
-        let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
-        let said = teacher.context(n, Statistics::Running).values(teacher.output.tensor);
-        pass.mix(&self.stream, [context.values(output), said, context.slopes(output), context.step], n)
-    }
-
     /// Tallies the batch that is in place, once [`load_running_statistics`](Self::load_running_statistics) was called.
     pub(crate) fn evaluate(&self, n: usize) -> Result<(), CudaError> {
         self.forward(n, Statistics::Running)?;
@@ -401,9 +422,14 @@ impl Executor {
     }
 
     pub(crate) fn apply_loss(&self, n: usize, learning: bool) -> Result<(), CudaError> {
+        let [losses, _] = self.further.losses(&self.arena);
+        self.take_loss(n, if learning { Purpose::Learn { losses } } else { Purpose::Measure })
+    }
+
+    fn take_loss(&self, n: usize, purpose: Purpose) -> Result<(), CudaError> {
         let (context, output) = (self.context(n, Statistics::Batch), self.output.tensor);
         let tensors = [context.values(output), self.batch.labels(&self.arena), context.slopes(output)];
-        self.loss.run(&self.stream, &self.arena, tensors, [context.step, context.scalars], n, learning)
+        self.loss.run(&self.stream, &self.arena, tensors, [context.step, context.scalars], n, purpose)
     }
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
@@ -419,6 +445,12 @@ impl Executor {
             if pass.has_unfinished_gradients(n) {
                 let beside = pass.uses_side_stream() || tries("ends");
                 pass.end_gradients(&context, if beside { self.side_stream()? } else { &self.stream })?;
+            }
+            if context.further.curvature.is_some() {
+                pass.carry(&context, &self.stream)?;
+            }
+            if pass.asks_above() && !context.slopes(pass.output()).is_null() {
+                self.try_above(number, n)?;
             }
             pass.backward(&context, &self.stream)?;
             if pass.has_partial_bias() {
@@ -511,58 +543,5 @@ impl Executor {
         }
         let halves: Vec<u16> = self.arena.read(&self.stream, region, len)?;
         Ok(halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect())
-    }
-
-    /// Waits, and names the first pass that met something that is no number, else the first whose output for the last batch
-    /// of n is not finite.
-    pub(crate) fn first_non_finite(&self, n: usize) -> Result<Option<&str>, CudaError> {
-        if let Some(pass) = self.loss.read_not_numbers(&self.stream, &self.arena)? {
-            return Ok(self.passes.get(pass - 1).map(CompiledPass::name));
-        }
-        for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
-            let (tensor, len) = (pass.output(), n * shape.len());
-            let region = self.tensors[tensor].values;
-            let is_output = tensor == self.output.tensor;
-            let finite = if self.output.precision != Precision::Bf16 || (is_output && self.output.is_f32) {
-                self.arena.read::<f32>(&self.stream, region, len)?.iter().all(|v| v.is_finite())
-            } else {
-                // A bf16 is not finite where its eight exponent bits are all set.
-                self.arena.read::<u16>(&self.stream, region, len)?.iter().all(|v| v & 0x7f80 != 0x7f80)
-            };
-            if !finite {
-                return Ok(Some(pass.name()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Gives each piece of a training step on batches of n to `visit`, in order and with a name, to be run any number of
-    /// times.
-    pub(crate) fn visit_pieces(
-        &self,
-        n: usize,
-        visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
-    ) -> Result<(), CudaError> {
-        let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
-        if self.teacher.is_some() {
-            visit("teacher".into(), &|| self.ask_teacher(n))?;
-        }
-        for (i, pass) in self.passes.iter().enumerate() {
-            visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
-        }
-        visit("loss".into(), &|| self.apply_loss(n, true))?;
-        for (i, pass) in self.passes.iter().enumerate().rev() {
-            if matches!(pass, CompiledPass::Product(_)) {
-                visit(format!("{i} {} gradients", pass.kind()), &|| {
-                    pass.gradients(context, stream)?;
-                    pass.end_gradients(context, stream)
-                })?;
-            }
-            visit(format!("{i} {} back", pass.kind()), &|| pass.backward(context, stream))?;
-            if pass.has_partial_bias() {
-                visit(format!("{i} {} gradients", pass.kind()), &|| pass.reduce_bias_gradient(context, stream))?;
-            }
-        }
-        visit("optimizer".into(), &|| self.optimize(false))
     }
 }

@@ -49,6 +49,7 @@
 //! | `gemm`, `patch`, `cudnn`, `cudnn_engines`, `cublas`, `libraries` | the algorithms for a product: tiled, from a patch, the libraries' |
 //! | `compiled_gemm`, `tuning`, `tile_model`, `timing`, `tuning_cache` | a product with its algorithm, which ones are worth timing, which one is fastest, and that remembered |
 //! | `parameters`, `step`, `batch`, `staging`, `passes`, `loss`, `distillation`, `optimizer`, `basic` | the parts of a step with their kernels and memory |
+//! | `further`, `curvature` | what target rules look at beside a unit's own numbers |
 //! | `executor`, `graphs` | a whole step, and steps that are captured |
 //! | `nccl`, `exchange` | several GPUs that share batches: [`Communicator`], and gradients summed beside the backward pass |
 //! | `picture_table` | where pictures of different sizes lie |
@@ -84,6 +85,7 @@ mod compiled_gemm;
 mod cublas;
 mod cudnn;
 mod cudnn_engines;
+mod curvature;
 mod data;
 mod device;
 mod distillation;
@@ -91,6 +93,7 @@ mod environment;
 mod error;
 mod exchange;
 mod executor;
+mod further;
 mod gemm;
 mod graphs;
 mod joined;

@@ -24,6 +24,7 @@ kernels! {
         tally: DevicePtr,
         partial: DevicePtr,
         counter: DevicePtr,
+        losses: DevicePtr,
         not_numbers: DevicePtr,
         weights: DevicePtr,
         step: DevicePtr,
@@ -31,6 +32,17 @@ kernels! {
         n: i32,
         learning: i32,
     }
+}
+
+/// What the loss is taken for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    /// To count.
+    Measure,
+    /// To learn: slopes by the logits are written, and where there is a place for them each example's loss.
+    Learn { losses: DevicePtr },
+    /// To see each example's loss, when the slopes by the logits are no longer needed. Nothing counts.
+    Try { losses: DevicePtr },
 }
 
 /// The most blocks that the loss is summed by, and warps of each.
@@ -41,6 +53,8 @@ const WARPS: u32 = 8;
 pub(crate) struct LossPass {
     kernel: Kernel<OutputLossArgs>,
     tally: Region,
+    /// Where what is tried is tallied, for nobody.
+    idle_tally: Region,
     partial: Region,
     counter: Region,
     /// The number of the first pass that met something that is no number, 0 while none has.
@@ -57,6 +71,18 @@ pub(crate) fn source(
     scalars: &ScalarLayout,
     precision: Precision,
 ) -> Source {
+    source_of(FILE, criterion, classes, logits_f32, scalars, precision)
+}
+
+/// The same for another file that looks at the loss.
+pub(crate) fn source_of(
+    file: KernelFile,
+    criterion: &Criterion,
+    classes: usize,
+    logits_f32: bool,
+    scalars: &ScalarLayout,
+    precision: Precision,
+) -> Source {
     let loss = match criterion.loss() {
         OutputLoss::CrossEntropy => "OUTPUT_LOSS_CROSS_ENTROPY",
         OutputLoss::MultiHinge => "OUTPUT_LOSS_MULTI_HINGE",
@@ -65,7 +91,7 @@ pub(crate) fn source(
         OutputLoss::OneVsRestHinge => "OUTPUT_LOSS_ONE_VS_REST_HINGE",
         OutputLoss::SquaredOneVsRestHinge => "OUTPUT_LOSS_SQUARED_ONE_VS_REST_HINGE",
     };
-    Source::new(FILE, precision)
+    Source::new(file, precision)
         .int("CLASSES", classes)
         .name("OUTPUT_LOSS", loss)
         .float("SMOOTHING", criterion.smoothing())
@@ -91,6 +117,7 @@ impl LossPass {
         Ok(LossPass {
             kernel: Kernel::find(&device.module(source)?)?,
             tally: layout.take(size_of::<DeviceTally>()),
+            idle_tally: layout.take(size_of::<DeviceTally>()),
             partial: layout.take(MAX_BLOCKS as usize * size_of::<DeviceTally>()),
             counter: layout.take(4),
             not_numbers: layout.take(4),
@@ -98,7 +125,7 @@ impl LossPass {
         })
     }
 
-    /// Tallies n examples; where they are learned from, also writes the slopes by the logits.
+    /// Tallies n examples as asked.
     pub(crate) fn run(
         &self,
         stream: &CudaStream,
@@ -106,17 +133,23 @@ impl LossPass {
         [logits, labels, slopes]: [DevicePtr; 3],
         [step, scalars]: [DevicePtr; 2],
         n: usize,
-        learning: bool,
+        purpose: Purpose,
     ) -> Result<(), CudaError> {
+        let (tally, losses, learning) = match purpose {
+            Purpose::Measure => (self.tally, DevicePtr::NULL, false),
+            Purpose::Learn { losses } => (self.tally, losses, true),
+            Purpose::Try { losses } => (self.idle_tally, losses, true),
+        };
         let args = OutputLossArgs {
             logits,
             labels,
             slopes,
-            tally: arena.at(self.tally),
+            tally: arena.at(tally),
             partial: arena.at(self.partial),
             counter: arena.at(self.counter),
+            losses,
             not_numbers: arena.at(self.not_numbers),
-            weights: self.weights.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start),
+            weights: self.weights(),
             step,
             scalars,
             n: n as i32,
@@ -127,6 +160,11 @@ impl LossPass {
         // SAFETY: logits, labels and slopes have room for a full batch, the partial tallies for every block; there is a
         // weight for each class wherever the kernel looks for one.
         unsafe { self.kernel.launch(stream, config, &args) }
+    }
+
+    /// Where the weights of the classes are, null where they have none.
+    pub(crate) fn weights(&self) -> DevicePtr {
+        self.weights.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start)
     }
 
     /// Where passes leave their number when they meet something that is no number.

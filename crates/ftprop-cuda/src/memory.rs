@@ -120,7 +120,7 @@ impl DeviceBuffer {
         Ok(values)
     }
 
-    /// Copies bytes from one place to another behind it, in order with the stream's work.
+    /// Copies bytes from one place to another, in order with the stream's work.
     pub(crate) fn copy_within(
         &self,
         stream: &CudaStream,
@@ -128,7 +128,7 @@ impl DeviceBuffer {
         to: usize,
         bytes: usize,
     ) -> Result<(), CudaError> {
-        assert!(from + bytes <= to, "a copy onto itself");
+        assert!(from + bytes <= to || to + bytes <= from, "a copy onto itself");
         let (from, to) = (self.part(from, bytes), self.part(to, bytes));
         self.device.enter()?;
         // SAFETY: both places lie in the buffer and do not overlap.

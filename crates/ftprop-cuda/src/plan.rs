@@ -4,12 +4,16 @@
 //! *epilogue* is whatever follows until the next product, as far as one kernel can do it: norm or bias, a
 //! residual sum, max pooling, the activation, dropout. Parameters keep the places that the graph
 //! gives them, so values, statistics and moments move between devices as they are.
+//!
+//! Hard units whose target rule looks further than at their own numbers stand alone, as a pass of their own kind, between
+//! tensors that hold their pre-activations and their outputs. Where one of them looks at the loss's curvature, which has to come
+//! down through all of them, all do.
 
 use ftprop_nn::Shape;
 use ftprop_nn::activation::Activation;
 use ftprop_nn::graph::{self, BatchNorm, Conv, Dropout, Fc, Graph, Node, Op, ParameterId};
 use ftprop_nn::spec::PoolKind;
-use ftprop_nn::target::HardUnit;
+use ftprop_nn::target::{Further, HardUnit, TargetRule};
 use ftprop_tensor::geometry::{ConvGeometry, PoolGeometry};
 use std::ops::Range;
 
@@ -28,6 +32,7 @@ pub(crate) enum FusedPass {
     Product(Product),
     Epilogue(Box<Epilogue>),
     AveragePool(AveragePool),
+    Targets(TargetLayer),
 }
 
 impl FusedPass {
@@ -36,6 +41,7 @@ impl FusedPass {
             FusedPass::Product(p) => p.x == tensor,
             FusedPass::Epilogue(f) => f.y == tensor || f.residual.as_ref().is_some_and(|(other, _)| *other == tensor),
             FusedPass::AveragePool(a) => a.x == tensor,
+            FusedPass::Targets(t) => t.z == tensor,
         }
     }
 }
@@ -148,11 +154,30 @@ pub(crate) struct AveragePool {
     pub(crate) adds: bool,
 }
 
+/// Hard units that stand alone.
+pub(crate) struct TargetLayer {
+    /// The layer, as messages name it.
+    pub(crate) name: String,
+    /// Their pre-activations.
+    pub(crate) z: TensorId,
+    pub(crate) out: TensorId,
+    pub(crate) unit: HardUnit,
+    /// What tells their layer from other hard ones.
+    pub(crate) number: u64,
+    /// Which of a teacher's activations they go by, where they do.
+    pub(crate) followed: Option<usize>,
+    pub(crate) adds: bool,
+}
+
 pub(crate) struct FusionPlan {
     pub(crate) tensors: Vec<PlannedTensor>,
     pub(crate) passes: Vec<FusedPass>,
     pub(crate) input: TensorId,
     pub(crate) output: TensorId,
+    /// Whether the loss's curvature comes down beside the slopes.
+    pub(crate) curved: bool,
+    /// What each activation is of, in the order of the graph's nodes, where they are all kept.
+    pub(crate) pre_activations: Vec<TensorId>,
 }
 
 /// A tensor with what is still to be done to it.
@@ -197,14 +222,28 @@ impl PendingEpilogue {
 
 struct Builder<'a> {
     graph: &'a Graph,
+    role: Role<'a>,
     plan: FusionPlan,
+}
+
+/// What a plan is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Role<'a> {
+    /// To learn; hard layers may go by a teacher's activations, see [`Teacher::followed`](ftprop_nn::engine::Teacher).
+    Pupil(&'a [Option<usize>]),
+    /// To be learned from: no targets are set, and pre-activations may be asked for.
+    Teacher { kept: bool },
 }
 
 impl FusionPlan {
     /// The passes of a graph.
-    pub(crate) fn new(graph: &Graph) -> Self {
-        let plan = FusionPlan { tensors: Vec::new(), passes: Vec::new(), input: 0, output: 0 };
-        let mut builder = Builder { graph, plan };
+    pub(crate) fn new(graph: &Graph, role: Role<'_>) -> Self {
+        let learns = matches!(role, Role::Pupil(_));
+        let mut rules = graph.walk().into_iter().filter_map(|node| node.op.target_rule());
+        let curved = learns && rules.any(|rule| rule.further() == Some(Further::Curvature));
+        let pre_activations = Vec::new();
+        let plan = FusionPlan { tensors: vec![], passes: vec![], input: 0, output: 0, curved, pre_activations };
+        let mut builder = Builder { graph, role, plan };
         let x = builder.tensor(graph.input(), false);
         let last = builder.chain(graph.nodes(), x);
         builder.plan.output = match last {
@@ -221,7 +260,10 @@ impl FusionPlan {
             other => builder.materialize(other),
         };
         let mut plan = builder.plan;
-        plan.branch();
+        // Curvature comes down, and outputs are tried, pass by pass.
+        if !plan.curved && !plan.passes.iter().any(|pass| matches!(pass, FusedPass::Targets(_))) {
+            plan.branch();
+        }
         plan.mark_sums();
         plan.pad_input();
         plan
@@ -234,6 +276,7 @@ impl FusionPlan {
             FusedPass::Product(p) => p.x != input || p.geometry.groups == 1,
             FusedPass::Epilogue(f) => f.y != input && f.residual.as_ref().is_none_or(|(tensor, _)| *tensor != input),
             FusedPass::AveragePool(a) => a.x != input,
+            FusedPass::Targets(t) => t.z != input,
         };
         // A fully connected layer reads a whole picture as one pixel.
         let whole = |pass: &FusedPass| matches!(pass, FusedPass::Product(p) if p.x == input && p.geometry.in_channels != self.tensors[input].shape.channels);
@@ -284,6 +327,7 @@ impl FusionPlan {
                     f.adds = reach(f.y);
                 }
                 FusedPass::AveragePool(a) => a.adds = reach(a.x),
+                FusedPass::Targets(t) => t.adds = reach(t.z),
             }
         }
     }
@@ -362,7 +406,7 @@ impl Builder<'_> {
                 self.plan.passes.push(FusedPass::AveragePool(pass));
                 PendingEpilogue::of(out)
             }
-            Op::Hard(unit, number) => self.activation(ActivationOp::Hard(*unit, *number), now),
+            Op::Hard(unit, number) => self.hard(node, *unit, *number, now),
             Op::Soft(activation) => self.activation(ActivationOp::Soft(*activation), now),
             Op::Dropout(dropout) => {
                 if dropout.p == 0.0 {
@@ -399,11 +443,35 @@ impl Builder<'_> {
     }
 
     fn activation(&mut self, op: ActivationOp, mut now: PendingEpilogue) -> PendingEpilogue {
-        if now.activation.is_some() || now.dropout.is_some() {
+        let kept = matches!(self.role, Role::Teacher { kept: true });
+        if kept || now.activation.is_some() || now.dropout.is_some() {
             now = PendingEpilogue::of(self.materialize(now));
+        }
+        if kept {
+            self.plan.pre_activations.push(now.tensor);
         }
         now.activation = Some(op);
         now
+    }
+
+    /// Hard units, as a part of an epilogue where they can be.
+    fn hard(&mut self, node: &Node, mut unit: HardUnit, number: u64, now: PendingEpilogue) -> PendingEpilogue {
+        let followed = match self.role {
+            Role::Pupil(followed) => followed.get(number as usize).copied().flatten(),
+            Role::Teacher { .. } => None,
+        };
+        // What sets no targets, and what finds no teacher's layer to go by, may as well have the paper's.
+        if matches!(self.role, Role::Teacher { .. }) || (unit.rule.follows_teacher() && followed.is_none()) {
+            unit.rule = TargetRule::gradient_sign();
+        }
+        if !self.plan.curved && unit.rule.further().is_none() {
+            return self.activation(ActivationOp::Hard(unit, number), now);
+        }
+        let z = self.materialize(now);
+        let out = self.tensor(node.output, self.plan.tensors[z].needs_slopes);
+        let layer = TargetLayer { name: node.name(), z, out, unit, number, followed, adds: false };
+        self.plan.passes.push(FusedPass::Targets(layer));
+        PendingEpilogue::of(out)
     }
 
     /// The sum of two paths, in the epilogue of the first.
@@ -484,125 +552,4 @@ impl Builder<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ftprop_nn::spec::{Defaults, LayerSpec};
-    use ftprop_nn::{LayerLoss, presets};
-
-    fn plan(layers: &[LayerSpec], input: Shape, classes: usize) -> FusionPlan {
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
-        FusionPlan::new(&Graph::resolve(layers, &defaults, input, classes).unwrap())
-    }
-
-    fn preset(name: &str, side: usize) -> FusionPlan {
-        let input = Shape { height: side, width: side, channels: 3 };
-        plan(&presets::layers(name, input, &[]).unwrap(), input, 10)
-    }
-
-    fn kinds(plan: &FusionPlan) -> String {
-        let letter = |pass: &FusedPass| match pass {
-            FusedPass::Product(p) if p.bias.is_some() => 'B',
-            FusedPass::Product(_) => 'P',
-            FusedPass::Epilogue(f) if f.residual.is_some() => 'S',
-            FusedPass::Epilogue(_) => 'F',
-            FusedPass::AveragePool(_) => 'A',
-        };
-        plan.passes.iter().map(letter).collect()
-    }
-
-    #[test]
-    fn each_product_is_followed_by_one_epilogue_and_the_last_adds_its_own_bias() {
-        assert_eq!(kinds(&preset("convnet4", 32)), "PFPFPFB");
-        assert_eq!(kinds(&preset("convnet8", 32)), "PFPFPFPFPFPFPFB");
-    }
-
-    #[test]
-    fn a_residual_sum_is_one_epilogue_with_both_norms_and_the_activation() {
-        let plan = preset("resnet18", 224);
-        // The stem with its pooling, then blocks; three of them project their shortcut.
-        let block = "PFPS";
-        let projecting = "PFPPS";
-        let expected = format!("PF{}{}B", block.repeat(2), format!("{projecting}{block}").repeat(3));
-        assert_eq!(kinds(&plan).replace('A', ""), expected);
-        for pass in &plan.passes {
-            if let FusedPass::Epilogue(f) = pass {
-                assert!(!f.adds && !f.adds_residual);
-            }
-        }
-        // Of two paths that part, the one reached last on the way back adds its slopes.
-        let adding = plan.passes.iter().filter(|p| matches!(p, FusedPass::Product(p) if p.adds)).count();
-        assert_eq!(adding, 8);
-    }
-
-    #[test]
-    fn an_activation_beside_a_way_around_is_part_of_the_pass_before() {
-        let plan = preset("bireal18", 32);
-        // The stem; then of each block a product and its sum, three of them with a mean and a projection.
-        let block = "PS";
-        let projecting = "PAPS";
-        let expected = format!("PF{}{}AB", block.repeat(4), format!("{projecting}{}", block.repeat(3)).repeat(3));
-        assert_eq!(kinds(&plan), expected);
-        let epilogues = plan.passes.iter().filter_map(|p| if let FusedPass::Epilogue(f) = p { Some(f) } else { None });
-        // All but the last sum, which nothing thresholds; each is the only one to write the slopes of what it reads.
-        assert_eq!(epilogues.clone().filter(|f| f.branch.is_some()).count(), 16);
-        assert!(epilogues.clone().all(|f| !f.adds && !f.adds_residual && f.activation.is_none()));
-        // Where a sum reads what an earlier one made, that one's slopes are written before they are read.
-        for f in epilogues {
-            if let Some((_, out)) = f.branch {
-                assert!(plan.passes.iter().any(|p| matches!(p, FusedPass::Product(p) if p.x == out && !p.adds)));
-            }
-        }
-    }
-
-    #[test]
-    fn pictures_are_padded_to_four_channels_where_only_convolutions_read_them() {
-        let plan4 = preset("convnet4", 32);
-        assert_eq!(plan4.tensors[plan4.input].stored, 4);
-        let input = Shape { height: 5, width: 5, channels: 3 };
-        let fc = LayerSpec::Fc { out: None, bias: None };
-        let norm = LayerSpec::BatchNorm { eps: 1e-5, momentum: 0.1 };
-        for layers in [vec![fc.clone()], vec![norm, fc]] {
-            let plan = plan(&layers, input, 2);
-            assert_eq!(plan.tensors[plan.input].stored, 3);
-        }
-    }
-
-    #[test]
-    fn a_window_as_large_as_its_image_is_a_fully_connected_layer() {
-        let plan = preset("convnet8", 32);
-        let products =
-            plan.passes.iter().filter_map(|p| if let FusedPass::Product(p) = p { Some(p.geometry) } else { None });
-        let last_but_one = products.rev().nth(1).unwrap();
-        assert_eq!((last_but_one.height, last_but_one.in_channels, last_but_one.out_channels), (1, 2048, 512));
-    }
-
-    #[test]
-    fn odd_orders_are_taken_apart() {
-        use LayerSpec as L;
-        let act = || L::Act { activation: None, layer_loss: None, target_rule: None, qrelu_form: None };
-        let norm = || L::BatchNorm { eps: 1e-5, momentum: 0.1 };
-        let fc = |out, bias| L::Fc { out, bias };
-        let layers = [
-            norm(),
-            act(),
-            L::Dropout { p: 0.5 },
-            act(),
-            fc(Some(6), Some(true)),
-            norm(),
-            norm(),
-            L::Residual { main: vec![norm()], shortcut: vec![] },
-            fc(None, None),
-            act(),
-        ];
-        let plan = plan(&layers, Shape::vector(5), 3);
-        let names: Vec<&str> = plan
-            .passes
-            .iter()
-            .filter_map(|p| if let FusedPass::Epilogue(f) = p { Some(&f.name[..]) } else { None })
-            .collect();
-        assert_eq!(names[..2], ["layer 2 (dropout)", "layer 3 (act)"]);
-        // The bias before a norm stays with its product, and the sum of a tensor with its own norm takes two passes.
-        assert_eq!(kinds(&plan), "FFBFFFSPF");
-        assert!(!plan.tensors[plan.input].needs_slopes && plan.tensors[plan.output].needs_slopes);
-    }
-}
+mod tests;

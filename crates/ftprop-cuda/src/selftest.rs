@@ -35,17 +35,20 @@ pub enum SelftestPart {
     Networks,
     /// Its networks with the kernels for large batches.
     Large,
+    /// Of the suite, the target rules that look further than at their unit.
+    Rules,
 }
 
 impl SelftestPart {
     /// All of them, with the names that they are asked for by.
-    pub const ALL: [(&'static str, SelftestPart); 6] = [
+    pub const ALL: [(&'static str, SelftestPart); 7] = [
         ("batches", SelftestPart::Batches),
         ("tuning", SelftestPart::Tuning),
         ("products", SelftestPart::Products),
         ("faults", SelftestPart::Faults),
         ("networks", SelftestPart::Networks),
         ("large", SelftestPart::Large),
+        ("rules", SelftestPart::Rules),
     ];
 }
 
@@ -92,7 +95,7 @@ pub fn selftest(
     if wanted(SelftestPart::Large) {
         add(wide_norms(device)?);
     }
-    networks(device, wanted(SelftestPart::Networks), wanted(SelftestPart::Large), &mut add)?;
+    networks(device, &wanted, &mut add)?;
     Ok(checks)
 }
 
@@ -108,7 +111,11 @@ fn batches(device: &Device, add: &mut dyn FnMut(Check)) -> Result<(), EngineErro
 }
 
 /// The engines' suite, with the kernels for small batches and with those for large ones.
-fn networks(device: &Device, small: bool, large: bool, add: &mut dyn FnMut(Check)) -> Result<(), EngineError> {
+fn networks(
+    device: &Device,
+    wanted: &dyn Fn(SelftestPart) -> bool,
+    add: &mut dyn FnMut(Check),
+) -> Result<(), EngineError> {
     for (precision, exactness) in [
         (Precision::F32, Exactness::Float),
         // Units that rounding carries past a kink: emulated on the CPU they make 5e-2 of the residual network's gradients on
@@ -122,11 +129,13 @@ fn networks(device: &Device, small: bool, large: bool, add: &mut dyn FnMut(Check
             Ok(Box::new(CudaNetwork::with_paths(device, config, paths)?))
         };
         let named = |check: &Check| Check { name: format!("{precision}: {}", check.name), ..check.clone() };
-        if small {
+        if wanted(SelftestPart::Networks) {
             suite::run(&mut |case| make(case, Paths::Cooperative), exactness, &mut |check| add(named(check)))?;
+        } else if wanted(SelftestPart::Rules) {
+            suite::rules_beside(&mut |case| make(case, Paths::Cooperative), exactness, &mut |check| add(named(check)))?;
         }
         // Vectors are as wide as those of f32 or of bf16, and sums are in f64 or f32: the two have both.
-        if large && precision != Precision::Tf32 {
+        if wanted(SelftestPart::Large) && precision != Precision::Tf32 {
             suite::networks_beside(&mut |case| make(case, Paths::Large), exactness, &mut |check| {
                 add(Check { name: format!("{precision}: large batches, {}", check.name), ..check.clone() });
             })?;

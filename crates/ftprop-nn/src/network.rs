@@ -30,7 +30,7 @@
 
 use crate::NnError;
 use crate::distillation::Distillation;
-use crate::graph::{Graph, Op};
+use crate::graph::Graph;
 use crate::layers::{Chain, Others, Output, Pass, Slopes, Statistics, Watch};
 use crate::lower::lower;
 use crate::output_loss::{Criterion, Tally};
@@ -38,7 +38,7 @@ use crate::portion::Portion;
 use crate::target::Needs;
 use crate::timing::Breakdown;
 use ftprop_tensor::cpu::elementwise;
-use ftprop_tensor::{Buffer, Cpu, Shape};
+use ftprop_tensor::{Buffer, Cpu};
 use std::sync::Arc;
 
 /// A compiled network.
@@ -229,30 +229,9 @@ impl Network {
         followed.iter().map(|at| at.map(|at| all[at])).collect()
     }
 
-    /// Makes hard layers whose rule goes by a teacher follow the activations of the same shape, the first of them the first.
-    pub(crate) fn follow(&mut self, teacher: &Graph) -> Result<(), NnError> {
-        let walked = self.graph.walk();
-        let activates = |op: &Op| matches!(op, Op::Hard(..) | Op::Soft(_));
-        let shapes: Vec<Shape> =
-            teacher.walk().into_iter().filter(|node| activates(&node.op)).map(|node| node.input).collect();
-        let own: Vec<_> = walked.iter().filter(|node| activates(&node.op)).collect();
-        let mut followed = Vec::new();
-        for (i, node) in own.iter().enumerate() {
-            let Op::Hard(unit, number) = &node.op else { continue };
-            let nth = own[..i].iter().filter(|before| before.input == node.input).count();
-            let mut alike = shapes.iter().enumerate().filter(|(_, shape)| **shape == node.input).map(|(at, _)| at);
-            let at = alike.nth(nth).filter(|_| unit.rule.follows_teacher());
-            followed.resize(followed.len().max(*number as usize + 1), None);
-            followed[*number as usize] = at;
-        }
-        if followed.iter().all(Option::is_none) {
-            return Err(NnError::Setting(
-                "the target rule teacher goes by a teacher whose activations have the same shapes; this one has none"
-                    .into(),
-            ));
-        }
+    /// Has hard layers go by a teacher's activations: by the layer's number, which of them.
+    pub(crate) fn follow(&mut self, followed: Vec<Option<usize>>) {
         self.followed = followed;
-        Ok(())
     }
 
     /// Mixes the examples, where the criterion asks for it, and goes on with them and with the share of their labels that

@@ -21,9 +21,11 @@
 
 mod batch;
 mod beyond;
+mod device;
 
 pub use batch::{BatchRule, ClassAgreement, ClassMean, SeenBatch};
 pub(crate) use beyond::Needs;
+pub use device::Further;
 
 use crate::NnError;
 use crate::activation::Activation;
@@ -31,7 +33,7 @@ use crate::layer_loss::{LayerLoss, Reach, SlopesAt, Targets};
 use crate::names::{Family, Named, Registry, chosen_by_name, serde_by_name};
 use crate::number::Number;
 use crate::portion::Portion;
-use crate::trace::{Traced, function};
+use crate::trace::Traced;
 use batch::OfBatch;
 use beyond::Beyond;
 use ftprop_tensor::Cpu;
@@ -126,7 +128,7 @@ impl TargetRule {
         REGISTRY.add(name, Box::new(OfBatch(rule))).map(TargetRule)
     }
 
-    /// Whether it looks at more than its unit's own numbers, which the CPU alone can do.
+    /// Whether it looks at more than its unit's own numbers.
     pub fn looks_further(self) -> bool {
         self.needs() != Needs::Nothing
     }
@@ -163,8 +165,8 @@ chosen_by_name!(TargetRule, REGISTRY);
 trait AnyRule: fmt::Debug + Send + Sync {
     fn target(&self, seen: Seen<f32>) -> f32;
     fn targets(&self, cpu: &Cpu, seen: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]);
-    /// None where a unit's own numbers are not enough.
-    fn traced<'a>(&self, seen: Seen<Traced<'a>>) -> Option<Traced<'a>>;
+    /// With what a rule [looks at further](Further); none where that is not enough.
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>, further: Traced<'a>) -> Option<Traced<'a>>;
     fn needs(&self) -> Needs {
         Needs::Nothing
     }
@@ -204,7 +206,7 @@ impl<R: Rule> AnyRule for R {
         elementwise::map_places(cpu, targets, [g, z], |at, g, z| Rule::target(self, by.seen(at, g, z)));
     }
 
-    fn traced<'a>(&self, seen: Seen<Traced<'a>>) -> Option<Traced<'a>> {
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>, _: Traced<'a>) -> Option<Traced<'a>> {
         Some(Rule::target(self, seen))
     }
 }
@@ -353,20 +355,6 @@ impl HardUnit {
             (Activation::Qrelu { k }, QreluForm::PerStep) => Reach::PerStep { k },
             (Activation::Sign | Activation::Relu | Activation::SaturatedRelu, _) => Reach::Threshold { scale: 1.0 },
         }
-    }
-
-    /// The slope as a function of g, z, the label, the step, a random number, the loss's scheduled number and one over
-    /// the batch size, for a GPU's compiler. None where the rule looks at more than that.
-    pub fn device_slope(&self, name: &str) -> Option<String> {
-        if self.rule.looks_further() {
-            return None;
-        }
-        let inputs = &["g", "z", "label", "step", "random", "s", "share"];
-        Some(function(name, inputs, |[g, z, label, step, random, s, share]| {
-            let seen = Seen { g, z, h: self.activation.value(z), label, step, random };
-            let t = self.rule.0.traced(seen).expect("a rule of single units");
-            self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), [t, g, z, s])
-        }))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use ftprop_nn::layer_loss::LayerLoss;
 use ftprop_nn::optimizer::{OptimizerSpec, ParameterGroups, Setting};
-use ftprop_nn::target::{HardUnit, Moment, QreluForm, TargetRule};
+use ftprop_nn::target::{Further, HardUnit, Moment, QreluForm, TargetRule};
 use ftprop_nn::trace::exp_negative;
 use ftprop_nn::{Activation, Optimizer};
 use ftprop_tensor::Cpu;
@@ -101,6 +101,79 @@ fn every_activation_layer_loss_form_and_rule() {
     let _ = write!(text, "int main() {{\n{main}}}\n");
     if let Some(got) = run("slopes", &text) {
         assert_same(&got, &expected, |i| format!("{:?} at g {} z {}", cases[i / count], g[i % count], z[i % count]));
+    }
+}
+
+/// A target as the rules that look further are described, from what a unit is pulled by and from what its rule looks at.
+fn further_target(unit: &HardUnit, pull: f32, z: f32, further: f32) -> f32 {
+    let away = |g: f32| if g == 0.0 || g.is_nan() { 0.0 } else { -g.signum() };
+    match &unit.rule.to_string()[..] {
+        "class_mean" => away(further),
+        "class_agreement" if away(pull) == away(further) => away(pull),
+        "class_agreement" => 0.0,
+        "secant" => away(pull),
+        "verified:0.1" => {
+            let (t, own) = (away(pull), unit.activation.value(z));
+            let lowest = if unit.activation == Activation::Sign { -1.0 } else { 0.0 };
+            let there = own == if t > 0.0 { 1.0 } else { lowest };
+            if there || further > 0.0 { t } else { 0.0 }
+        }
+        _ => {
+            let (own, wanted) = (unit.activation.value(z), unit.activation.value(further));
+            let lowest = if unit.activation == Activation::Sign { -1.0 } else { 0.0 };
+            match own {
+                _ if own < wanted => 1.0,
+                _ if own > wanted => -1.0,
+                _ if own == 1.0 => 1.0,
+                _ if own == lowest => -1.0,
+                _ => 0.0,
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pieces_of_rules_that_look_further() {
+    let count = 60;
+    let (g, z) = units(count);
+    let s = Stream::numbered(8);
+    let mut further: Vec<f32> = (0..count as u64).map(|i| 3.0 * s.uniform(i) - 1.5).collect();
+    (further[3], further[4], further[5]) = (0.0, z[4], z[5]);
+    let hard = [Activation::Sign, Activation::Step, Activation::Qrelu { k: 3 }, Activation::Qrelu { k: 5 }];
+    let mut cases = Vec::new();
+    for (i, layer_loss) in LayerLoss::all().into_iter().enumerate() {
+        for (j, rule) in ["class_mean", "class_agreement", "secant", "teacher", "verified:0.1"].into_iter().enumerate()
+        {
+            let (activation, form) = (hard[(i + j) % 4], [QreluForm::Single, QreluForm::PerStep][i % 2]);
+            let rule = rule.parse().unwrap();
+            cases.push(HardUnit { activation, layer_loss, rule, form, weighted: (i + j) % 3 != 0 });
+        }
+    }
+    let (mut text, mut main, mut expected) = (PRELUDE.to_string(), String::new(), Vec::new());
+    for (number, unit) in cases.iter().enumerate() {
+        let _ = write!(text, "namespace unit{number} {{\n{}}}\n", unit.device_pieces().unwrap());
+        let scheduled = unit.layer_loss.scheduled(0.7);
+        for i in (0..count).filter(|&i| !g[i].is_nan() && !z[i].is_nan()) {
+            let above = unit.rule.further() == Some(Further::Above);
+            let further = if above { f32::from(further[i] > 0.0) } else { further[i] };
+            let [gi, zi, fi, si] = [g[i], z[i], further, scheduled].map(literal);
+            let _ = writeln!(main, "{{ using namespace unit{number}; float w = pull({gi}, {zi}, {fi});");
+            let _ = writeln!(main, "float t = target(w, {zi}, {fi}, 0, 0, 0);");
+            let _ = writeln!(main, "say(slope_at(t, w, {zi}, {si}, 0.125f)); say(steepness(t, w, {zi}, {si})); }}");
+            let middle = if unit.activation == Activation::Sign { 0.0 } else { 0.5 };
+            let secant = unit.rule.further() == Some(Further::Curvature);
+            let pull = if secant { g[i] - further * (unit.activation.value(z[i]) - middle) } else { g[i] };
+            let t = further_target(unit, pull, z[i], further);
+            let steep = if t == 0.0 { 0.0 } else { -t * unit.phi(t, z[i], 0.7) };
+            let slope = steep * if unit.weighted { pull.abs() } else { 0.125 };
+            expected.extend([(unit, slope), (unit, steep)]);
+        }
+    }
+    let _ = write!(text, "int main() {{\n{main}}}\n");
+    let Some(got) = run("pieces", &text) else { return };
+    assert_eq!(got.len(), expected.len());
+    for (got, (unit, expected)) in got.into_iter().map(f32::from_bits).zip(&expected) {
+        assert!((got - expected).abs() <= 1e-6 * expected.abs(), "{unit:?}: {got} for {expected}");
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Error {
         supported: u32,
     },
     /// A checksum does not match the bytes it covers.
-    #[error("the {section} of the packed model is damaged (checksum mismatch); copy or export the file again")]
+    #[error("the packed model is damaged: the checksum of its {section} does not fit; copy or export the file again")]
     Checksum {
         /// Which part of the file.
         section: &'static str,

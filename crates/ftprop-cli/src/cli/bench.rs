@@ -11,6 +11,7 @@ use crate::progress::counted;
 use clap::{Args, Subcommand};
 use ftprop_cuda::{NetworkConfig, Precision, Tuning};
 use ftprop_nn::optimizer::Setting;
+use ftprop_nn::target::TargetRule;
 use ftprop_nn::{
     Activation, CpuEngine, Defaults, Engine, Graph, LayerLoss, Learning, OptimizerSpec, Shape, Step, presets,
 };
@@ -84,6 +85,9 @@ struct Config {
     activation: Activation,
     #[arg(long, default_value = "soft_hinge")]
     layer_loss: LayerLoss,
+    /// How targets are set
+    #[arg(long, default_value = "gradient_sign")]
+    target_rule: TargetRule,
     #[arg(long, default_value_t = 64)]
     batch: usize,
     /// Worker threads, 0 for one a core
@@ -118,6 +122,9 @@ struct Report {
     /// The median.
     ms_per_step: f64,
     images_per_s: f64,
+    /// Whether these are the rows of a table.
+    #[serde(skip)]
+    rows: bool,
     gflops: f64,
     peak_rss_mb: f64,
     /// From the start of the program to the end of the first step.
@@ -179,7 +186,7 @@ impl Config {
         };
         let (input, classes) = self.input()?;
         let layers = presets::layers(&self.network, input, &[])?;
-        let defaults = Defaults::new(self.activation, self.layer_loss);
+        let defaults = Defaults { target_rule: self.target_rule, ..Defaults::new(self.activation, self.layer_loss) };
         let graph = Arc::new(Graph::resolve(&layers, &defaults, input, classes)?);
         // As the peer's bench has it.
         let adam = OptimizerSpec::adam(2.5e-4)?.with("weight_decay", Setting::Number(5e-4))?;
@@ -259,6 +266,7 @@ impl Config {
             isa: format!("{:?}", cpu.isa()),
             steps: self.steps,
             ms_per_step: seconds * 1e3,
+            rows: false,
             images_per_s: self.batch as f64 / seconds,
             gflops: 2.0 * (multiply_adds(&graph, training) * self.batch) as f64 / seconds / 1e9,
             peak_rss_mb: peak_rss_mb(),
@@ -317,7 +325,7 @@ fn peak_rss_mb() -> f64 {
 
 fn print(r: &Report) -> Result<(), Error> {
     say(&format!(
-        "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} images/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
+        "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} {}/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
         r.what,
         r.network,
         r.activation,
@@ -326,6 +334,7 @@ fn print(r: &Report) -> Result<(), Error> {
         r.isa,
         r.ms_per_step,
         r.images_per_s,
+        if r.rows { "rows" } else { "images" },
         r.gflops,
         r.peak_rss_mb,
         r.first_step_s,

@@ -27,6 +27,7 @@ mod zoo;
 
 use crate::error::Error;
 use crate::progress::{LogLevel, complain, set_log_level, tell};
+use crate::terminal::Stream;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
 use ftprop_tensor::Cpu;
@@ -212,7 +213,7 @@ fn quoted(argument: &str) -> String {
 
 /// Prints a line to standard output. What does not get through is an error: nobody must take half of an answer for all.
 fn say(text: &str) -> Result<(), Error> {
-    print_line(&plain_lines(text))
+    print_line(&Stream::Out.fitted(&plain_lines(text)))
 }
 
 fn print_line(text: &str) -> Result<(), Error> {

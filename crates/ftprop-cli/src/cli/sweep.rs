@@ -54,12 +54,14 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        let mut axes: Vec<Axis> = Vec::new();
         let mut question = None;
         if let Some(plan) = &self.plan {
             let plan = Plan::find(plan)?;
             if !self.study.quiet {
                 tell(&plan.question);
             }
+            axes.extend(plan.variant_axis());
             question = Some(plan.question.clone());
             self.follow(plan);
         }
@@ -67,10 +69,12 @@ impl Sweep {
         if seeds == 0 {
             return Err(Error::Usage("--seeds must be at least 1".into()));
         }
-        if self.grid.is_empty() && self.recipe.len() < 2 {
+        for text in &self.grid {
+            axes.push(text.parse()?);
+        }
+        if axes.is_empty() && self.recipe.len() < 2 {
             return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
         }
-        let axes: Vec<Axis> = self.grid.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         self.study.refuse_overruled(&[])?;
         self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;
         let device = self.study.device.parse()?;

@@ -464,7 +464,7 @@ fn untested(dataset: &Dataset) -> Option<String> {
 fn report(s: &Summary, place: &str, epochs: u32) -> Result<(), Error> {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     say(&format!(
-        "test accuracy {} after {}, train {}; {} in all, {:.0} images/s",
+        "test accuracy {} after {}, train {}; {} in all, {:.0} examples/s",
         percent(s.test.top1_last),
         counted(s.epochs, "epoch"),
         percent(s.train.top1_last),

@@ -19,13 +19,15 @@ use crate::gemm::Gemm;
 use crate::graphs::GraphCache;
 use crate::nccl::Communicator;
 use crate::passes::{self, CompileOptions, Statistics};
-use crate::plan::{FusionPlan, PlannedTensor};
+use crate::plan::{FusionPlan, PlannedTensor, Role};
 use crate::precision::Precision;
 use crate::scalars::{RowStep, ScalarLayout};
 use crate::staging::StagingBuffers;
 use crate::streamed::{StreamedPictures, StreamedPixels};
 use crate::tuning::{self, Tuning};
 use ftprop_nn::engine::{EngineError, Learning, Part, Teacher, check_batch};
+use ftprop_nn::graph::{Node, Op};
+use ftprop_nn::target::TargetRule;
 use ftprop_nn::{Graph, OptimizerSpec, Portion, Step, Tally};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -85,15 +87,14 @@ pub struct CudaNetwork {
 }
 
 impl NetworkConfig {
-    fn plan(&self) -> Result<FusionPlan, CudaError> {
+    fn plan(&self, role: Role<'_>) -> Result<FusionPlan, CudaError> {
         if self.batch == 0 {
             return Err(CudaError::EmptyBatch);
         }
-        let mut rules = self.graph.walk().into_iter().filter_map(|node| node.op.target_rule());
-        if let Some(rule) = rules.find(|rule| rule.looks_further()) {
+        if let Some(rule) = self.refused_rule().filter(|_| matches!(role, Role::Pupil(_))) {
             return Err(CudaError::FurtherRule { rule: rule.to_string() });
         }
-        let plan = FusionPlan::new(&self.graph);
+        let plan = FusionPlan::new(&self.graph, role);
         let large = |t: &&PlannedTensor| self.batch * t.shape.height * t.shape.width * t.stored > MAX_NUMBERS;
         match plan.tensors.iter().find(large) {
             Some(tensor) => Err(CudaError::BatchTooLarge { batch: self.batch, shape: tensor.shape }),
@@ -101,13 +102,27 @@ impl NetworkConfig {
         }
     }
 
-    /// The network that is learned from, compiled for the same batches.
-    fn teacher(&self, device: &Device, teacher: &Teacher) -> Result<Executor, CudaError> {
+    /// A target rule that no kernel follows.
+    fn refused_rule(&self) -> Option<TargetRule> {
+        let refused = |node: &Node| match &node.op {
+            Op::Hard(unit, _) if unit.device_pieces().is_none() => Some(unit.rule),
+            _ => None,
+        };
+        self.graph.walk().into_iter().find_map(refused)
+    }
+
+    /// Which of the teacher's activations hard layers go by.
+    fn followed(&self) -> Result<Vec<Option<usize>>, CudaError> {
+        Ok(Teacher::followed(self.learning.teacher.as_deref(), &self.graph)?)
+    }
+
+    /// The network that is learned from, compiled for the same batches; what its activations are of may be kept.
+    fn teacher(&self, device: &Device, teacher: &Teacher, kept: bool) -> Result<Executor, CudaError> {
         teacher.check(&self.graph)?;
         // It learns nothing, so that any optimizer will do: the one without moments.
         let learning = Learning::new(&teacher.graph, &OptimizerSpec::sgd(1.0, 0.0)?)?;
-        let network =
-            CudaNetwork::new(device, NetworkConfig { graph: teacher.graph.clone(), learning, ..self.clone() })?;
+        let config = NetworkConfig { graph: teacher.graph.clone(), learning, ..self.clone() };
+        let network = CudaNetwork::in_role(device, config, Paths::Usual, Role::Teacher { kept })?;
         network.set_values(&teacher.network.values)?;
         network.set_stats(&teacher.network.statistics)?;
         network.executor.load_running_statistics()?;
@@ -147,8 +162,13 @@ impl CudaNetwork {
 
     /// Compiles a network that takes certain kernels.
     pub(crate) fn with_paths(device: &Device, config: NetworkConfig, paths: Paths) -> Result<Self, CudaError> {
+        let followed = config.followed()?;
+        CudaNetwork::in_role(device, config, paths, Role::Pupil(&followed))
+    }
+
+    fn in_role(device: &Device, config: NetworkConfig, paths: Paths, role: Role<'_>) -> Result<Self, CudaError> {
         device.check()?;
-        let plan = config.plan()?;
+        let plan = config.plan(role)?;
         let gemms = passes::gemms(&plan, config.precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
@@ -159,7 +179,9 @@ impl CudaNetwork {
             .into_iter()
             .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
             .collect();
-        let teacher = config.learning.teacher.as_ref().map(|teacher| config.teacher(device, teacher)).transpose()?;
+        let kept = matches!(role, Role::Pupil(followed) if !followed.is_empty());
+        let teacher = config.learning.teacher.as_ref();
+        let teacher = teacher.map(|teacher| config.teacher(device, teacher, kept)).transpose()?;
         let executor = Executor::new(device, plan, &algorithms, &libraries, &executor_config, teacher)?;
         let network = CudaNetwork {
             scalars: executor_config.options.scalars,
@@ -200,6 +222,7 @@ impl CudaNetwork {
         step: &Step,
         portion: Option<Portion>,
     ) -> Result<Tally, EngineError> {
+        self.check_portion(portion)?;
         let none = portion.is_some() && images.is_empty() && labels.is_empty();
         let n = if none { 0 } else { self.stage(images, labels)? };
         let at = DeviceStep::new(step.seed, 0, step.number, 0).within(portion);
@@ -326,110 +349,4 @@ impl CudaNetwork {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compile::Source;
-    use crate::device::DeviceLimits;
-    use crate::gemm::Algorithm;
-    use crate::library::Library;
-    use crate::patch::Patch;
-    use ftprop_nn::engine::suite::{self, Case};
-    use ftprop_nn::optimizer::{GroupSpec, ParameterClass, ParameterGroups, Setting};
-    use std::collections::BTreeSet;
-
-    /// What would be compiled for a network on such a GPU, had it no libraries.
-    fn sources_of(config: &NetworkConfig, limits: DeviceLimits, paths: Paths) -> Vec<Source> {
-        let plan = config.plan().unwrap();
-        let own = |gemm: Gemm| match Patch::suits(&gemm, limits) {
-            true => (gemm, Algorithm::Patch),
-            false => (gemm, Algorithm::Tiled(gemm.guess(config.batch, limits))),
-        };
-        let gemms = passes::gemms(&plan, config.precision);
-        let algorithms: Vec<_> = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(own))).collect();
-        executor::sources(&plan, &algorithms, &config.executor_config(limits.multiprocessors, paths))
-    }
-
-    /// Weights by Muon, the rest by what it was.
-    fn muon(graph: &Graph, learning: Learning) -> Learning {
-        let spec = OptimizerSpec::new("muon", &[("lr", Setting::Number(0.1))]).unwrap();
-        let weights = GroupSpec {
-            kind: Some(ParameterClass::Weights),
-            pattern: None,
-            lr_factor: 1.0,
-            weight_decay: None,
-            momentum: None,
-            optimizer: Some(spec),
-        };
-        let groups = ParameterGroups::resolve(&OptimizerSpec::adam(1e-3).unwrap(), &[weights], graph).unwrap();
-        Learning { groups: Arc::new(groups), ..learning }
-    }
-
-    #[test]
-    fn what_kernels_cannot_count_is_refused() {
-        use ftprop_nn::spec::{Init, Kernel};
-        use ftprop_nn::{Activation, Defaults, LayerLoss, LayerSpec, Shape};
-        let input = Shape { height: 1024, width: 1024, channels: 3 };
-        let (stride, kernel, bias) = (1024, Kernel::Rectangle([1, 1]), None);
-        let conv = LayerSpec::Conv { out: 2, kernel, stride, pad: 0, groups: 1, bias, init: Init::Uniform };
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
-        let graph =
-            Arc::new(Graph::resolve(&[conv, LayerSpec::Fc { out: None, bias: None }], &defaults, input, 2).unwrap());
-        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
-        let plan = |batch| {
-            let (graph, learning, tuning) = (graph.clone(), learning.clone(), Tuning::Fixed);
-            NetworkConfig { graph, learning, batch, precision: Precision::Bf16, tuning }.plan().map(|_| ())
-        };
-        // Pixels have a fourth number, and the last grid must not count past 32 bits.
-        for (batch, fits) in [(1, true), (510, true), (511, false), (512, false), (600, false)] {
-            assert_eq!(plan(batch).is_ok(), fits, "{batch}");
-        }
-    }
-
-    #[test]
-    fn every_file_of_kernels_compiles_without_a_gpu() {
-        if let Err(why) = Library::Nvrtc.load() {
-            println!("skipped: {why}");
-            return;
-        }
-        let limits = DeviceLimits { multiprocessors: 108, shared: 163 << 10 };
-        // Half of the self test's cases, each in one precision; all of its networks are among them.
-        let mut all = BTreeSet::new();
-        let cases = suite::cases().unwrap();
-        for (i, case) in cases.iter().enumerate().filter(|(i, _)| i % 4 < 2) {
-            let precision = [Precision::Tf32, Precision::Bf16, Precision::F32][i % 3];
-            let (graph, mut learning) = (case.graph.clone(), case.learning.clone());
-            learning.average = (i % 3 == 0).then_some(0.9);
-            let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
-            let paths = [Paths::Cooperative, Paths::Large][i / 2 % 2];
-            all.extend(sources_of(&config, limits, paths));
-            if i < 6 {
-                let learning = muon(&config.graph, config.learning.clone());
-                all.extend(sources_of(&NetworkConfig { learning, ..config }, limits, Paths::Usual));
-            }
-        }
-        for (case, precision) in suite::taught().unwrap().into_iter().zip([Precision::Bf16, Precision::Tf32].repeat(2))
-        {
-            let Case { graph, learning, batch, .. } = case;
-            all.extend(sources_of(
-                &NetworkConfig { graph, learning, batch, precision, tuning: Tuning::Fixed },
-                limits,
-                Paths::Usual,
-            ));
-        }
-        let all: Vec<Source> = all.into_iter().collect();
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        std::thread::scope(|scope| {
-            for worker in 0..threads {
-                let part = all.iter().enumerate().skip(worker).step_by(threads);
-                scope.spawn(move || {
-                    for (i, source) in part {
-                        let arch = [(8, 0), (9, 0)][i % 2];
-                        let image = source.compile(arch).unwrap_or_else(|error| panic!("{error}"));
-                        assert!(image.starts_with(b"\x7fELF"), "{source:?}");
-                    }
-                });
-            }
-        });
-        println!("{} sources compiled", all.len());
-    }
-}
+mod tests;

@@ -27,7 +27,7 @@ impl CudaNetwork {
         if end > batches {
             return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
         }
-        self.check_portion(span)?;
+        self.check_portion(span.portion)?;
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
             let (first, number) = (span.first_batch + done, span.first_step + done as u64);
@@ -126,7 +126,7 @@ impl CudaNetwork {
         if end > batches {
             return Err(CudaError::PastEpoch { first: span.first_batch, end, batches }.into());
         }
-        self.check_portion(span)?;
+        self.check_portion(span.portion)?;
         let whole = self.reducer.is_none();
         for (part, steps) in span.steps.chunks(SCALAR_ROWS).enumerate() {
             let done = part * SCALAR_ROWS;
@@ -231,7 +231,7 @@ impl CudaNetwork {
         }
         self.reserve_streaming()?;
         self.wait()?;
-        self.check_portion(span)?;
+        self.check_portion(span.portion)?;
         self.portion = span.portion;
         let at = DeviceStep::new(span.seed, span.epoch, span.first_step, span.first_batch).within(span.portion);
         self.set_step(span.seed, at, &span.steps)?;
@@ -297,12 +297,16 @@ impl CudaNetwork {
         Ok(())
     }
 
-    fn check_portion(&self, span: &StepSpan) -> Result<(), CudaError> {
-        match span.portion {
-            Some(Portion { count, .. }) if count > self.config.batch => {
-                Err(CudaError::BatchSize { n: count, most: self.config.batch })
-            }
-            _ => Ok(()),
+    /// Checks that a part of a batch fits, and that nothing wants to see the whole of it.
+    pub(super) fn check_portion(&self, portion: Option<Portion>) -> Result<(), CudaError> {
+        let Some(Portion { count, .. }) = portion else { return Ok(()) };
+        if count > self.config.batch {
+            return Err(CudaError::BatchSize { n: count, most: self.config.batch });
+        }
+        let mut rules = self.config.graph.walk().into_iter().filter_map(|node| node.op.target_rule());
+        match rules.find(|rule| rule.looks_at_batch()) {
+            Some(rule) => Err(CudaError::SharedRule { rule: rule.to_string() }),
+            None => Ok(()),
         }
     }
 

@@ -27,6 +27,7 @@ kernels! {
         dx: DevicePtr,
         n: i32,
         accumulate: i32,
+        share: f32,
     }
 }
 
@@ -75,13 +76,28 @@ impl CompiledAveragePool {
     }
 
     pub(super) fn backward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        let a = &self.average;
-        let (dy, dx) = (batch.slopes(a.out), batch.slopes(a.x));
+        self.down(batch.slopes(self.average.out), batch.slopes(self.average.x), self.share(), batch.n, stream)
+    }
+
+    /// The loss's curvature goes by the squares of what slopes are multiplied by.
+    pub(super) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        let (from, to, share) = (batch.curvature(self.average.out), batch.curvature(self.average.x), self.share());
+        self.down(from, to, share * share, batch.n, stream)
+    }
+
+    /// The share that a pixel has of its window.
+    fn share(&self) -> f32 {
+        1.0 / (self.average.geometry.kernel * self.average.geometry.kernel) as f32
+    }
+
+    /// What comes down from windows to their pixels, by a share for each.
+    fn down(&self, dy: DevicePtr, dx: DevicePtr, share: f32, n: usize, stream: &CudaStream) -> Result<(), CudaError> {
         if dx.is_null() {
             return Ok(());
         }
-        let args = AveragePoolBackwardArgs { dy, dx, n: batch.n as i32, accumulate: i32::from(a.adds) };
-        let items = batch.n * a.geometry.in_len() / self.vector_width;
+        let a = &self.average;
+        let args = AveragePoolBackwardArgs { dy, dx, n: n as i32, accumulate: i32::from(a.adds), share };
+        let items = n * a.geometry.in_len() / self.vector_width;
         // SAFETY: both tensors' slopes have room for a full batch.
         unsafe { self.backward.launch(stream, LaunchConfig::for_items(items), &args) }
     }

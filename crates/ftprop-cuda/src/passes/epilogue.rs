@@ -1,5 +1,6 @@
 //! What follows a product, forward in one kernel and back in one or two.
 
+use super::carry::Carry;
 use super::column_reduction::ColumnReduction;
 use super::epilogue_source::{self, position_bytes};
 use super::norm::CompiledNorm;
@@ -145,8 +146,10 @@ pub(crate) struct CompiledEpilogue {
     training: Training,
     norm1: Option<CompiledNorm>,
     norm2: Option<CompiledNorm>,
-    argmax: Region,
+    pub(super) argmax: Region,
     partial: Region,
+    /// Where the loss's curvature comes down.
+    pub(super) carry: Option<Carry>,
 }
 
 /// Statistics and what follows them in one kernel, by blocks that wait for each other.
@@ -173,11 +176,11 @@ enum Training {
 }
 
 /// Scale and shift of an epilogue's two inputs, null where there are none.
-struct AffinePointers {
-    scale: DevicePtr,
-    shift: DevicePtr,
-    scale2: DevicePtr,
-    shift2: DevicePtr,
+pub(super) struct AffinePointers {
+    pub(super) scale: DevicePtr,
+    pub(super) shift: DevicePtr,
+    pub(super) scale2: DevicePtr,
+    pub(super) shift2: DevicePtr,
 }
 
 impl CompiledEpilogue {
@@ -186,10 +189,18 @@ impl CompiledEpilogue {
         epilogue_source::source(f, tensors[f.y].shape, options.precision, &sharing, &options.scalars)
     }
 
+    /// The kernel that carries curvature down, and how many channels a thread takes.
+    pub(super) fn carry_source(f: &Epilogue, tensors: &[PlannedTensor], options: &CompileOptions) -> (Source, usize) {
+        let sharing = Threads::new(f, tensors, options).sharing;
+        let shape = tensors[f.y].shape;
+        let source = epilogue_source::carry_source(f, shape, options.precision, &sharing, &options.scalars);
+        (source, sharing.vector_width)
+    }
+
     pub(super) fn new(
         device: &Device,
         (number, epilogue): (usize, Epilogue),
-        tensors: &[PlannedTensor],
+        (tensors, curved): (&[PlannedTensor], bool),
         options: &CompileOptions,
         layout: &mut ArenaLayout,
     ) -> Result<Self, CudaError> {
@@ -231,6 +242,11 @@ impl CompiledEpilogue {
                 by_windows: sharing.by_windows.then(|| WindowKernels::find(&module, &epilogue, largest)).transpose()?,
             },
         };
+        let carry = || {
+            let (source, vector_width) = CompiledEpilogue::carry_source(&epilogue, tensors, options);
+            Carry::new(device, source, vector_width)
+        };
+        let carry = curved.then(carry).transpose()?;
         let positions = epilogue.pool.map_or(0, |pool| options.batch * out.len() * position_bytes(pool.kernel));
         Ok(CompiledEpilogue {
             forward: Kernel::find(&module)?,
@@ -246,10 +262,11 @@ impl CompiledEpilogue {
             columns,
             norm1,
             norm2,
+            carry,
         })
     }
 
-    fn affine(&self, batch: &BatchContext<'_>) -> AffinePointers {
+    pub(super) fn affine(&self, batch: &BatchContext<'_>) -> AffinePointers {
         let of = |norm: &Option<CompiledNorm>| {
             norm.as_ref().map_or([DevicePtr::NULL; 2], |n| [batch.at(n.scale), batch.at(n.shift)])
         };
@@ -262,7 +279,7 @@ impl CompiledEpilogue {
     }
 
     /// The address of something of the second summand, null where there is none.
-    fn residual(&self, address: impl Fn(usize) -> DevicePtr) -> DevicePtr {
+    pub(super) fn residual(&self, address: impl Fn(usize) -> DevicePtr) -> DevicePtr {
         self.epilogue.residual.as_ref().map_or(DevicePtr::NULL, |(tensor, _)| address(*tensor))
     }
 
@@ -275,10 +292,10 @@ impl CompiledEpilogue {
         let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
         let (argmax, step, not_numbers) = (batch.at(self.argmax), batch.step, batch.not_numbers);
         let pass = self.number;
-        let training = batch.statistics == Statistics::Batch;
-        if batch.statistics != Statistics::Running {
-            if let (true, Some(CooperativeForward { kernel, config, barrier }), Some(norm)) =
-                (training, &self.forward_cooperative, &self.norm1)
+        let training = matches!(batch.statistics, Statistics::Batch | Statistics::Again);
+        if matches!(batch.statistics, Statistics::Batch | Statistics::Mean { .. }) {
+            if let (Statistics::Batch, Some(CooperativeForward { kernel, config, barrier }), Some(norm)) =
+                (batch.statistics, &self.forward_cooperative, &self.norm1)
             {
                 let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
                 let (norm, saved) = (norm.parameters(batch), norm.saved(batch));

@@ -1,5 +1,6 @@
 //! What an epilogue's kernels are compiled for.
 
+use super::carry;
 use crate::compile::{KernelFile, Source};
 use crate::environment::tries;
 use crate::plan::{ActivationOp, Affine, Epilogue};
@@ -63,6 +64,26 @@ pub(super) fn source(
     sharing: &Sharing,
     scalars: &ScalarLayout,
 ) -> Source {
+    let file = match (sharing.rows_per_thread, sharing.by_windows) {
+        (Some(_), _) => COOPERATIVE_FILE,
+        (None, true) => WINDOWS_FILE,
+        (None, false) => FILE,
+    };
+    source_of(Source::new(file, precision), f, shape, sharing, scalars)
+}
+
+/// The kernel that carries the loss's curvature down through it.
+pub(super) fn carry_source(
+    f: &Epilogue,
+    shape: Shape,
+    precision: Precision,
+    sharing: &Sharing,
+    scalars: &ScalarLayout,
+) -> Source {
+    source_of(Source::new(carry::FILE, precision), f, shape, sharing, scalars)
+}
+
+fn source_of(source: Source, f: &Epilogue, shape: Shape, sharing: &Sharing, scalars: &ScalarLayout) -> Source {
     let pooled = f.pool.map_or((shape.height, shape.width), |p| (p.out_height(), p.out_width()));
     let (kernel, stride, pad) = f.pool.map_or((1, 1, 0), |p| (p.kernel, p.stride, p.pad));
     let (p, number) = f.dropout.map_or((0.0, 0), |d| (d.p, d.number));
@@ -86,12 +107,7 @@ pub(super) fn source(
         Some(Dropout { by_channel: false, .. }) => "DROPOUT_VALUES",
         Some(Dropout { by_channel: true, .. }) => "DROPOUT_CHANNELS",
     };
-    let file = match (sharing.rows_per_thread, sharing.by_windows) {
-        (Some(_), _) => COOPERATIVE_FILE,
-        (None, true) => WINDOWS_FILE,
-        (None, false) => FILE,
-    };
-    let source = Source::new(file, precision)
+    let source = source
         .int("ROWS_PER_THREAD", sharing.rows_per_thread.unwrap_or(0))
         .int("COOPERATIVE_BACK", usize::from(sharing.cooperative_back))
         .int("ROWS_AT_ONCE", sharing.rows_at_once)

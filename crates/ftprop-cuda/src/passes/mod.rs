@@ -8,31 +8,36 @@
 //! | `windows` | the way back through a max pool by its windows |
 //! | `shared_norm` | batch norm over the examples of several GPUs |
 //! | `average_pool` | average pooling |
+//! | `targets` | hard units whose target rule looks further than at their own numbers |
+//! | `carry` | the loss's curvature on its way down |
+//! | `context` | what launches on a batch need beside the passes |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
 mod average_pool;
+mod carry;
 mod column_reduction;
+mod context;
 mod epilogue;
 mod epilogue_source;
 mod map;
 mod norm;
 mod product;
 mod shared_norm;
+mod targets;
 mod threads;
 mod windows;
 
+pub(crate) use context::{BatchContext, Further, Statistics, TensorRegions};
 pub(crate) use shared_norm::Others;
 
 use crate::CudaError;
-use crate::abi::DevicePtr;
-use crate::arena::{Arena, ArenaLayout, Region};
+use crate::arena::{ArenaLayout, Region};
 use crate::compile::Source;
 use crate::compiled_gemm::CompiledGemm;
 use crate::device::Device;
 use crate::environment::tries;
 use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
-use crate::parameters::ParameterBuffers;
 use crate::plan::{Affine, FusedPass, FusionPlan, Norm, PlannedTensor, Product};
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
@@ -42,65 +47,20 @@ use column_reduction::ColumnReduction;
 use epilogue::CompiledEpilogue;
 use product::{BiasGradient, CompiledProduct};
 use std::ops::Range;
+use targets::CompiledTargets;
 
 /// Every kernel that passes launch.
 #[cfg(test)]
-pub(crate) const KERNELS: [&[crate::arguments::Signature]; 6] =
-    [average_pool::KERNELS, epilogue::KERNELS, norm::KERNELS, product::KERNELS, shared_norm::KERNELS, windows::KERNELS];
-
-/// Where a tensor's values and the slopes by them are.
-#[derive(Clone, Copy)]
-pub(crate) struct TensorRegions {
-    pub(crate) values: Region,
-    pub(crate) slopes: Option<Region>,
-}
-
-/// What a pass's launches on a batch need beside the pass.
-pub(crate) struct BatchContext<'a> {
-    pub(crate) arena: &'a Arena,
-    pub(crate) tensors: &'a [TensorRegions],
-    pub(crate) parameters: &'a ParameterBuffers,
-    /// The [`DeviceStep`](crate::abi::DeviceStep).
-    pub(crate) step: DevicePtr,
-    /// The table of scalars, laid out as [`ScalarLayout`] says.
-    pub(crate) scalars: DevicePtr,
-    /// The batch's labels.
-    pub(crate) labels: DevicePtr,
-    /// Where passes say that they met something that is no number.
-    pub(crate) not_numbers: DevicePtr,
-    /// What norms go by.
-    pub(crate) statistics: Statistics,
-    /// Those who have the batch's other examples, where norms are to go by all.
-    pub(crate) others: Option<&'a dyn Others>,
-    /// Examples in the batch.
-    pub(crate) n: usize,
-}
-
-/// What norms go by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Statistics {
-    /// The running statistics, once they were loaded: the network is used, not taught.
-    Running,
-    /// The batch's own, which move the running ones: a training step.
-    Batch,
-    /// The batch's own, which the running ones become the mean of, together with those of `before` batches.
-    Mean { before: usize },
-}
-
-impl BatchContext<'_> {
-    fn at(&self, region: Region) -> DevicePtr {
-        self.arena.at(region)
-    }
-
-    pub(crate) fn values(&self, tensor: usize) -> DevicePtr {
-        self.at(self.tensors[tensor].values)
-    }
-
-    /// Null where there are none.
-    pub(crate) fn slopes(&self, tensor: usize) -> DevicePtr {
-        self.tensors[tensor].slopes.map_or(DevicePtr::NULL, |region| self.at(region))
-    }
-}
+pub(crate) const KERNELS: [&[crate::arguments::Signature]; 8] = [
+    average_pool::KERNELS,
+    carry::KERNELS,
+    epilogue::KERNELS,
+    norm::KERNELS,
+    product::KERNELS,
+    shared_norm::KERNELS,
+    targets::KERNELS,
+    windows::KERNELS,
+];
 
 /// What all passes of a network are compiled for.
 pub(crate) struct CompileOptions {
@@ -136,6 +96,7 @@ pub(crate) enum CompiledPass {
     Product(Box<CompiledProduct>),
     Epilogue(Box<CompiledEpilogue>),
     AveragePool(CompiledAveragePool),
+    Targets(Box<CompiledTargets>),
 }
 
 impl CompiledPass {
@@ -145,6 +106,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => &p.product.name,
             CompiledPass::Epilogue(f) => &f.epilogue.name,
             CompiledPass::AveragePool(a) => &a.average.name,
+            CompiledPass::Targets(t) => &t.layer.name,
         }
     }
 
@@ -154,6 +116,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.product.y,
             CompiledPass::Epilogue(f) => f.epilogue.out,
             CompiledPass::AveragePool(a) => a.average.out,
+            CompiledPass::Targets(t) => t.layer.out,
         }
     }
 
@@ -174,7 +137,7 @@ impl CompiledPass {
                 let other = residual.as_ref().and_then(|(_, other)| other.as_ref()).map(norm);
                 own.into_iter().chain(other.into_iter().flatten()).collect()
             }
-            CompiledPass::AveragePool(_) => Vec::new(),
+            CompiledPass::AveragePool(_) | CompiledPass::Targets(_) => Vec::new(),
         }
     }
 
@@ -196,6 +159,7 @@ impl CompiledPass {
             }
             CompiledPass::Epilogue(f) => format!("epilogue {}", f.shape),
             CompiledPass::AveragePool(a) => format!("average {}", a.average.geometry.channels),
+            CompiledPass::Targets(t) => format!("targets {}", t.shape),
         }
     }
 
@@ -220,6 +184,7 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.forward(batch, stream),
             CompiledPass::Epilogue(f) => f.forward(batch, stream),
             CompiledPass::AveragePool(a) => a.forward(batch, stream),
+            CompiledPass::Targets(t) => t.forward(batch, stream),
         }
     }
 
@@ -229,6 +194,18 @@ impl CompiledPass {
             CompiledPass::Product(p) => p.backward(batch, stream),
             CompiledPass::Epilogue(f) => f.backward(batch, stream),
             CompiledPass::AveragePool(a) => a.backward(batch, stream),
+            CompiledPass::Targets(t) => t.backward(batch, stream),
+        }
+    }
+
+    /// The loss's curvature by what came in, from that by what went out, before the slopes go the same way. Hard units carry
+    /// it together with their slopes.
+    pub(crate) fn carry(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Product(p) => p.carry(batch, stream),
+            CompiledPass::Epilogue(f) => f.carry(batch, stream),
+            CompiledPass::AveragePool(a) => a.carry(batch, stream),
+            CompiledPass::Targets(_) => Ok(()),
         }
     }
 
@@ -262,6 +239,32 @@ impl CompiledPass {
     pub(crate) fn reduce_bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         match self {
             CompiledPass::Epilogue(f) => f.reduce_bias_gradient(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its target rule asks what the layers above make of other outputs.
+    pub(crate) fn asks_above(&self) -> bool {
+        matches!(self, CompiledPass::Targets(t) if t.asks_above())
+    }
+
+    /// Puts outputs that are to be tried in the place of its own.
+    pub(crate) fn try_outputs(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Targets(t) => t.try_outputs(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its target rule needs the batch's examples by class.
+    pub(crate) fn goes_by_class(&self) -> bool {
+        matches!(self, CompiledPass::Targets(t) if t.goes_by_class())
+    }
+
+    /// Puts the batch's examples in order by class, for all passes that go by it.
+    pub(crate) fn order_by_class(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Targets(t) => t.order(batch, stream),
             _ => Ok(()),
         }
     }
@@ -339,6 +342,9 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
             FusedPass::Epilogue(f) => {
                 let shape = plan.tensors[f.y].shape;
                 sources.push(CompiledEpilogue::source(f, &plan.tensors, options));
+                if plan.curved {
+                    sources.push(CompiledEpilogue::carry_source(f, &plan.tensors, options).0);
+                }
                 if matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_)))) {
                     let rows = options.rows_for * shape.height * shape.width;
                     sources.push(norm::source(shape.channels, rows, options.precision));
@@ -348,6 +354,7 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &Comp
                 }
             }
             FusedPass::AveragePool(average) => sources.push(CompiledAveragePool::source(average, options.precision)),
+            FusedPass::Targets(layer) => sources.push(CompiledTargets::source(layer, plan, options)),
         }
     }
     sources
@@ -374,9 +381,14 @@ pub(crate) fn compile(
     options: &CompileOptions,
     layout: &mut ArenaLayout,
 ) -> Result<(Vec<CompiledPass>, Vec<TensorRegions>), CudaError> {
-    let FusionPlan { tensors, passes, output, .. } = plan;
     let mut compiler = Compiler { device, libraries, options, layout };
-    let regions = compiler.tensors(&tensors, output);
+    let regions = compiler.tensors(&plan);
+    let hard = |pass: &FusedPass| match pass {
+        FusedPass::Targets(layer) => Some(CompiledTargets::source(layer, &plan, options)),
+        _ => None,
+    };
+    let mut hard = plan.passes.iter().filter_map(hard).collect::<Vec<_>>().into_iter();
+    let FusionPlan { tensors, passes, output, curved, .. } = plan;
     let workspaces = compiler.workspaces(algorithms)?;
     let mut algorithms = algorithms.iter();
     let mut compiled = Vec::with_capacity(passes.len());
@@ -389,11 +401,16 @@ pub(crate) fn compile(
             FusedPass::Epilogue(epilogue) => {
                 let Compiler { device, options, layout, .. } = &mut compiler;
                 let numbered = (compiled.len() + 1, *epilogue);
-                let epilogue = CompiledEpilogue::new(device, numbered, &tensors, options, layout)?;
+                let epilogue = CompiledEpilogue::new(device, numbered, (&tensors, curved), options, layout)?;
                 CompiledPass::Epilogue(Box::new(epilogue))
             }
             FusedPass::AveragePool(average) => {
                 CompiledPass::AveragePool(CompiledAveragePool::new(device, average, options.precision)?)
+            }
+            FusedPass::Targets(layer) => {
+                let (source, shapes) = (hard.next().expect("one each"), [layer.z, output].map(|t| tensors[t].shape));
+                let numbered = (compiled.len() + 1, layer);
+                CompiledPass::Targets(Box::new(CompiledTargets::new(device, numbered, source, shapes)?))
             }
         });
     }
@@ -401,17 +418,19 @@ pub(crate) fn compile(
 }
 
 impl Compiler<'_> {
-    fn tensors(&mut self, tensors: &[PlannedTensor], output: usize) -> Vec<TensorRegions> {
+    fn tensors(&mut self, plan: &FusionPlan) -> Vec<TensorRegions> {
+        let (output, curved) = (plan.output, plan.curved);
         let (batch, bytes) = (self.options.batch, self.options.precision.activation_bytes());
         let regions = |(i, t): (usize, &PlannedTensor)| {
             // The logits are f32 whatever the activations are; there is little of them.
             let value_bytes = if i == output { 4 } else { bytes };
-            TensorRegions {
-                values: self.layout.take(batch * t.shape.height * t.shape.width * t.stored * value_bytes),
-                slopes: (t.needs_slopes || i == output).then(|| self.layout.take(batch * t.shape.len() * bytes)),
-            }
+            let values = self.layout.take(batch * t.shape.height * t.shape.width * t.stored * value_bytes);
+            let needed = t.needs_slopes || i == output;
+            let mut take = |needed: bool| needed.then(|| self.layout.take(batch * t.shape.len() * bytes));
+            let [slopes, curvature] = [needed, needed && curved].map(&mut take);
+            TensorRegions { values, slopes, curvature }
         };
-        tensors.iter().enumerate().map(regions).collect()
+        plan.tensors.iter().enumerate().map(regions).collect()
     }
 
     /// Whether a product's gradients are computed in the side stream. Where no slopes go further down, there is nothing to
@@ -462,51 +481,4 @@ impl Compiler<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::DeviceLimits;
-    use crate::library::Library;
-    use ftprop_nn::{Activation, Defaults, Graph, LayerLoss, Learning, OptimizerSpec, Shape, presets};
-
-    /// The compiler needs no GPU, so its word is taken wherever it is installed.
-    #[test]
-    fn every_kernel_of_a_small_network_compiles() {
-        if let Err(why) = Library::Nvrtc.load() {
-            println!("skipped: {why}");
-            return;
-        }
-        let input = Shape { height: 32, width: 32, channels: 3 };
-        // The third convolution of convnet8 with what follows it, and its last layer.
-        let all = presets::layers("convnet8", input, &[]).unwrap();
-        let layers = [&all[6..10], &all[all.len() - 1..]].concat();
-        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
-        let graph = Graph::resolve(&layers, &defaults, input, 10).unwrap();
-        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
-        let (plan, scalars) = (FusionPlan::new(&graph), ScalarLayout::new(&graph, &learning));
-        for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (8, 9))] {
-            let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
-            let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
-            let choices: Vec<_> =
-                gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();
-            let (cooperative_blocks, scalars) = (limits.multiprocessors, scalars.clone());
-            let (batch, rows_for) = (64, 64);
-            let mut options = CompileOptions {
-                precision,
-                batch,
-                rows_for,
-                alone: true,
-                sync_norm: false,
-                cooperative_blocks,
-                scalars,
-            };
-            let mut all = sources(&plan, &choices, &options);
-            (options.sync_norm, options.cooperative_blocks) = (true, 0);
-            all.extend(sources(&plan, &choices, &options));
-            all.sort();
-            all.dedup();
-            for source in all {
-                assert!(!source.compile(arch).unwrap().is_empty());
-            }
-        }
-    }
-}
+mod tests;

@@ -173,7 +173,9 @@ impl CompiledNorm {
             eps: running.map_or(0.0, |running| running.eps),
             momentum: match batch.statistics {
                 Statistics::Mean { before } => 1.0 / (before + 1) as f32,
-                Statistics::Running | Statistics::Batch => running.map_or(0.0, |running| running.momentum),
+                Statistics::Running | Statistics::Batch | Statistics::Again => {
+                    running.map_or(0.0, |running| running.momentum)
+                }
             },
         }
     }

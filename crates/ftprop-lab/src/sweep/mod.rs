@@ -26,6 +26,16 @@ pub struct Axis {
     pub key: String,
     /// Its values, as text.
     pub values: Vec<String>,
+    /// What each value sets in a recipe.
+    settings: Vec<Vec<String>>,
+}
+
+impl Axis {
+    /// An axis whose values are several settings each, by names of their own.
+    pub fn named(key: &str, variants: impl IntoIterator<Item = (String, Vec<String>)>) -> Self {
+        let (values, settings) = variants.into_iter().unzip();
+        Axis { key: key.to_string(), values, settings }
+    }
 }
 
 impl FromStr for Axis {
@@ -41,7 +51,8 @@ impl FromStr for Axis {
         if let Some(twice) = values.iter().enumerate().find(|(i, value)| values[..*i].contains(value)) {
             return Err(wrong(&format!("{} is there twice", twice.1)));
         }
-        Ok(Axis { key: key.trim().to_string(), values })
+        let settings = values.iter().map(|value| vec![format!("{}={value}", key.trim())]).collect();
+        Ok(Axis { key: key.trim().to_string(), values, settings })
     }
 }
 
@@ -105,19 +116,22 @@ pub fn points(
     }
     let mut points = Vec::new();
     for base in bases {
-        let mut combinations: Vec<Vec<&str>> = vec![Vec::new()];
+        // Which value each axis has.
+        let mut combinations: Vec<Vec<usize>> = vec![Vec::new()];
         for axis in axes {
             let mut longer = Vec::new();
             for combination in &combinations {
-                longer.extend(axis.values.iter().map(|value| [combination.as_slice(), &[value.as_str()]].concat()));
+                longer.extend((0..axis.values.len()).map(|value| [combination.as_slice(), &[value]].concat()));
             }
             combinations = longer;
         }
-        for values in combinations {
+        for combination in combinations {
+            let chosen = || axes.iter().zip(&combination);
             let mut layers = base.layers.clone();
-            for (axis, value) in axes.iter().zip(&values) {
-                layers = layers.grid(&format!("{}={value}", axis.key))?;
+            for setting in chosen().flat_map(|(axis, &value)| &axis.settings[value]) {
+                layers = layers.grid(setting)?;
             }
+            let values: Vec<&str> = chosen().map(|(axis, &value)| axis.values[value].as_str()).collect();
             let recipe: Recipe = finish(layers.build()?)?;
             let named: Vec<String> = axes.iter().zip(&values).map(|(axis, v)| format!("{}-{v}", axis.key)).collect();
             let mut folder = out.join("runs").join(folder_name(&base.name));

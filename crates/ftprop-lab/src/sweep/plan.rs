@@ -1,5 +1,6 @@
 //! Sweeps that are written down: which recipes, which grid, how many seeds, and the question that they answer.
 
+use super::Axis;
 use crate::error::Error;
 use ftprop_train::files;
 use serde::Deserialize;
@@ -16,6 +17,9 @@ pub struct Plan {
     /// Keys and their values, `optimizer.lr=1e-3,5e-4`.
     #[serde(default)]
     pub grid: Vec<String>,
+    /// Sets of settings that are compared, by names, the one that the others are measured by first.
+    #[serde(default)]
+    pub variants: Vec<Variant>,
     /// Settings of every recipe, `data.validation=5000`.
     #[serde(default)]
     pub set: Vec<String>,
@@ -23,6 +27,17 @@ pub struct Plan {
     pub seeds: u32,
     /// Epochs of each run, where they are not the recipe's.
     pub epochs: Option<u32>,
+}
+
+/// Settings with a name.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// What reports call it.
+    pub name: String,
+    /// What it sets, `data.reflect=false`.
+    #[serde(default)]
+    pub set: Vec<String>,
 }
 
 macro_rules! plans {
@@ -41,7 +56,11 @@ const PLANS: &[(&str, &str)] = plans![
     "resnet18-cifar10",
     "resnet18-cifar100",
     "target-rules",
+    "target-rules-bireal18",
+    "target-rules-taught",
+    "target-rules-bireal18-taught",
     "target-rules-cpu",
+    "ingredients",
 ];
 
 /// Keys that are lists of texts, each with what a text is like.
@@ -75,6 +94,12 @@ impl Plan {
         }
         toml::from_str(&text).map_err(|e| wrong(e.message().to_string()))
     }
+
+    /// The axis of its variants, where it has some.
+    pub fn variant_axis(&self) -> Option<Axis> {
+        let variants = self.variants.iter().map(|variant| (variant.name.clone(), variant.set.clone()));
+        (!self.variants.is_empty()).then(|| Axis::named("variant", variants))
+    }
 }
 
 #[cfg(test)]
@@ -89,13 +114,16 @@ mod tests {
             let plan = Plan::find(Path::new(name)).unwrap();
             let base = |recipe: &String| {
                 let mut layers = Recipe::layers_of(Path::new(recipe)).unwrap();
-                for setting in &plan.set {
+                // Whoever runs it says who the teacher is.
+                let teacher = name.ends_with("taught").then(|| "train.teacher=RUN".to_string());
+                for setting in plan.set.iter().chain(&teacher) {
                     layers = layers.set(setting).unwrap();
                 }
                 Base { name: recipe.clone(), layers }
             };
             let bases: Vec<Base> = plan.recipes.iter().map(base).collect();
-            let axes: Vec<Axis> = plan.grid.iter().map(|text| text.parse().unwrap()).collect();
+            let grid = plan.grid.iter().map(|text| text.parse().unwrap());
+            let axes: Vec<Axis> = plan.variant_axis().into_iter().chain(grid).collect();
             let points = points(&bases, &axes, plan.seeds, Path::new("out"), Ok).unwrap();
             let each: usize = axes.iter().map(|axis| axis.values.len()).product();
             assert_eq!(points.len(), plan.recipes.len() * each, "{name}");

@@ -37,12 +37,7 @@ impl CpuEngine {
         learning.criterion.check_classes(graph.classes())?;
         let teacher = learning.teacher.as_ref().map(|teacher| taught_by(teacher, &graph, &cpu, batch)).transpose()?;
         let mut network = Network::new(cpu, graph, batch)?;
-        if rules(network.graph()).any(TargetRule::follows_teacher) {
-            let Some(teacher) = &learning.teacher else {
-                return Err(NnError::Setting("the target rule teacher needs a teacher: none is given".into()));
-            };
-            network.follow(&teacher.graph)?;
-        }
+        network.follow(Teacher::followed(learning.teacher.as_deref(), network.graph())?);
         let optimizer = Optimizer::for_groups(learning.groups.clone());
         let average = learning.average.map(|_| Buffer::zeros(network.values().len()));
         let tally = Tally::default();

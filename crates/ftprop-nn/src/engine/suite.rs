@@ -7,6 +7,7 @@
 mod cases;
 mod matrices;
 mod portions;
+mod rules;
 mod shared_norms;
 mod teachers;
 
@@ -73,6 +74,7 @@ pub fn run(
     portions::check(make, exactness)?.into_iter().for_each(&mut add);
     shared_norms::check(make, exactness)?.into_iter().for_each(&mut add);
     teachers::check(make, exactness)?.into_iter().for_each(&mut add);
+    rules::check(make, exactness, &mut add)?;
     let case = plain_case()?;
     add(whole_steps(make, &mixed(&case)?)?);
     add(resumed(make, &case)?);
@@ -113,6 +115,20 @@ fn compared(make: &mut Make<'_>, case: &Case, exactness: Exactness) -> Result<Op
         Exactness::Rounded(allowed) if case.soft => Some(beside_the_reference(make, case, allowed, false)?),
         Exactness::Rounded(_) => None,
     })
+}
+
+/// Target rules that look further than at their unit, and nothing else.
+pub fn rules_beside(
+    make: &mut Make<'_>,
+    exactness: Exactness,
+    report: &mut dyn FnMut(&Check),
+) -> Result<(), EngineError> {
+    rules::check(make, exactness, &mut |check| report(&check))
+}
+
+/// Networks with such rules.
+pub fn further() -> Result<Vec<Case>, NnError> {
+    rules::cases()
 }
 
 /// Networks that learn from a teacher.

@@ -3,7 +3,8 @@
 use super::NetworkState;
 use crate::NnError;
 use crate::distillation::Distillation;
-use crate::graph::Graph;
+use crate::graph::{Graph, Op};
+use ftprop_tensor::Shape;
 use std::sync::Arc;
 
 /// A trained network, and how much its word counts. An engine that learns from one has it beside its own network and
@@ -32,5 +33,37 @@ impl Teacher {
             )));
         }
         Ok(())
+    }
+
+    /// Which of a teacher's activations each hard layer of a pupil goes by, by the layer's number: that of the same shape,
+    /// the first of a shape by the first. Empty where no target rule goes by a teacher.
+    pub fn followed(teacher: Option<&Teacher>, pupil: &Graph) -> Result<Vec<Option<usize>>, NnError> {
+        let walked = pupil.walk();
+        if !walked.iter().any(|node| node.op.target_rule().is_some_and(|rule| rule.follows_teacher())) {
+            return Ok(Vec::new());
+        }
+        let Some(teacher) = teacher else {
+            return Err(NnError::Setting("the target rule teacher needs a teacher: none is given".into()));
+        };
+        let activates = |op: &Op| matches!(op, Op::Hard(..) | Op::Soft(_));
+        let shapes: Vec<Shape> =
+            teacher.graph.walk().into_iter().filter(|node| activates(&node.op)).map(|node| node.input).collect();
+        let own: Vec<_> = walked.iter().filter(|node| activates(&node.op)).collect();
+        let mut followed = Vec::new();
+        for (i, node) in own.iter().enumerate() {
+            let Op::Hard(unit, number) = &node.op else { continue };
+            let nth = own[..i].iter().filter(|before| before.input == node.input).count();
+            let mut alike = shapes.iter().enumerate().filter(|(_, shape)| **shape == node.input).map(|(at, _)| at);
+            let at = alike.nth(nth).filter(|_| unit.rule.follows_teacher());
+            followed.resize(followed.len().max(*number as usize + 1), None);
+            followed[*number as usize] = at;
+        }
+        if followed.iter().all(Option::is_none) {
+            return Err(NnError::Setting(
+                "the target rule teacher goes by a teacher whose activations have the same shapes; this one has none"
+                    .into(),
+            ));
+        }
+        Ok(followed)
     }
 }

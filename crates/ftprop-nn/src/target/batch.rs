@@ -1,8 +1,8 @@
 //! Rules that look at a whole batch: what a unit should be for one example may depend on the others. The paper leaves
 //! open how targets might combine what several examples say.
 //!
-//! Such a rule sees more than one unit's numbers, so it cannot be part of a GPU's kernel that has those alone: the CPU runs
-//! it, and other devices refuse it by name.
+//! The CPU runs any such rule. One that looks at the sum over the examples of a class and at nothing else of the others says
+//! so by [`BatchRule::by_class`], and a GPU runs it too; it refuses the rest by name.
 
 use super::{AnyRule, Needs, Seen, SeenBy};
 use crate::number::Number;
@@ -28,6 +28,14 @@ pub trait BatchRule: fmt::Debug + Send + Sync + 'static {
     /// Writes −1, +1, or 0 for no target, for each unit of each example. Sums must have an order that depends on nothing
     /// but the batch.
     fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]);
+
+    /// The same from a unit's g and the sum of g over the examples of its class, where that is all the rule looks at.
+    fn by_class<N: Number>(&self, _g: N, _sum: N) -> Option<N>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// t = sign(−Σ g) over the examples of the same class: a unit is to say the same about all of them, what is best for them
@@ -36,7 +44,12 @@ pub trait BatchRule: fmt::Debug + Send + Sync + 'static {
 pub struct ClassMean;
 impl BatchRule for ClassMean {
     fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]) {
-        by_class_sum(seen, targets, |_, sum| sum.opposite_sign());
+        by_class_sum(self, seen, targets);
+    }
+
+    #[inline(always)]
+    fn by_class<N: Number>(&self, _: N, sum: N) -> Option<N> {
+        Some(sum.opposite_sign())
     }
 }
 
@@ -45,15 +58,18 @@ impl BatchRule for ClassMean {
 pub struct ClassAgreement;
 impl BatchRule for ClassAgreement {
     fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]) {
-        by_class_sum(seen, targets, |g, sum| {
-            let t = g.opposite_sign();
-            if t == sum.opposite_sign() { t } else { 0.0 }
-        });
+        by_class_sum(self, seen, targets);
+    }
+
+    #[inline(always)]
+    fn by_class<N: Number>(&self, g: N, sum: N) -> Option<N> {
+        let (t, all) = (g.opposite_sign(), sum.opposite_sign());
+        Some(t * N::indicator(N::of(0.0).less(t * all)))
     }
 }
 
-/// Sets each target from its unit's g and the sum of g over the examples of the same class.
-fn by_class_sum(seen: &SeenBatch<'_>, targets: &mut [f32], target: impl Fn(f32, f32) -> f32) {
+/// Sets each target from its unit's g and the sum of g over the examples of the same class, in their order.
+fn by_class_sum(rule: &impl BatchRule, seen: &SeenBatch<'_>, targets: &mut [f32]) {
     let SeenBatch { g, labels, units, .. } = *seen;
     // The targets of a class's first example hold the sums until all others have theirs.
     let first = |example: usize| labels.iter().position(|&label| label == labels[example]).unwrap_or(example);
@@ -67,7 +83,8 @@ fn by_class_sum(seen: &SeenBatch<'_>, targets: &mut [f32], target: impl Fn(f32, 
     }
     for (example, g) in g.chunks_exact(units).enumerate().rev() {
         for (unit, &g) in g.iter().enumerate() {
-            targets[example * units + unit] = target(g, targets[first(example) * units + unit]);
+            let sum = targets[first(example) * units + unit];
+            targets[example * units + unit] = rule.by_class(g, sum).expect("a rule by classes");
         }
     }
 }
@@ -89,8 +106,8 @@ impl<R: BatchRule> AnyRule for OfBatch<R> {
         self.0.targets(&SeenBatch { g, z, labels, units }, targets);
     }
 
-    fn traced<'a>(&self, _: Seen<Traced<'a>>) -> Option<Traced<'a>> {
-        None
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>, sum: Traced<'a>) -> Option<Traced<'a>> {
+        self.0.by_class(seen.g, sum)
     }
 
     fn needs(&self) -> Needs {

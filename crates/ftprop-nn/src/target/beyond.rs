@@ -1,6 +1,6 @@
 //! Rules that need more than the numbers of a layer: how the loss bends, what the layers above make of other outputs, or
-//! what a trained network does. The CPU's network brings these along where a rule asks for them; other devices refuse such a
-//! rule by name.
+//! what a trained network does. A network brings these along where a rule asks for them; what is above a layer is asked by the
+//! CPU's alone, and a GPU refuses such a rule by name.
 //!
 //! - **`secant`**. A hard output jumps, so the slope that matters is that of the jump, `[L(h = +1) − L(h = −1)] / 2`, which to
 //!   second order is `g − c (h − m)`, with the curvature `c = ∂²L/∂h²` and the middle m of the activation's range. It takes
@@ -51,8 +51,9 @@ impl AnyRule for Beyond {
         elementwise::map(cpu, g, targets, |g| g.opposite_sign());
     }
 
-    fn traced<'a>(&self, _: Seen<Traced<'a>>) -> Option<Traced<'a>> {
-        None
+    fn traced<'a>(&self, seen: Seen<Traced<'a>>, _: Traced<'a>) -> Option<Traced<'a>> {
+        // Other targets are the unit's matter, since they depend on its activation.
+        (self.0 == Needs::Curvature).then(|| seen.g.opposite_sign())
     }
 
     fn needs(&self) -> Needs {
@@ -61,15 +62,20 @@ impl AnyRule for Beyond {
 }
 
 /// g − c (h − m)
-struct Secant {
-    activation: Activation,
-    middle: f32,
+struct Secant(Activation);
+
+impl Secant {
+    #[inline(always)]
+    fn of<N: Number>(&self, g: N, c: N, z: N) -> N {
+        let middle = if self.0 == Activation::Sign { 0.0 } else { 0.5 };
+        g - c * (self.0.value(z) - N::of(middle))
+    }
 }
 
 impl Ternary for Secant {
     #[inline(always)]
     fn apply(&self, g: f32, c: f32, z: f32) -> f32 {
-        g - c * (self.activation.value(z) - self.middle)
+        self.of(g, c, z)
     }
 }
 
@@ -86,8 +92,12 @@ impl elementwise::Binary for Squared {
 impl HardUnit {
     /// Turns each unit's g into the slope of the loss over its jump, given the loss's curvature there.
     pub(crate) fn secants(&self, cpu: &Cpu, g: &mut [f32], curvature: &[f32], z: &[f32]) {
-        let middle = if self.activation == Activation::Sign { 0.0 } else { 0.5 };
-        elementwise::update_with(cpu, g, [curvature, z], Secant { activation: self.activation, middle });
+        elementwise::update_with(cpu, g, [curvature, z], Secant(self.activation));
+    }
+
+    /// The same of one unit.
+    pub(super) fn secant<N: Number>(&self, g: N, c: N, z: N) -> N {
+        Secant(self.activation).of(g, c, z)
     }
 
     /// Carries the curvature from the units' outputs to their pre-activations: times φ², the slope that stands in for theirs.
@@ -123,12 +133,12 @@ impl HardUnit {
             s: self.layer_loss.scheduled(progress),
         };
         self.layer_loss.slopes(cpu, &at, proposal, z);
-        let most = ((share * units as f32).ceil() as usize).clamp(1, units);
+        let most = tried(share, units);
         elementwise::update_rows(cpu, proposal, units, |example, proposal| {
             let (g, z) = (&g[example * units..][..units], &z[example * units..][..units]);
             // Where there is nothing to move, nothing presses.
             for ((pressing, &g), &z) in proposal.iter_mut().zip(g).zip(z) {
-                *pressing = if self.moved(g, z).is_some() { pressing.abs() } else { 0.0 };
+                *pressing = self.pressing(g, z, *pressing);
             }
             let mut ranked = proposal.to_vec();
             let (above, &mut least, _) = ranked.select_nth_unstable_by(most - 1, |a, b| b.total_cmp(a));
@@ -143,8 +153,8 @@ impl HardUnit {
                     }
                     _ => false,
                 };
-                let moved = self.moved(g, z).filter(|_| chosen && *unit > 0.0);
-                *unit = moved.unwrap_or_else(|| self.activation.value(z));
+                let moves = chosen && *unit > 0.0;
+                *unit = if moves { self.moved_to(g, z) } else { self.activation.value(z) };
             }
         });
     }
@@ -161,37 +171,58 @@ impl HardUnit {
     ) {
         elementwise::map_places(cpu, targets, [g, z], |at, g, z| {
             let seen = helped[at / units] && proposal[at] != self.activation.value(z);
-            if seen || self.moved(g, z).is_none() { g.opposite_sign() } else { 0.0 }
+            self.verified_target(g, z, f32::from(seen))
         });
     }
 
-    /// The targets that bring units to where those of a teacher are, given its pre-activations. A unit that is there between
-    /// two thresholds is to stay, for which there is no target.
+    /// The same of one unit; `seen` is 1 where moving it was seen to help, else 0.
+    #[inline(always)]
+    pub(super) fn verified_target<N: Number>(&self, g: N, z: N, seen: N) -> N {
+        let (moved, h) = (self.moved_to(g, z), self.activation.value(z));
+        let there = N::indicator(N::both(moved.at_most(h), h.at_most(moved)));
+        g.opposite_sign() * N::indicator(N::of(0.0).less(seen + there))
+    }
+
+    /// How much it presses that a unit be moved, |g| φ, given its slope at the paper's target; 0 where it is there.
+    #[inline(always)]
+    pub(super) fn pressing<N: Number>(&self, g: N, z: N, slope: N) -> N {
+        let (moved, h) = (self.moved_to(g, z), self.activation.value(z));
+        N::either(N::both(moved.at_most(h), h.at_most(moved)), N::of(0.0), slope.abs())
+    }
+
+    /// The targets that bring units to where those of a teacher are, given its pre-activations.
     pub(crate) fn taught(&self, cpu: &Cpu, teacher: &[f32], z: &[f32], targets: &mut [f32]) {
-        let lowest = if self.activation == Activation::Sign { -1.0 } else { 0.0 };
-        elementwise::map_places(cpu, targets, [teacher, z], |_, teacher, z| {
-            let (own, wanted) = (self.activation.value(z), self.activation.value(teacher));
-            if own != wanted {
-                (own - wanted).opposite_sign()
-            } else if own == lowest {
-                -1.0
-            } else {
-                f32::from(own == 1.0)
-            }
-        });
+        elementwise::map_places(cpu, targets, [teacher, z], |_, teacher, z| self.taught_target(teacher, z));
     }
 
-    /// The output one step nearer to the paper's target; none where the unit is there.
-    fn moved(&self, g: f32, z: f32) -> Option<f32> {
+    /// The same of one unit. One that is there between two thresholds is to stay, for which there is no target.
+    #[inline(always)]
+    pub(super) fn taught_target<N: Number>(&self, teacher: N, z: N) -> N {
+        let (own, wanted) = (self.activation.value(z), self.activation.value(teacher));
+        let lowest = if self.activation == Activation::Sign { -1.0 } else { 0.0 };
+        let highest_or_lowest = N::indicator(N::of(1.0).at_most(own)) - N::indicator(own.at_most(N::of(lowest)));
+        let there = N::both(own.at_most(wanted), wanted.at_most(own));
+        N::either(there, highest_or_lowest, (own - wanted).opposite_sign())
+    }
+
+    /// The output one step nearer to the paper's target; the output itself where the unit is there.
+    #[inline(always)]
+    pub(super) fn moved_to<N: Number>(&self, g: N, z: N) -> N {
         let (t, h) = (g.opposite_sign(), self.activation.value(z));
-        if t == 0.0 {
-            return None;
-        }
         let moved = match self.activation {
             Activation::Sign => t,
-            Activation::Qrelu { k } => ((h * k as f32).round() + t).clamp(0.0, k as f32) / k as f32,
-            _ => (t + 1.0) / 2.0,
+            Activation::Qrelu { k } => {
+                let k = N::of(k as f32);
+                // Outputs are whole numbers of steps, as nearly as they can be.
+                ((h * k - N::of(0.5)).ceil() + t).clamp(N::of(0.0), k) / k
+            }
+            _ => (t + N::of(1.0)) * N::of(0.5),
         };
-        (moved != h).then_some(moved)
+        N::either(N::both(t.at_most(N::of(0.0)), N::of(0.0).at_most(t)), h, moved)
     }
+}
+
+/// How many of an example's units are moved to see.
+pub(super) fn tried(share: f32, units: usize) -> usize {
+    ((share * units as f32).ceil() as usize).clamp(1, units)
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Inference {
     /// A packed model (.ftp), one of the zoo (zoo:NAME), a run folder or a checkpoint file; a preset with random weights if
     /// none is given
-    #[arg(conflicts_with_all = ["network", "activation", "layer_loss"])]
+    #[arg(conflicts_with_all = ["network", "activation", "layer_loss", "target_rule"])]
     model: Option<PathBuf>,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
@@ -96,6 +96,7 @@ impl Inference {
             batch,
             threads,
             isa: engine.kernels().name().into(),
+            rows: model.preprocessing.element == Element::Real,
             breakdown,
             ..timed.report(model.macs()?, batch)
         })
@@ -105,7 +106,7 @@ impl Inference {
     fn float(&self, path: &Path, started: Instant) -> Result<Report, Error> {
         let cpu = device(&self.config.device, self.config.threads)?;
         let batch = self.config.batch;
-        let Model { mut network, recipe, .. } = load(path, self.checkpoint.into(), cpu.clone(), batch)?;
+        let Model { mut network, recipe, info, .. } = load(path, self.checkpoint.into(), cpu.clone(), batch)?;
         let stream = Stream::numbered(1);
         let images: Vec<f32> =
             (0..batch * network.graph().input().len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
@@ -134,6 +135,7 @@ impl Inference {
             batch,
             threads: cpu.threads(),
             isa: format!("{:?}", cpu.isa()),
+            rows: info.preprocess().is_none(),
             breakdown,
             ..timed.report(macs as u64, batch)
         })

@@ -128,7 +128,12 @@ fn work(bench: &Config, precision: Precision, ranks: usize) -> Result<(Recipe, D
         passed_over: Default::default(),
         table: None,
     };
-    let mut recipe = Recipe { activation: bench.activation, layer_loss: bench.layer_loss, ..Recipe::default() };
+    let mut recipe = Recipe {
+        activation: bench.activation,
+        layer_loss: bench.layer_loss,
+        target_rule: bench.target_rule,
+        ..Recipe::default()
+    };
     (recipe.network.preset, recipe.network.layers) = (Some(bench.network.clone()), Vec::new());
     recipe.optimizer = OptimizerSpec::adam(2.5e-4)?;
     (recipe.train.batch, recipe.train.precision) = (batch, precision);

@@ -106,11 +106,12 @@ impl Measured<'_> {
     /// One line, and with `confusion` the classes.
     pub(super) fn say(&self, confusion: bool) -> Result<(), Error> {
         let Scores { loss, top1, top5 } = Scores::from(self.tally);
+        // Of five classes all are among the first five.
+        let top5 = if self.classes.len() > 5 { format!("top-5 {:.2} %, ", 100.0 * top5) } else { String::new() };
         say(&format!(
-            "{}: top-1 {:.2} %, top-5 {:.2} %, {} {loss:.4} over {}{} examples{} ({:.0} images/s)",
+            "{}: top-1 {:.2} %, {top5}{} {loss:.4} over {}{} examples{} ({:.0} examples/s)",
             self.model.display(),
             100.0 * top1,
-            100.0 * top5,
             if self.own_loss { "loss" } else { "cross entropy" },
             if self.split == "all" { "all " } else { "" },
             self.tally.examples,

@@ -103,8 +103,9 @@ impl Report {
         let shown = self.classes.iter().take(10).map(|class| plain(class)).collect::<Vec<_>>().join(", ");
         let more = if self.classes.len() > 10 { ", …" } else { "" };
         say(&format!("{} classes: {shown}{more}", self.classes.len()))?;
+        let width = self.layers.iter().map(|layer| layer.kind.chars().count()).max().unwrap_or(0);
         for layer in &self.layers {
-            let [height, width, channels] = layer.output;
+            let [height, columns, channels] = layer.output;
             let weights = layer.weight_bits.map_or_else(String::new, |bits| {
                 format!(", {} weights of {bits} bits", grouped(layer.weights as usize))
             });
@@ -115,7 +116,7 @@ impl Report {
                     bits => format!("{bits} bits"),
                 },
             );
-            say(&format!("  {:<20} {channels}×{height}×{width}, {outputs}{weights}", layer.kind))?;
+            say(&format!("  {:<width$}  {channels}×{height}×{columns}, {outputs}{weights}", layer.kind))?;
         }
         say(&format!("{} multiply-adds for one example", grouped(self.multiply_adds as usize)))
     }

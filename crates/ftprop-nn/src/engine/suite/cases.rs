@@ -265,7 +265,7 @@ pub fn cases() -> Result<Vec<Case>, NnError> {
             add(format!("{activation}, {layer_loss}"), i, defaults, OutputLoss::CrossEntropy)?;
         }
     }
-    // Rules that look further than at their unit are the CPU's alone.
+    // Rules that look further than at their unit have cases of their own.
     let rules = TargetRule::all().into_iter().filter(|rule| !rule.looks_further());
     for (i, target_rule) in rules.enumerate().skip(1) {
         for (j, activation) in [Activation::Sign, Activation::Qrelu { k: 3 }].into_iter().enumerate() {

@@ -38,7 +38,7 @@ fn cases() -> Result<Vec<Case>, EngineError> {
         LayerSpec::ChannelDropout { p: 0.4 },
         fc(None),
     ];
-    // One that looks at whole batches is refused where they are shared; those that look further are the CPU's alone.
+    // One that looks at whole batches is refused where they are shared.
     let rules = TargetRule::all().into_iter().filter(|rule| !rule.looks_further());
     let case = |(number, target_rule): (usize, TargetRule)| {
         // Gradients that are nearly zero have the same sign only if all is the same to the bit, so they are weighted

@@ -62,8 +62,17 @@ fn teacher(input: Shape, distillation: Distillation) -> Result<Teacher, NnError>
         1 => fc(Some(11)),
         _ => conv(11, [3, 3], 2, 1, 1, None),
     };
-    let layers = [hidden, norm(), LayerSpec::act(), fc(None)];
-    let graph = Graph::resolve(&layers, &Defaults::new(Activation::Relu, LayerLoss::soft_hinge()), input, 6)?;
+    taught_by(&[hidden, norm(), LayerSpec::act(), fc(None)], input, 6, distillation)
+}
+
+/// The same of any layers.
+pub(super) fn taught_by(
+    layers: &[LayerSpec],
+    input: Shape,
+    classes: usize,
+    distillation: Distillation,
+) -> Result<Teacher, NnError> {
+    let graph = Graph::resolve(layers, &Defaults::new(Activation::Relu, LayerLoss::soft_hinge()), input, classes)?;
     // Loud enough that its word counts, and with statistics of its own.
     let values: Vec<f32> = graph.initial_values(5).into_iter().map(|v| 3.0 * v).collect();
     let statistics: Vec<f32> = (0..graph.statistic_count()).map(|i| 0.2 + 0.1 * (i % 7) as f32).collect();
