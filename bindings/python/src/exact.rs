@@ -6,6 +6,7 @@ use ftprop::search::{
     Verdict,
 };
 use ftprop::train::files;
+use ftprop::train::run::refuse_own_file;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -87,7 +88,8 @@ impl Certificate {
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        free(py, || files::write(&path, self.0.to_json().as_bytes()))?.map_err(ftprop::train::Error::from).or_raise()
+        let write = || refuse_own_file(&path).and_then(|()| Ok(files::write(&path, self.0.to_json().as_bytes())?));
+        free(py, write)?.or_raise()
     }
 
     /// Whether all was proved, what was, and what is on trust.

@@ -20,7 +20,7 @@ use ftprop::train::evaluate::{Predictor, evaluate, predictor};
 use ftprop::train::files;
 use ftprop::train::model::{Model, Which};
 use ftprop::train::recipe::Recipe;
-use ftprop::train::run::{EpochMetrics, RunFolder, Scores, Summary};
+use ftprop::train::run::{EpochMetrics, RunFolder, Scores, Summary, refuse_own_file};
 use ftprop::train::trainer::Trainer;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -291,7 +291,7 @@ impl Run {
     /// Writes a file, whole or not at all.
     #[staticmethod]
     fn write(py: Python<'_>, path: PathBuf, bytes: &[u8]) -> PyResult<()> {
-        free(py, || files::write(&path, bytes))?.map_err(Error::from).or_raise()
+        free(py, || refuse_own_file(&path).and_then(|()| Ok(files::write(&path, bytes)?)))?.or_raise()
     }
 
     /// The learning curves as SVG.

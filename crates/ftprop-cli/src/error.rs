@@ -138,6 +138,10 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             Some(Origin::Grid(setting)) => format!("--grid {setting}: {}", error.message()),
             _ => error.to_string(),
         },
+        Train::Data(DataError::BadImages { .. }) => error.to_string().replace(
+            "let bad images be skipped (bad_images = \"skip\")",
+            "leave them out: --set data.bad_images=skip in training, --bad-images skip in eval and prepare",
+        ),
         Train::NoRecipe { .. } => format!("{error} (ftprop recipes lists them)"),
         Train::NoTeacher { path } => no_teacher(path),
         Train::File(file) if zoo_name(file.path()).is_some() => format!(

@@ -39,6 +39,58 @@ fn a_damaged_checkpoint_is_fallen_back_from_with_a_word() {
     assert_eq!(temp.timeless_metrics("run"), temp.timeless_metrics("four"));
 }
 
+/// Another file in its place, whole and well formed, is no checkpoint either.
+#[test]
+fn a_file_that_is_no_checkpoint_is_fallen_back_from_with_a_word() {
+    let temp = with_run();
+    temp.run("export run -o weights.safetensors").ok();
+    temp.run("export run -o packed.ftp").ok();
+    let whole = temp.read("run/checkpoint.safetensors");
+    for (other, word) in [
+        ("weights.safetensors", "not one that ftprop wrote"),
+        ("packed.ftp", "a packed model"),
+        ("run/best.safetensors", "without what training goes on from"),
+    ] {
+        fs::copy(temp.path(other), temp.path("run/checkpoint.safetensors")).unwrap();
+        let outcome = temp.run("train --resume run").ok();
+        let words = ["run/checkpoint.safetensors", word, "using the one before it, run/previous.safetensors"];
+        assert!(words.iter().all(|word| outcome.err.contains(word)), "{outcome:#?}");
+        assert!(temp.read("run/checkpoint.safetensors") == whole, "{other}: it came to other bytes");
+    }
+    fs::remove_file(temp.path("run/previous.safetensors")).unwrap();
+    fs::copy(temp.path("weights.safetensors"), temp.path("run/checkpoint.safetensors")).unwrap();
+    temp.run("train --resume run --quiet").refused(1, &["run/checkpoint.safetensors", "not one that ftprop wrote"]);
+}
+
+#[test]
+fn no_result_is_written_over_a_file_of_a_run() {
+    let temp = with_run();
+    temp.run("export run -o fine.onnx").ok();
+    temp.photos("photos");
+    temp.write("points.csv", "1,2,a\n2,1,b\n3,0,b\n0,3,a\n");
+    let before = temp.snapshot("run");
+    let files = ["best.safetensors", "checkpoint.safetensors", "previous.safetensors", "recipe.toml", "metrics.jsonl"];
+    let more = ["metrics.csv", "summary.json", "changes.jsonl", "events.out.tfevents.1"];
+    for file in files.into_iter().chain(more) {
+        let words = [&format!("run/{file}")[..], "a file of a run", "choose another"];
+        temp.run(&format!("export run -o run/{file} --format onnx")).refused(1, &words);
+        temp.run(&format!("export fine.onnx -o run/{file} --format onnx")).refused(1, &words);
+        temp.run(&format!("eval run --save run/{file}")).refused(1, &words);
+        temp.run(&format!("prepare photos -o run/{file} --quiet")).refused(1, &words);
+        temp.run(&format!("separable points.csv --certificate run/{file}")).refused(1, &words);
+        temp.run(&format!("solve --data points.csv --hidden 1 --certificate run/{file}")).refused(1, &words);
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(temp.path("run/best.safetensors"), temp.path("link.safetensors")).unwrap();
+        temp.run("export run -o link.safetensors").refused(1, &["link.safetensors", "a file of a run"]);
+    }
+    assert_eq!(temp.snapshot("run"), before);
+    // Beside them there is room, and elsewhere the names are free.
+    temp.run("export run -o run/model.ftp").ok();
+    temp.run("export run -o best.safetensors").ok();
+}
+
 #[test]
 fn a_damaged_network_is_not_used() {
     let temp = with_run();

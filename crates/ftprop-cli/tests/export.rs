@@ -149,11 +149,15 @@ fn a_table_goes_to_onnx_and_is_packed() {
     temp.run("export run -o table.ftp").ok();
     assert_eq!(temp.read("table.ftp")[8], 3, "real numbers take version 3");
     temp.run("export table.ftp -o exact.onnx").ok();
+    // It takes rows, which it makes pixels of itself, and says what its numbers are.
+    let holds = |file: &str, text: &str| temp.read(file).windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(holds("exact.onnx", "pixel_2") && holds("exact.onnx", "\"columns\":[{"));
     for file in ["table.pt", "table.tflite", "table", "table.ftp.bak"] {
         temp.run(&format!("export run -o {file}")).refused(2, &[file, ".ftp", ".onnx", ".safetensors", "--format"]);
         assert!(!temp.path(file).exists());
     }
     temp.run("export run -o table.onnx --format onnx").ok();
+    assert!(holds("table.onnx", "\"columns\":[{"));
     // The ending says it as well.
     let onnx = temp.read("table.onnx");
     temp.run("export run -o same.onnx").ok();

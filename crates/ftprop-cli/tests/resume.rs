@@ -187,3 +187,34 @@ fn two_processes_do_not_train_in_one_folder() {
     // What is left of a killed process does not lock anyone out.
     temp.run("train --resume run --quiet --epochs 1").ok();
 }
+
+/// Settings that nothing is trained with are not written down as if something had been.
+#[test]
+fn a_finished_run_stays_as_it_is() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --out run").ok();
+    let files = || fs::read_dir(temp.path("run")).unwrap().count();
+    let (before, count) = (temp.snapshot("run"), files());
+    for settings in ["--set optimizer.lr=0.5", "--epochs 2 --set weighted=false", "--diagnostics", "--threads 1", ""] {
+        let said = temp.run(&format!("train --resume run {settings}")).ok();
+        assert!(said.err.contains("run has all of its 2 epochs"), "{said:?}");
+        assert_eq!(said.err.contains("no setting was changed"), settings.contains("--set"), "{said:?}");
+        assert!(said.out.contains("test accuracy") && !said.err.contains("from here on"), "{said:?}");
+        assert!(temp.snapshot("run") == before && files() == count, "{settings}");
+    }
+    // With an epoch more it counts, and is recorded.
+    let said = temp.run("train --resume run --epochs 3 --set optimizer.lr=1e-4").ok();
+    assert!(said.err.contains("from here on optimizer.lr"), "{said:?}");
+    assert_eq!(temp.text("run/changes.jsonl").lines().count(), 1);
+    // A result that a killed run did not come to write is written.
+    fs::remove_file(temp.path("run/summary.json")).unwrap();
+    temp.run("train --resume run --quiet").ok();
+    assert_eq!(temp.json("run/summary.json")["epochs"], 3);
+    // One that lost its patience is over, too.
+    let train = "train --recipe small.toml --quiet --epochs 9 --set data.validation=0.1 --set train.patience=1";
+    temp.run(&format!("{train} --set optimizer.lr=1e-9 --out impatient")).ok();
+    let before = temp.snapshot("impatient");
+    let said = temp.run("train --resume impatient --set optimizer.lr=0.01").ok();
+    assert!(said.err.contains("ended after 2 epochs by train.patience; nothing is trained"), "{said:?}");
+    assert!(temp.snapshot("impatient") == before);
+}

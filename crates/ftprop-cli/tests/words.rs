@@ -83,6 +83,8 @@ fn figures_are_called_what_they_are() {
         assert!(said.contains("top-1") && !said.contains("top-5") && !said.contains("images"), "{said}");
         assert!(temp.run(&format!("bench infer {model} --steps 1")).ok().out.contains(" rows/s"));
     }
+    let packed = temp.run("summary run.ftp").ok().out;
+    assert!(packed.contains("rows of 2 columns, which become 2 numbers: x, y"), "{packed}");
     assert!(!trained.err.contains("images") && !trained.out.contains("images"), "{trained:?}");
     temp.run("train --epochs 1 --out digits --quiet").ok();
     assert!(temp.run("eval digits").ok().out.contains("top-5"));
@@ -95,4 +97,22 @@ fn figures_are_called_what_they_are() {
     };
     let columns: Vec<_> = layers.lines().filter(|line| line.starts_with("  ")).map(second).collect();
     assert!(columns.len() > 4 && columns.iter().all(|column| *column == columns[0]), "{columns:?} in\n{layers}");
+}
+
+/// Pictures that do not decode can be left out wherever they are met, and the error says how.
+#[test]
+fn bad_pictures_can_be_left_out_of_measuring_too() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    temp.write("photos/val/dark/bad.png", "no picture");
+    let train =
+        "train --data photos --set network.preset=mlp --set network.widths=[8] --set data.resize=10 --set data.crop=8";
+    let how = "--set data.bad_images=skip in training, --bad-images skip in eval";
+    temp.run(&format!("{train} --epochs 1 --quiet --out run")).refused(1, &["bad.png", how]);
+    temp.run(&format!("{train} --epochs 1 --quiet --out run --set data.bad_images=skip")).ok();
+    temp.run("export run -o run.ftp").ok();
+    temp.run("eval run.ftp --data photos --json").refused(1, &["bad.png", how]);
+    assert_eq!(temp.run("eval run.ftp --data photos --bad-images skip --json").json()["examples"], 8);
+    assert_eq!(temp.run("eval run --json").json()["examples"], 8);
+    temp.run("eval run --bad-images stop --json").refused(1, &["bad.png"]);
 }

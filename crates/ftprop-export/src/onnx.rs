@@ -13,10 +13,12 @@ pub mod packed;
 
 use crate::error::Error;
 use crate::numbers::Numbers;
+use crate::packed::table_note;
 use ftprop_nn::Activation;
 use ftprop_nn::graph::{Conv, Fc, Node, Op};
 use ftprop_nn::spec::PoolKind;
 use ftprop_nn::target::HardUnit;
+use ftprop_runtime::note;
 use ftprop_train::model::Model;
 use graph::{Graph, Value, float, int, ints, listed};
 
@@ -34,6 +36,7 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>, Error> {
         ("full", model.info.full.to_string()),
     ];
     facts.extend(model.info.resize.map(|resize| ("resize", resize.to_string())));
+    facts.extend(table_note(&model.info)?.map(|text| (note::TABLE, text)));
     graph.finish(end, &model.recipe.name, &input, &model.info.classes, facts)
 }
 

@@ -38,17 +38,19 @@ fn notes(model: &Model) -> Result<BTreeMap<String, String>, Error> {
     if train.label_smoothing != 0.0 {
         notes.insert(note::LABEL_SMOOTHING.into(), train.label_smoothing.to_string());
     }
-    if let Some(table) = &model.info.table {
-        let text = serde_json::to_string(table)
-            .map_err(|e| Error::Unwritable { what: "the table's transformation", why: e.to_string() })?;
-        notes.insert(note::TABLE.into(), text);
-    }
+    notes.extend(table_note(&model.info)?.map(|text| (note::TABLE.into(), text)));
     if let Some(data) = &model.info.origin.data {
         let text = serde_json::to_string(data)
             .map_err(|e| Error::Unwritable { what: "the mark of the data", why: e.to_string() })?;
         notes.insert(note::DATA.into(), text);
     }
     Ok(notes)
+}
+
+/// What is done to the rows of a table, as text; none for pictures.
+pub(crate) fn table_note(info: &ModelInfo) -> Result<Option<String>, Error> {
+    let written = info.table.as_ref().map(serde_json::to_string).transpose();
+    written.map_err(|e| Error::Unwritable { what: "the table's transformation", why: e.to_string() })
 }
 
 /// The network as the packer takes it.

@@ -339,7 +339,7 @@ impl Checkpoint {
             (UNSUMMED | VERSION, _) => {
                 return Err(damaged("the checkpoint is damaged (its checksum does not match)".into()));
             }
-            (other, _) => return Err(not(format!("written by another version of ftprop (format {other})"))),
+            (format, _) => return Err(Error::OtherFormat { path: path.to_path_buf(), format }),
         }
         if let Some(why) = header.state.impossible().or_else(|| header.model.impossible()) {
             return Err(damaged(format!("the checkpoint says what cannot be ({why})")));
@@ -355,6 +355,11 @@ impl Checkpoint {
     /// The file that it was read from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether training can go on from it; one for use has no optimizer.
+    pub fn can_go_on(&self) -> bool {
+        self.header.optimizer_steps.is_some()
     }
 
     /// The recipe that it was trained by, without what belongs to one machine.

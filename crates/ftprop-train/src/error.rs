@@ -133,6 +133,20 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A checkpoint of a version that writes others.
+    #[error("{path}: written by another version of ftprop (format {format})")]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+    },
+    /// A result was to be written over a file of a run.
+    #[error("{path} is a file of a run itself; choose another name or folder for what is to be written")]
+    RunsOwn {
+        /// The file.
+        path: PathBuf,
+    },
     /// A checkpoint that is not as it was written.
     #[error("{path}: {why}")]
     Damaged {

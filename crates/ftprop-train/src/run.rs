@@ -12,7 +12,7 @@
 //! | `summary.json` | the result |
 //! | `diagnostics.jsonl` | how the hard layers fared, where the recipe asks for it |
 //!
-//! Whoever watches a run may draw pictures beside them.
+//! Whoever watches a run may draw pictures beside them. Nobody else writes over them: see [`refuse_own_file`].
 
 use crate::changes::Changed;
 use crate::checkpoint::{Checkpoint, Note};
@@ -129,6 +129,34 @@ pub struct PartSummary {
     pub top5_last: f64,
     /// The loss at the last epoch.
     pub loss_last: f64,
+}
+
+/// What the files of a run are called, but for pictures, which are drawn anew, and TensorBoard's.
+const OWN: [&str; 11] = [
+    "recipe.toml",
+    "metrics.jsonl",
+    "metrics.csv",
+    "checkpoint.safetensors",
+    "previous.safetensors",
+    "best.safetensors",
+    "summary.json",
+    "diagnostics.jsonl",
+    "changes.jsonl",
+    "points.csv",
+    "test.csv",
+];
+
+/// Refuses to write a result over one of a run's own files: whoever writes where a user says asks this first.
+pub fn refuse_own_file(path: &Path) -> Result<(), Error> {
+    // A link is written through.
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let name = real.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let own = OWN.contains(&name) || name.starts_with("events.out.tfevents.");
+    let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match own && folder.join("recipe.toml").exists() {
+        true => Err(Error::RunsOwn { path: path.to_path_buf() }),
+        false => Ok(()),
+    }
 }
 
 /// A run folder.
@@ -270,7 +298,7 @@ impl RunFolder {
         self.path.join("previous.safetensors")
     }
 
-    /// What to go on from: the last checkpoint or, where that is damaged or gone, the one before it, with a note that says
+    /// What to go on from: the last checkpoint or, where that is damaged, gone or another file, the one before it, with a note that says
     /// so; nothing where there is none.
     pub fn last(&self) -> Result<Option<Checkpoint>, Error> {
         let (last, previous) = (self.checkpoint(), self.previous());
@@ -281,7 +309,11 @@ impl RunFolder {
                 }
                 Error::from(e)
             }
-            Err(damaged @ Error::Damaged { .. }) => damaged,
+            Err(unusable @ (Error::Damaged { .. } | Error::NotACheckpoint { .. })) => unusable,
+            Ok(last) if !last.can_go_on() && Checkpoint::read(&previous).is_ok_and(|c| c.can_go_on()) => {
+                let why = "a network for use, without what training goes on from".into();
+                Error::NotACheckpoint { path: last.path().to_path_buf(), why }
+            }
             other => return other.map(Some),
         };
         let Ok(mut checkpoint) = Checkpoint::read(&previous) else { return Err(unusable) };

@@ -226,7 +226,7 @@ impl Trainer {
         if let Some(storage) = trainer.storage.as_ref().filter(|storage| !storage.folder().is_new()) {
             trainer.metrics = storage.metrics_before(trainer.state.epoch)?;
         }
-        if trainer.recipe.train.diagnostics && first {
+        if trainer.recipe.train.diagnostics && first && trainer.result()?.is_none() {
             trainer.open_diagnostics(dataset)?;
         }
         Ok(trainer)
@@ -253,8 +253,13 @@ impl Trainer {
     /// Makes a new run's folder, unless it is made, and writes the recipe into it: until this is called, or the run
     /// begins, nothing is written. Gives the folder, where there is one.
     pub fn claim(&mut self) -> Result<Option<&RunFolder>, Error> {
+        let over = self.is_over();
         let Some(storage) = &mut self.storage else { return Ok(None) };
         let new = storage.folder().is_new();
+        // Where nothing is left to train, nothing is trained by another recipe.
+        if over && !new {
+            return Ok(Some(storage.folder()));
+        }
         // Before the recipe, so that a run that was killed in between knows where the recipe comes from.
         for change in &self.changes {
             let (epoch, step) = (self.state.epoch, self.state.step);
@@ -368,14 +373,17 @@ impl Trainer {
         if self.storage.as_ref().is_some_and(|storage| !storage.is_held()) {
             self.claim()?;
         }
-        if let Some(storage) = &mut self.storage {
-            storage.begin(self.state.epoch)?;
-        }
         for note in std::mem::take(&mut self.notes) {
             observer.notice(&self.view(), &note);
         }
-        if !self.changes.is_empty() {
-            let changes = std::mem::take(&mut self.changes);
+        if let Some(summary) = self.result()? {
+            return Ok(Ending::Finished(summary));
+        }
+        if let Some(storage) = &mut self.storage {
+            storage.begin(self.state.epoch)?;
+        }
+        let changes = std::mem::take(&mut self.changes);
+        if !changes.is_empty() && !self.is_over() {
             observer.notice(&self.view(), &Notice::Changed(changes));
         }
         let ending = self.run_epochs(observer);
@@ -427,8 +435,14 @@ impl Trainer {
     }
 
     /// Whether all epochs are done, or as many as the recipe's patience allows.
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.state.epoch > self.recipe.train.epochs || self.has_lost_patience(&self.state)
+    }
+
+    /// The result, where all is done and written, so that nothing is left to do.
+    fn result(&self) -> Result<Option<Summary>, Error> {
+        let folder = self.storage.as_ref().map(Storage::folder).filter(|folder| self.is_over() && !folder.is_new());
+        Ok(folder.map(RunFolder::summary).transpose()?.flatten())
     }
 
     /// Whether the last epochs were none better on the validation part.

@@ -3,6 +3,7 @@
 mod report;
 
 use crate::cli::data::{find, tell_found};
+use crate::cli::prepare::Bad;
 use crate::cli::solve::outputs;
 use crate::cli::{load, say_json};
 use crate::error::Error;
@@ -19,7 +20,7 @@ use ftprop_train::evaluate::{Predictor, evaluate, evaluation_loader, predictor};
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::measuring::{Asked, DataNote, Measured as Opened, Measuring, WhichData};
 use ftprop_train::model::Which;
-use ftprop_train::recipe::Recipe;
+use ftprop_train::recipe::{BadImages, Recipe};
 use ftprop_train::views::Views;
 use report::{Measured, Report};
 use safetensors::tensor::{Dtype, TensorView};
@@ -56,6 +57,9 @@ pub(super) struct Eval {
     /// The kind of data, such as cifar10 or folder; for a packed model that does not say what it was trained on
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
+    /// What to do with pictures that do not decode, if not what was done in training
+    #[arg(long, value_name = "WHAT", value_enum)]
+    bad_images: Option<Bad>,
     /// Also show how well each class is told from the others, and which are mistaken for which
     #[arg(long)]
     confusion: bool,
@@ -118,6 +122,7 @@ impl Eval {
             checkpoint: WhichArg::Best,
             data,
             source: None,
+            bad_images: None,
             confusion: false,
             plot: None,
             save: None,
@@ -249,6 +254,7 @@ impl Eval {
         let mut model = load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
         let which = WhichData::of(self.data.as_deref(), model.recipe.data.path.as_deref());
         let found = find(&mut model.recipe, self.data.as_deref())?;
+        self.leave_out(&mut model.recipe);
         refuse_table(&model.recipe, &model.info.known(), model.info.shape())?;
         let Opened { mut dataset, whole, note } =
             Measuring::of(&model.recipe, &model.info, which, self.asked()).open()?;
@@ -258,6 +264,15 @@ impl Eval {
         let (recipe, path) = (model.recipe.clone(), model.path.clone().unwrap_or_else(|| self.model.clone()));
         let criterion = Some(recipe.criterion()?);
         Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, criterion, path, whole, note })
+    }
+
+    /// What becomes of bad pictures, where the command line says it.
+    fn leave_out(&self, recipe: &mut Recipe) {
+        match self.bad_images {
+            Some(Bad::Skip) => recipe.data.bad_images = BadImages::Skip,
+            Some(Bad::Stop) => recipe.data.bad_images = BadImages::Stop,
+            None => (),
+        }
     }
 
     /// A packed model and the data that the command line names.
@@ -275,6 +290,7 @@ impl Eval {
             }
         };
         let found = find(&mut recipe, self.data.as_deref())?;
+        self.leave_out(&mut recipe);
         let shape = classifier.shape();
         let known = Known { classes: classifier.classes().to_vec(), table: classifier.table().cloned() };
         refuse_table(&recipe, &known, shape)?;

@@ -12,6 +12,7 @@ use ftprop_export::{onnx, torch, zoo};
 use ftprop_runtime::pack::WeightFormat;
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::measuring::{Asked, Measured, Measuring, WhichData};
+use ftprop_train::run::refuse_own_file;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -96,6 +97,7 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        refuse_own_file(&self.output)?;
         let format = self.format()?;
         // Of the zoo's model ONNX is exact; what else is written comes from the weights that it was packed from.
         self.model = match format {

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::progress::{Progress, counted, tell};
 use clap::{Args, ValueEnum};
 use ftprop_data::{BadImage, PrepareOptions, Prepared, Preparing, prepare};
+use ftprop_train::run::refuse_own_file;
 use ftprop_train::words::plain;
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -46,7 +47,7 @@ pub(super) struct Prepare {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Bad {
+pub(super) enum Bad {
     /// End with an error that names the picture
     Stop,
     /// Leave them out, and count them
@@ -65,6 +66,7 @@ struct Report {
 
 impl Prepare {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
+        refuse_own_file(&self.output)?;
         let threads = match self.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             threads => threads,

@@ -202,12 +202,7 @@ impl Train {
             begun.iter().for_each(|words| tell(words));
             tell_begin(&trainer, &recipe, dataset, place);
             if resumed {
-                let state = trainer.state();
-                tell(&if state.epoch > recipe.train.epochs {
-                    format!("{out} has all of its {}; add some with --epochs", counted(done, "epoch"))
-                } else {
-                    format!("going on with {out} in epoch {}, step {}", state.epoch, state.batch + 1)
-                });
+                tell(&self.going_on(&trainer, &out));
             }
         }
         let stop = stop_on_ctrl_c();
@@ -235,6 +230,20 @@ impl Train {
                 ));
                 Ok(ExitCode::from(130))
             }
+        }
+    }
+
+    /// Where a run goes on, or that it does not.
+    fn going_on(&self, trainer: &Trainer, out: &str) -> String {
+        let state = trainer.state();
+        let done = counted(state.epoch - 1, "epoch");
+        let kept = if self.set.is_empty() { "" } else { "; nothing is trained, so no setting was changed" };
+        match trainer.is_over() {
+            true if state.epoch > trainer.recipe().train.epochs => {
+                format!("{out} has all of its {done}{kept}; add some with --epochs")
+            }
+            true => format!("{out} was ended after {done} by train.patience{kept}; go on with a larger one"),
+            false => format!("going on with {out} in epoch {}, step {}", state.epoch, state.batch + 1),
         }
     }
 

@@ -116,3 +116,33 @@ fn odd_orders_are_taken_apart() {
     assert_eq!(kinds(&plan), "FFBFFFSPF");
     assert!(!plan.tensors[plan.input].needs_slopes && plan.tensors[plan.output].needs_slopes);
 }
+
+#[test]
+fn units_whose_rule_looks_further_stand_alone() {
+    let input = Shape { height: 32, width: 32, channels: 3 };
+    let graph = |name: &str, rule: &str| {
+        let layers = presets::layers(name, input, &[]).unwrap();
+        let usual = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        Graph::resolve(&layers, &Defaults { target_rule: rule.parse().unwrap(), ..usual }, input, 10).unwrap()
+    };
+    for rule in ["class_mean", "secant", "verified:0.1"] {
+        let plan = FusionPlan::new(&graph("convnet8", rule), Role::Pupil(&[]));
+        // Dropout has a pass of its own then.
+        assert_eq!((kinds(&plan), plan.curved), (format!("{}FPFTB", "PFT".repeat(6)), rule == "secant"));
+    }
+    // Where a teacher is followed by some layers, the others are as ever.
+    let followed = [None, Some(4), None];
+    let plan = FusionPlan::new(&graph("convnet4", "teacher"), Role::Pupil(&followed));
+    assert_eq!(kinds(&plan), "PFPFTPFB");
+    // What goes around a unit adds its slopes first.
+    let plan = FusionPlan::new(&graph("bireal18", "secant"), Role::Pupil(&[]));
+    let alone = plan.passes.iter().filter_map(|pass| if let FusedPass::Targets(t) = pass { Some(t) } else { None });
+    assert!(alone.clone().count() >= 16 && alone.clone().filter(|t| t.adds).count() >= 16);
+    // A teacher sets no targets; what its activations are of is kept in their order.
+    let plan = FusionPlan::new(&graph("convnet4", "secant"), Role::Teacher { kept: true });
+    let shapes: Vec<Shape> = plan.pre_activations.iter().map(|&tensor| plan.tensors[tensor].shape).collect();
+    let graph = graph("convnet4", "secant");
+    let hard = graph.walk().into_iter().filter(|node| matches!(node.op, Op::Hard(..)));
+    assert_eq!(shapes, hard.map(|node| node.input).collect::<Vec<_>>());
+    assert!(!plan.curved && !kinds(&plan).contains('T'), "{}", kinds(&plan));
+}

@@ -9,7 +9,7 @@
 use super::graph::{DOUBLE, Graph, Value, int, ints, listed};
 use crate::error::Error;
 use crate::protobuf::Message;
-use ftprop_runtime::{Activation, Affine, Codec, Conv, Element, Kind, Model, Op, Shape, Stage, Window};
+use ftprop_runtime::{Activation, Affine, Codec, Conv, Element, Kind, Model, Op, Shape, Stage, Window, note};
 
 /// Integers up to here are floats.
 const EXACT: i64 = 1 << 24;
@@ -20,10 +20,13 @@ const PIXEL_UNIT: i64 = 1 << 16;
 pub fn to_bytes(model: &Model<'_>) -> Result<Vec<u8>, Error> {
     let values = model.check()?;
     let mut writer = Writer { graph: Graph::default(), model, made: Vec::new() };
-    let picture = Value { name: "input".into(), flat: false };
+    let Shape { height, width, channels } = model.preprocessing.input;
+    // A row of a table comes as a row, as for the trained network.
+    let row = values[0].kind != Kind::Image && (height, width) == (1, 1);
+    let input = Value { name: "input".into(), flat: row };
     let image = match values[0].kind {
-        Kind::Image => writer.bytes_of(&picture),
-        _ => picture,
+        Kind::Image => writer.bytes_of(&input),
+        _ => writer.graph.picture(input, channels),
     };
     writer.made.push(Made { value: image, kind: values[0].kind, shape: values[0].shape });
     for (op, about) in model.ops.iter().zip(&values[1..]) {
@@ -38,8 +41,9 @@ pub fn to_bytes(model: &Model<'_>) -> Result<Vec<u8>, Error> {
     let full = if about.element == Element::Byte { 255 } else { 1 };
     let mut facts = vec![("mean", listed(&about.mean)), ("std", listed(&about.std)), ("full", full.to_string())];
     facts.extend(about.resize_shorter.map(|resize| ("resize", resize.to_string())));
-    let Shape { height, width, channels } = about.input;
-    writer.graph.finish(logits, &model.name, &[channels, height, width], &classes, facts)
+    facts.extend(model.notes.get(note::TABLE).map(|text| (note::TABLE, text.clone())));
+    let input = if row { vec![channels] } else { vec![channels, height, width] };
+    writer.graph.finish(logits, &model.name, &input, &classes, facts)
 }
 
 /// A value that an operation made, in the form that integers are summed in.

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use ftprop_lab::plot::base_path;
 use ftprop_train::files;
+use ftprop_train::run::refuse_own_file;
 use std::path::Path;
 
 /// The same for the two files of a picture.
@@ -16,8 +17,10 @@ pub(in crate::cli) fn try_picture(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a file that could not be written: a folder that is not there or not ours, a folder in its place.
+/// Refuses a file that could not be written, in a folder that is not there or not ours or with a folder in its place, and one
+/// that a run lives by.
 pub(in crate::cli) fn try_file(file: &Path) -> Result<(), Error> {
+    refuse_own_file(file)?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Error::Other(format!("{}: there is no folder {}", file.display(), folder.display())));

@@ -4,6 +4,7 @@ use super::{bytes, grouped};
 use crate::cli::bench::infer::name;
 use crate::cli::{say, say_json};
 use crate::error::Error;
+use ftprop_data::TableTransform;
 use ftprop_runtime::{Activation, Codec, Element, Model, Op, Preprocessing, Stage, note};
 use ftprop_train::files;
 use ftprop_train::words::{counted, plain};
@@ -19,6 +20,9 @@ struct Report {
     input: [usize; 3],
     takes: &'static str,
     resize: Option<u32>,
+    /// Of a table: the columns that the numbers are made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<String>,
     mean: Vec<f32>,
     std: Vec<f32>,
     classes: Vec<String>,
@@ -73,6 +77,7 @@ impl Report {
             input: [input.height, input.width, input.channels],
             takes: if *element == Element::Byte { "bytes" } else { "reals" },
             resize: *resize_shorter,
+            columns: columns(model),
             mean: mean.clone(),
             std: std.clone(),
             classes: model.classes.clone(),
@@ -88,7 +93,13 @@ impl Report {
         let source = self.source.as_ref().map_or_else(String::new, |source| format!(", trained on {}", plain(source)));
         say(&format!("{}: {}, {}{source}", path.display(), plain(&self.name), bytes(self.bytes)))?;
         say(&match (self.takes, self.resize) {
-            ("reals", _) => format!("takes rows of {channels} numbers"),
+            ("reals", _) if self.columns.is_empty() => format!("takes rows of {channels} numbers"),
+            ("reals", _) => {
+                let shown = self.columns.iter().take(10).map(|name| plain(name)).collect::<Vec<_>>().join(", ");
+                let more = if self.columns.len() > 10 { ", …" } else { "" };
+                let all = counted(self.columns.len() as u64, "column");
+                format!("takes rows of {all}, which become {channels} numbers: {shown}{more}")
+            }
             (_, Some(resize)) => {
                 format!(
                     "takes pictures of {height}×{width}, {}, shorter edge first resized to {resize}",
@@ -120,6 +131,12 @@ impl Report {
         }
         say(&format!("{} multiply-adds for one example", grouped(self.multiply_adds as usize)))
     }
+}
+
+/// The columns of the table that a model was trained on, where it says so.
+fn columns(model: &Model<'_>) -> Vec<String> {
+    let table = model.notes.get(note::TABLE).and_then(|text| serde_json::from_str::<TableTransform>(text).ok());
+    table.map_or_else(Vec::new, |table| table.columns.into_iter().map(|column| column.name).collect())
 }
 
 /// What an operation is, how many weights it has, and of how many bits.
