@@ -2,6 +2,7 @@
 //! for the GPU unless it says so, so all of it can be captured.
 
 mod asked;
+mod early;
 mod inspection;
 
 use crate::CudaError;
@@ -15,7 +16,7 @@ use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
 use crate::environment::tries;
-use crate::exchange::{Exchange, last_parameters};
+use crate::exchange::Exchange;
 use crate::further::FurtherBuffers;
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass, Purpose};
@@ -31,6 +32,7 @@ use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
 use crate::streamed::PictureSlots;
+use early::EarlyUpdate;
 use ftprop_nn::engine::Reducer;
 use ftprop_nn::{Graph, Learning, Shape};
 use std::ops::Range;
@@ -73,26 +75,6 @@ pub(crate) struct Executor {
     further: FurtherBuffers,
     /// The tensors that each activation is of, where they are kept.
     pre_activations: Vec<usize>,
-}
-
-/// The last layers' parameters, where they are so many that it pays to learn them while the first layers are on their way back.
-struct EarlyUpdate {
-    range: Range<usize>,
-    /// The pass after which their gradients are there and nobody reads them any more.
-    after: usize,
-    stream: SideStream,
-}
-
-impl EarlyUpdate {
-    /// Parameters, at least.
-    const LEAST: usize = 1 << 22;
-
-    fn new(device: &Device, passes: &[CompiledPass], count: usize) -> Result<Option<Self>, CudaError> {
-        let passes: Vec<Vec<Range<usize>>> = passes.iter().map(CompiledPass::parameters).collect();
-        let Some((range, after)) = last_parameters(&passes, count, EarlyUpdate::LEAST) else { return Ok(None) };
-        let range = range.start.next_multiple_of(4)..range.end;
-        Ok(Some(EarlyUpdate { range, after, stream: SideStream::new(device)? }))
-    }
 }
 
 /// A reducer that several hold.

@@ -35,17 +35,6 @@ pub(crate) enum FusedPass {
     Targets(TargetLayer),
 }
 
-impl FusedPass {
-    fn reads(&self, tensor: TensorId) -> bool {
-        match self {
-            FusedPass::Product(p) => p.x == tensor,
-            FusedPass::Epilogue(f) => f.y == tensor || f.residual.as_ref().is_some_and(|(other, _)| *other == tensor),
-            FusedPass::AveragePool(a) => a.x == tensor,
-            FusedPass::Targets(t) => t.z == tensor,
-        }
-    }
-}
-
 /// A convolution, or a fully connected layer as the convolution of a 1×1 image.
 pub(crate) struct Product {
     /// The last layer in it, as messages name it.
@@ -90,18 +79,6 @@ impl Epilogue {
         let takes = |norm: &Norm| !norm.is_fixed();
         let second = self.residual.as_ref().and_then(|(_, norm)| norm.as_ref());
         matches!(&self.affine, Affine::Norm(norm) if takes(norm)) || second.is_some_and(takes)
-    }
-
-    /// Whether it is an activation and nothing else.
-    fn is_activation(&self) -> bool {
-        let alone = self.residual.is_none() && self.pool.is_none() && self.dropout.is_none();
-        alone && matches!(self.affine, Affine::Identity) && self.activation.is_some()
-    }
-
-    /// Whether an activation of its output can be computed beside it.
-    fn can_branch(&self) -> bool {
-        let bare = self.pool.is_none() && self.dropout.is_none() && self.activation.is_none();
-        bare && self.branch.is_none()
     }
 }
 
@@ -287,32 +264,6 @@ impl FusionPlan {
 
     fn shape(&self, tensor: TensorId) -> Shape {
         self.tensors[tensor].shape
-    }
-
-    /// Where a path begins with an activation of what goes around it as well, both come from the pass that makes the
-    /// latter, which saves a pass each way.
-    fn branch(&mut self) {
-        let mut at = 0;
-        while at < self.passes.len() {
-            let found = match &self.passes[at] {
-                FusedPass::Epilogue(f) if f.is_activation() => f.activation.map(|op| (f.y, op, f.out)),
-                _ => None,
-            };
-            let made_by =
-                |pass: &FusedPass, tensor| matches!(pass, FusedPass::Epilogue(f) if f.out == tensor && f.can_branch());
-            let maker = found.and_then(|(y, ..)| self.passes[..at].iter().position(|pass| made_by(pass, y)));
-            // Somebody else has to write the slopes that the activation's are added to.
-            let others = |y: TensorId| self.passes.iter().enumerate().any(|(i, pass)| i != at && pass.reads(y));
-            match (found, maker) {
-                (Some((y, op, out)), Some(maker)) if others(y) => {
-                    if let FusedPass::Epilogue(f) = &mut self.passes[maker] {
-                        f.branch = Some((op, out));
-                    }
-                    self.passes.remove(at);
-                }
-                _ => at += 1,
-            }
-        }
     }
 
     /// On the way back the first pass to reach a tensor writes its slopes, every other adds to them.
@@ -551,5 +502,6 @@ impl Builder<'_> {
     }
 }
 
+mod branch;
 #[cfg(test)]
 mod tests;
