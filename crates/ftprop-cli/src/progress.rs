@@ -326,7 +326,7 @@ impl Observer for Progress {
         match (&self.sink, notice) {
             // Whoever wants no progress wants to know of damage all the same.
             (Sink::Quiet, Notice::Checkpoint(_) | Notice::LoneExample { .. }) => tell(&notice.to_string()),
-            (Sink::Quiet, Notice::Changed(_)) => {}
+            (Sink::Quiet, Notice::Changed(_) | Notice::OtherNumber { .. }) => {}
             _ => self.message(&notice.to_string()),
         }
     }

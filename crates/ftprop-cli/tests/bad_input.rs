@@ -504,6 +504,11 @@ fn data_that_is_damaged() {
     temp.write("cifar/data_batch_3.bin", &batch[..batch.len() - 7]);
     let train = "train --recipe small.toml --quiet --out other --set data.source=cifar10 --data cifar";
     temp.run(train).refused(1, &["data_batch_3.bin", "truncated"]);
+    fs::remove_file(temp.path("cifar/data_batch_3.bin")).unwrap();
+    fs::remove_file(temp.path("cifar/data_batch_5.bin")).unwrap();
+    let missing = ["cifar", "a part of CIFAR-10 only: data_batch_3.bin, data_batch_5.bin must be there too"];
+    temp.run(train).refused(1, &missing);
+    temp.run("reproduce --data cifar --out table --quiet").refused(1, &missing);
 
     temp.write("table.csv", "a,b,label\n1,2,x\n3,oops,y\n");
     let train = "train --recipe small.toml --quiet --out other --set data.source=csv --data table.csv";
@@ -522,7 +527,7 @@ fn pictures_that_do_not_decode_stop_or_are_skipped_and_counted() {
                  --set train.batch=4 --data photos";
     let stopped = temp.run(&format!("{train} --quiet --out stop"));
     stopped.refused(1, &["cannot decode image", "photos/train/"]);
-    stopped.refused(1, &["2 of the", "bad.png", "cut.png", "bad_images = \"skip\""]);
+    stopped.refused(1, &["2 of the", "bad.png", "cut.png", "data.bad_images=skip"]);
     assert!(!temp.path("stop").exists(), "the folder would be in the way of the same command");
     let skipped = temp.run(&format!("{train} --out skip --set data.bad_images=skip")).ok();
     assert!(skipped.err.contains("2 pictures were skipped; the first: cannot decode image"), "{skipped:?}");

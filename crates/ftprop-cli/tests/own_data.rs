@@ -261,6 +261,28 @@ fn every_row_of_a_table_has_its_answer_or_its_error() {
         let numbers: Vec<u64> = lines.iter().map(|line| line["line"].as_u64().unwrap()).collect();
         assert_eq!(numbers, [2, 3, 4, 5]);
     }
+    // So does a row with too few or too many cells, or with letters that are none; training refuses all of it.
+    let ragged = b"colour,size,weight\nred,1,2\nred,1\nblue,3,4\nblue,3,4,5\n\xff,3,4\npurple,1,2\nred,2,2\n";
+    temp.write("ragged.csv", ragged);
+    for model in ["run", "model.ftp"] {
+        let run = temp.run(&format!("predict {model} ragged.csv --format jsonl"));
+        assert_eq!(run.code, Some(1), "{run:?}");
+        let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let numbers: Vec<u64> = lines.iter().map(|line| line["line"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, [2, 3, 4, 5, 6, 7, 8], "{run:?}");
+        let wrong: Vec<bool> = lines.iter().map(|line| !line["error"].is_null()).collect();
+        assert_eq!(wrong, [false, true, false, true, true, true, false], "{run:?}");
+        for words in ["line 3: 2 columns, but the first line has 3", "line 5: 4 columns", "line 6: not valid UTF-8"] {
+            assert!(run.err.contains(words), "{words}: {run:?}");
+        }
+        // Where no row fits, the file is what is wrong.
+        temp.write("short.csv", "colour,size,weight\nred,1\nblue,2\n");
+        temp.run(&format!("predict {model} short.csv")).refused(1, &["short.csv", "line 2", "2 columns"]);
+    }
+    temp.write("labelled.csv", mixed(200) + "red,1\n");
+    for command in ["train --data labelled.csv --quiet --out x", "eval run --data labelled.csv"] {
+        temp.run(command).refused(1, &["labelled.csv", "line 202", "2 columns"]);
+    }
 }
 
 /// A column of whole numbers with few rows of each was learned as so many classes, without a word.
@@ -292,7 +314,7 @@ fn folders_of_pictures_are_taken_as_people_have_them() {
     std::fs::copy(temp.path("named/valid/dark/0.png"), temp.path("named/training/loose.png")).unwrap();
     let run = temp.run("train --data named --set data.resize=8 --set data.crop=8 --epochs 1 --out run").ok();
     assert!(run.err.contains("16 training and 8 test examples"), "{run:?}");
-    assert!(run.err.contains("1 pictures in no class folder were passed over"), "{run:?}");
+    assert!(run.err.contains("1 picture in no class folder was passed over"), "{run:?}");
     let said = temp.run("predict run named/training/dark").ok();
     assert_eq!(said.out.lines().count(), 8, "{said:?}");
 }

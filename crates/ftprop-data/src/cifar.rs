@@ -189,7 +189,16 @@ impl Files {
         // A folder with any of the files is meant, so that one file missing from it is reported by name.
         let holds_some = |folder: &&PathBuf| variant.train.iter().any(|name| folder.join(name).is_file());
         if let Some(folder) = folders.iter().find(holds_some) {
-            return Ok(Files::Folder(folder.clone()));
+            let files = variant.train.iter().chain([&variant.test]);
+            let missing: Vec<&str> = files.filter(|name| !folder.join(name).exists()).copied().collect();
+            return match missing.is_empty() {
+                true => Ok(Files::Folder(folder.clone())),
+                false => Err(DataError::Incomplete {
+                    dataset: variant.title,
+                    path: folder.clone(),
+                    missing: missing.join(", "),
+                }),
+            };
         }
         let archive = path.join(variant.archive);
         if archive.is_file() {

@@ -67,16 +67,18 @@ impl CsvTable {
         header: Option<bool>,
         label: &LabelColumn,
     ) -> Result<(CsvTable, usize), DataError> {
-        let (table, label_at) = Self::read_lines(path, header, label)?;
+        let (table, label_at) = Self::read_lines(path, header, label, None)?;
         table.check_rows()?;
         Ok((table, label_at))
     }
 
-    /// The same for a table that may have no rows.
+    /// The same for a table that may have no rows. Lines that are no rows of it are put aside, where there is a place for
+    /// them, and are an error where there is none.
     pub(crate) fn read_lines(
         path: &Path,
         header: Option<bool>,
         label: &LabelColumn,
+        mut aside: Option<&mut Vec<DataError>>,
     ) -> Result<(CsvTable, usize), DataError> {
         let failed = |why| DataError::read(path, why);
         let mut file = Unpacked::open(path)?;
@@ -118,8 +120,16 @@ impl CsvTable {
         } else {
             table.push(&record)?;
         }
-        while reader.read_record(&mut record).map_err(wrong)? {
-            table.push(&record)?;
+        loop {
+            let read = match reader.read_record(&mut record).map_err(wrong) {
+                Ok(false) => break,
+                Ok(true) => table.push(&record),
+                Err(error) => Err(error),
+            };
+            match (read, &mut aside) {
+                (Err(error @ DataError::Row { .. }), Some(aside)) => aside.push(error),
+                (read, _) => read?,
+            }
         }
         Ok((table, label_at))
     }
@@ -185,7 +195,8 @@ impl CsvTable {
         }
         let end = self.text.len() + record.as_slice().len();
         if u32::try_from(end).is_err() || u32::try_from(line).is_err() {
-            return Err(wrong("the table is larger than 4 GiB; divide it".into()));
+            let why = "the table is larger than 4 GiB; divide it".into();
+            return Err(DataError::Table { path: self.path.clone(), why });
         }
         self.ends.extend(record.iter().scan(self.text.len() as u32, |end, cell| {
             *end += cell.len() as u32;

@@ -54,9 +54,16 @@ impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let others: usize = self.kinds.values().sum();
-        let others =
-            (others > 0).then(|| format!("{others} files that are no pictures were passed over: {}", kinds.join(", ")));
-        let loose = (self.loose > 0).then(|| format!("{} pictures in no class folder were passed over", self.loose));
+        let others = match others {
+            0 => None,
+            1 => Some(format!("1 file that is no picture was passed over: {}", kinds.join(", "))),
+            others => Some(format!("{others} files that are no pictures were passed over: {}", kinds.join(", "))),
+        };
+        let loose = match self.loose {
+            0 => None,
+            1 => Some("1 picture in no class folder was passed over".to_string()),
+            loose => Some(format!("{loose} pictures in no class folder were passed over")),
+        };
         f.write_str(&others.into_iter().chain(loose).collect::<Vec<_>>().join("; "))
     }
 }

@@ -40,6 +40,17 @@ pub enum DataError {
         places: Vec<PathBuf>,
     },
 
+    /// Some files of a data set are there, and others are not.
+    #[error("{} holds a part of {dataset} only: {missing} must be there too; unpack its archive again", .path.display())]
+    Incomplete {
+        /// Which data set.
+        dataset: &'static str,
+        /// Its folder.
+        path: PathBuf,
+        /// The files that are missing.
+        missing: String,
+    },
+
     /// The system cannot read a file.
     #[error("cannot read {}: {why}", .path.display())]
     Read {

@@ -42,6 +42,15 @@ impl Source {
         Source::Csv,
     ];
 
+    /// How many examples the published data set has to learn from and to measure by, where there is one.
+    pub const fn published(self) -> Option<[usize; 2]> {
+        match self {
+            Source::Cifar10 | Source::Cifar100 => Some([50_000, 10_000]),
+            Source::Mnist | Source::FashionMnist => Some([60_000, 10_000]),
+            _ => None,
+        }
+    }
+
     /// The name in recipes and on the command line.
     pub const fn name(self) -> &'static str {
         match self {

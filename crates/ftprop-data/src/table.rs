@@ -178,7 +178,32 @@ impl TableTransform {
 
     /// Reads a table of such rows. Where the training file had no names, a first line that could be a row is one.
     pub fn read(&self, path: &Path, header: Option<bool>) -> Result<CsvTable, DataError> {
-        let (mut table, _) = CsvTable::read_lines(path, header, &LabelColumn::Last)?;
+        self.read_rows(path, header, None)
+    }
+
+    /// The same, with the rows that numbers can be made of, and what is wrong with the others, in the order of the file. What
+    /// is wrong with the whole, such as a column that is missing, is an error.
+    pub fn read_sound(&self, path: &Path, header: Option<bool>) -> Result<(CsvTable, Vec<DataError>), DataError> {
+        let mut ragged = Vec::new();
+        let table = self.read_rows(path, header, Some(&mut ragged));
+        let table = match table {
+            // A first line that fits nothing else is what is wrong, and it is the rows that show it.
+            Err(DataError::Empty { .. }) if !ragged.is_empty() => return Err(ragged.swap_remove(0)),
+            table => table?,
+        };
+        let (table, mut wrong) = self.sound(table)?;
+        wrong.append(&mut ragged);
+        wrong.sort_by_key(DataError::line);
+        Ok((table, wrong))
+    }
+
+    fn read_rows(
+        &self,
+        path: &Path,
+        header: Option<bool>,
+        aside: Option<&mut Vec<DataError>>,
+    ) -> Result<CsvTable, DataError> {
+        let (mut table, _) = CsvTable::read_lines(path, header, &LabelColumn::Last, aside)?;
         if !self.named && header.is_none() && table.names().is_some() {
             let whole = table.clone().with_names_as_row();
             if self.places(&whole).and_then(|places| self.check_row(&whole, 0, &places)).is_ok() {

@@ -10,6 +10,7 @@ use crate::diagnostics::Record;
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, Summary};
 use crate::words::{counted, plain};
+use ftprop_data::{Dataset, Source};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -70,6 +71,15 @@ pub enum Notice {
     },
     /// The checkpoint that the run goes on from is not as it should be.
     Checkpoint(Note),
+    /// The data are not as many as the published ones of their name, so that figures are not to be compared with others'.
+    OtherNumber {
+        /// The data's name.
+        source: String,
+        /// Examples to learn from and to measure by.
+        found: [usize; 2],
+        /// Those of the published data.
+        published: [usize; 2],
+    },
     /// The run goes on with other settings.
     Changed(Vec<Change>),
     /// The last batch of each epoch gives a batch norm a single value a channel.
@@ -83,6 +93,15 @@ pub enum Notice {
     },
 }
 
+impl Notice {
+    /// Where data are more or less than the published ones of their name.
+    pub(crate) fn of_number(dataset: &Dataset) -> Option<Self> {
+        let published = dataset.name.parse::<Source>().ok()?.published()?;
+        let (source, found) = (dataset.name.clone(), [dataset.train.len(), dataset.test.len()]);
+        (found != published).then_some(Notice::OtherNumber { source, found, published })
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,6 +109,12 @@ impl fmt::Display for Notice {
                 write!(f, "{count} pictures were skipped; the first: {}", first.as_deref().unwrap_or_default())
             }
             Notice::Checkpoint(note) => write!(f, "{note}"),
+            Notice::OtherNumber { source, found, published } => write!(
+                f,
+                "these are {} training and {} test examples, not the {} and {} of the whole {source}: figures are not to be \
+                 compared with those of others",
+                found[0], found[1], published[0], published[1]
+            ),
             Notice::Changed(changes) => {
                 let changes: Vec<String> =
                     changes.iter().map(|change| plain(&change.to_string()).into_owned()).collect();

@@ -111,6 +111,9 @@ pub struct Summary {
     /// How many classes the data have; summaries of older versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<usize>,
+    /// How many examples they have to learn from, those held out included, and to measure by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub examples: Option<[u64; 2]>,
     /// How long all epochs took.
     pub seconds: f64,
     /// Training images a second, the mean over the epochs.
@@ -464,6 +467,7 @@ impl Summary {
             epochs: last.epoch,
             parameters,
             classes: None,
+            examples: None,
             seconds,
             images_per_s,
         })

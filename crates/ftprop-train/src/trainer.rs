@@ -175,7 +175,8 @@ impl Trainer {
         model.origin.teacher = teacher.as_deref().map(checkpoint::mark_of);
         let engine = engine::open(&recipe, dataset, &parts, place, teacher)?;
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
-        let notes = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
+        let mut notes: Vec<Notice> = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
+        notes.extend(Notice::of_number(dataset));
         let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
         let train_loader = if pixels { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);
@@ -425,7 +426,8 @@ impl Trainer {
         let best = self.state.best.map_or(self.state.epoch - 1, |b| b.epoch);
         let summary = Summary::new(&self.recipe.name, &self.metrics, best, self.parameters())
             .expect("a checked recipe has at least one epoch, and all are done");
-        let summary = Summary { classes: Some(self.model.classes.len()), ..summary };
+        let examples = self.model.origin.data.as_ref().map(|data| [data.train.examples, data.test.examples]);
+        let summary = Summary { classes: Some(self.model.classes.len()), examples, ..summary };
         let ending = Ending::Finished(summary.clone());
         observer.end(&self.view(), &ending).map_err(Error::Outside)?;
         if let Some(storage) = &self.storage {

@@ -34,6 +34,7 @@ use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::model::{Model, Which};
+use ftprop_train::recipe::Recipe;
 use ftprop_train::words::{plain_json, plain_lines};
 use std::ffi::OsString;
 use std::path::Path;
@@ -116,11 +117,12 @@ enum Command {
 impl Program {
     /// What the command line asks for; where there is nothing to run, the exit code after everything was said.
     pub(crate) fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
-        Program::try_parse_from(arguments).map_err(|e| {
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        Program::try_parse_from(&arguments).map_err(|e| {
             // The bare program shows what it can do; --help and --version end here, too.
             let bare = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             if e.use_stderr() && !bare {
-                complain(&one_line(&e.to_string()));
+                complain(&one_line(&e.to_string(), &arguments));
             } else {
                 let printed = e.print();
                 if let (false, Err(why)) = (e.use_stderr(), printed) {
@@ -174,12 +176,36 @@ impl Program {
     }
 }
 
+/// Commands that take the settings of a recipe.
+const TAKE_SETTINGS: [&str; 3] = ["train", "sweep", "reproduce"];
+
+/// The key of a recipe that an unknown option may mean, as in `--batch 16` for `--set train.batch=16`.
+fn meant_setting(message: &str, arguments: &[OsString]) -> Option<String> {
+    let option = message.split_once("unexpected argument '--")?.1.split_once('\'')?.0;
+    if !arguments.iter().skip(1).any(|argument| TAKE_SETTINGS.iter().any(|command| argument == command)) {
+        return None;
+    }
+    let name = match option.replace('-', "_").as_str() {
+        "learning_rate" => "lr".to_string(),
+        "batch_size" => "batch".to_string(),
+        other => other.to_string(),
+    };
+    let defaults = Recipe::defaults().ok()?;
+    let tables = defaults.table().iter().filter_map(|(key, value)| Some((key, value.as_table()?)));
+    let inner = tables.flat_map(|(key, table)| table.keys().map(move |inner| format!("{key}.{inner}")));
+    let all = defaults.table().keys().cloned().chain(inner);
+    all.into_iter().find(|key| *key == name || key.ends_with(&format!(".{name}")))
+}
+
 /// What the parser says in several lines, in one: the first paragraph, and where to read on.
-fn one_line(message: &str) -> String {
+fn one_line(message: &str, arguments: &[OsString]) -> String {
     let paragraph: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let text = paragraph.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let tip = message.lines().find_map(|line| line.trim().strip_prefix("tip: ")).map(|tip| format!(" ({tip})"));
+    let tip = meant_setting(message, arguments)
+        .map(|key| format!(" (settings of a recipe are made by --set {key}=VALUE)"))
+        .or(tip);
     format!("{text}{}; see ftprop --help or ftprop COMMAND --help", tip.unwrap_or_default())
 }
 
@@ -240,10 +266,16 @@ mod tests {
     fn a_wrong_command_line_is_one_line() {
         let wrong = |arguments: &[&str]| match Program::try_parse_from(arguments) {
             Ok(_) => panic!("{arguments:?} is not wrong"),
-            Err(e) => one_line(&e.to_string()),
+            Err(e) => one_line(&e.to_string(), &arguments.iter().map(OsString::from).collect::<Vec<_>>()),
         };
         let message = wrong(&["ftprop", "trian"]);
         assert!(message.contains("'trian'") && message.contains("'train'") && !message.contains('\n'), "{message}");
+        for (option, key) in [("--lr", "optimizer.lr"), ("--batch-size", "train.batch"), ("--activation", "activation")]
+        {
+            let message = wrong(&["ftprop", "train", option, "1"]);
+            assert!(message.contains(&format!("--set {key}=VALUE")), "{message}");
+        }
+        assert!(!wrong(&["ftprop", "eval", "--lr", "1"]).contains("--set"));
         let message = wrong(&["ftprop", "eval"]);
         assert!(message.contains("<MODEL>") && message.contains("--help") && !message.contains('\n'), "{message}");
     }

@@ -160,7 +160,7 @@ impl Asked {
             return out.failed(name, None, &Error::from(why).to_string());
         };
         let header = self.header;
-        let read = transform.read(path, header).and_then(|table| transform.sound(table));
+        let read = transform.read_sound(path, header);
         let answered = read.map_err(ftprop_train::Error::from).and_then(|(table, wrong)| {
             let answers = self.cpu.enter(|| predict_rows(&mut *self.network, transform, &table, ROWS))?;
             Ok((table, answers, wrong))

@@ -77,7 +77,9 @@ impl Verify {
         }
         let Some(data) = &self.data else {
             return Err(Error::Usage(
-                "give the data that the certificate is about, as in: verify proof.json points.csv".into(),
+                "give the data that the certificate is about, a file or a built-in problem, as in: ftprop verify proof.json \
+                 points.csv, ftprop verify proof.json xor"
+                    .into(),
             ));
         };
         let certificate = Certificate::from_json(text).map_err(|why| in_file(&self.certificate, why))?;

@@ -126,6 +126,14 @@ impl Rows {
         }
     }
 
+    /// How many examples it has to learn from and to measure by.
+    pub fn examples(self) -> [u64; 2] {
+        match self {
+            Rows::Cifar10 => [50_000, 10_000],
+            Rows::Imagenet => [1_281_167, 50_000],
+        }
+    }
+
     /// Its networks, from top to bottom.
     pub fn networks(self) -> &'static [NetworkRow] {
         match self {

@@ -45,6 +45,10 @@ pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Docum
         None => rows.title().to_string(),
         Some(classes) => format!("the networks for {}, on other data of {classes} classes", rows.title()),
     };
+    let title = match (other, other_number(rows, cells)) {
+        (None, Some([train, _])) => format!("the networks for {title}, on {train} training examples of it"),
+        _ => title,
+    };
     let mut page = Document::new(&format!("Table 1 of Friesen & Domingos (2018), run again: {title}"));
     introduce(&mut page, rows, cells);
     for network in rows.networks() {
@@ -83,6 +87,12 @@ fn other_data<'a>(rows: Rows, cells: impl IntoIterator<Item = &'a CellRuns>) -> 
     summaries.find_map(|summary| summary.classes.filter(|&classes| classes != rows.classes()))
 }
 
+/// How many examples the runs' data have, if that is not the number of the paper's data.
+fn other_number<'a>(rows: Rows, cells: impl IntoIterator<Item = &'a CellRuns>) -> Option<[u64; 2]> {
+    let mut summaries = cells.into_iter().flat_map(|cell| &cell.runs).filter_map(|run| run.summary.as_ref());
+    summaries.find_map(|summary| summary.examples.filter(|&examples| examples != rows.examples()))
+}
+
 fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
     let (finished, all): (usize, usize) =
         (cells.iter().map(CellRuns::finished).sum(), cells.iter().map(|c| c.runs.len()).sum());
@@ -102,6 +112,15 @@ fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
             "These are other pictures than the paper's, of {classes} classes instead of {}: which column is ahead of which \
              may be compared with the paper, the figures may not. ",
             rows.classes()
+        ));
+    }
+    if let ([train, test], None, Some(found)) = (rows.examples(), other_data(rows, cells), other_number(rows, cells)) {
+        text.push_str(&format!(
+            "These are not all pictures of {}: {} were there to learn from and {} to measure by, instead of {train} and {test}. \
+             The figures may not be compared with the paper's. ",
+            rows.title(),
+            found[0],
+            found[1]
         ));
     }
     text.push_str("The paper gives the best epoch on the test images, which flatters. Beside it ");
