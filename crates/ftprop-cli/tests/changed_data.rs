@@ -204,6 +204,21 @@ fn a_run_and_its_packed_model_see_the_same_of_any_picture() {
     }
 }
 
+/// Runs that are to be compared have the same data.
+#[test]
+fn a_sweep_does_not_go_on_with_other_data() {
+    let temp = Temp::new();
+    temp.write("t.csv", table(&rows(0..150)));
+    let sweep = "sweep --data t.csv --epochs 1 --quiet --out s --grid optimizer.lr";
+    temp.run(&format!("{sweep}=1e-3,1e-2")).ok();
+    temp.write("t.csv", table(&rows(0..180)));
+    // What is finished is reported as it is.
+    temp.run(&format!("{sweep}=1e-3,1e-2")).ok();
+    temp.run(&format!("{sweep}=1e-3,1e-2,1e-1")).refused(1, &["150 examples then, 180 now"]);
+    temp.write("t.csv", table(&rows(0..150)));
+    temp.run(&format!("{sweep}=1e-3,1e-2,1e-1")).ok();
+}
+
 #[test]
 fn a_teacher_that_changed_is_noticed() {
     let temp = Temp::with_recipes();

@@ -6,6 +6,7 @@
 //! and called again: what is finished is left alone, and what is not goes on from its checkpoint.
 
 use crate::checked::CheckedRecipe;
+use crate::checkpoint::{Checkpoint, Origin};
 use crate::choice::DeviceChoice;
 use crate::device::{Gpu, Place};
 use crate::error::Error;
@@ -124,6 +125,7 @@ pub fn train_on(
         let dataset = yard.dataset(recipe)?;
         recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     }
+    yard.check_finished(jobs.iter().zip(&endings).filter(|(_, ending)| ending.is_some()).map(|(job, _)| job))?;
     let on_each = at_once.max(1);
     let at_once = match at_once {
         n if !devices.is_empty() => n.max(1) * devices.len(),
@@ -325,6 +327,21 @@ impl Yard {
     fn has_room(&self) -> bool {
         let gpus = self.places.values().filter_map(|place| place.gpu.as_ref());
         gpus.filter_map(Gpu::free_memory).all(|free| free > ROOM)
+    }
+
+    /// Refuses to train more runs on data that have changed since others were trained on them: they are to be compared.
+    fn check_finished<'a>(&self, finished: impl Iterator<Item = &'a Job>) -> Result<(), Error> {
+        let mut marks = HashMap::new();
+        for job in finished {
+            let key = format!("{:?}", job.recipe.data);
+            let Some(dataset) = self.datasets.get(&key) else { continue };
+            let now = Origin { data: Some(marks.entry(key).or_insert_with(|| dataset.mark()).clone()), teacher: None };
+            // What cannot be read says nothing, and is complained about by whoever uses it.
+            if let Ok(best) = Checkpoint::read(&job.folder.join("best.safetensors")) {
+                best.header.model.origin.check(&now, &job.folder)?;
+            }
+        }
+        Ok(())
     }
 
     fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {
