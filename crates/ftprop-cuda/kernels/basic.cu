@@ -27,10 +27,12 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
     }
     __syncthreads();
     const u8* from = pixels + (size_t)shared_number * height * width * channels;
-    const int size = window_h * window_w * channels;
-    act_t* to = images + (size_t)blockIdx.x * window_h * window_w * stored;
-    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < size; i += gridDim.y * blockDim.x) {
-        int c = i % channels, place = i / channels, row = place / window_w, col = place % window_w;
+    const u32 places = window_h * window_w;
+    act_t* to = images + (size_t)blockIdx.x * places * stored;
+    // A pixel a thread: where it comes from is most of the work.
+    for (u32 place = blockIdx.y * blockDim.x + threadIdx.x; place < places; place += gridDim.y * blockDim.x) {
+        const int row = place / (u32)window_w;
+        int col = place - row * window_w;
         const bool blank = (u32)(row - blank_y) < (u32)cutout && (u32)(col - blank_x) < (u32)cutout;
         if (shared_flip) col = window_w - 1 - col;
         int y = shared_y + row - pad, x = shared_x + col - pad;
@@ -38,11 +40,14 @@ gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, 
             y = y < 0 ? -y : y < height ? y : 2 * height - 2 - y;
             x = x < 0 ? -x : x < width ? x : 2 * width - 2 - x;
         }
-        bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
-        u32 raw = inside ? from[(y * width + x) * channels + c] : 0;
-        FloatVec<1> v;
-        v.v[0] = blank ? 0.0f : operand(tables[c * 256 + raw]);
-        store<1>(to + place * stored + c, v);
+        const bool inside = (u32)y < (u32)height && (u32)x < (u32)width;
+        const u8* pixel = from + (y * width + x) * channels;
+        auto value = [&](int c) { return blank ? 0.0f : operand(tables[c * 256 + (inside ? pixel[c] : 0)]); };
+        if (channels == 3 && stored == 4) {
+            store<4>(to + place * 4, FloatVec<4>{{value(0), value(1), value(2), 0.0f}});
+        } else {
+            for (int c = 0; c < channels; c++) store<1>(to + place * stored + c, FloatVec<1>{{value(c)}});
+        }
     }
 }
 
@@ -92,7 +97,29 @@ extern "C" __global__ void __launch_bounds__(256) round_values(const float* __re
 }
 
 extern "C" __global__ void __launch_bounds__(256) widen_values(const u16* __restrict__ from, float* __restrict__ to, u32 count) {
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = widen(from[i]);
+    // Weights may begin anywhere among the gradients.
+    const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
+    const u32 quads = (size_t)to % 16 == 0 ? count / 4 : 0;
+    for (u32 q = thread; q < quads; q += stride) store<4>(to + 4 * q, load<4>(from + 4 * q));
+    for (u32 i = 4 * quads + thread; i < count; i += stride) to[i] = widen(from[i]);
+}
+
+// Filters of `rows` times `width` pixels laid out as `span` pixels each, from `shift` on, with channels up to `stored`; the rest
+// are zeros. And gradients of such laid out as filters are.
+extern "C" __global__ void __launch_bounds__(256)
+join_filters(const act_t* __restrict__ from, act_t* __restrict__ to, u32 rows, u32 width, u32 channels, u32 span, u32 stored, u32 shift) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * span * stored; i += gridDim.x * blockDim.x) {
+        const u32 c = i % stored, place = i / stored % span, row = i / (span * stored);
+        const bool inside = c < channels && place >= shift && place - shift < width;
+        to[i] = inside ? from[(row * width + place - shift) * channels + c] : (act_t)0;
+    }
+}
+extern "C" __global__ void __launch_bounds__(256)
+part_filters(const act_t* __restrict__ from, float* __restrict__ to, u32 rows, u32 width, u32 channels, u32 span, u32 stored, u32 shift) {
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * width * channels; i += gridDim.x * blockDim.x) {
+        const u32 c = i % channels, place = i / channels % width, row = i / (width * channels);
+        to[i] = widen(from[(row * span + place + shift) * stored + c]);
+    }
 }
 
 // What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.

@@ -16,6 +16,10 @@ struct ColumnThread {
     }
 };
 
+// The place of a row in the order in which rows are gone over. What a product wrote last is still in the cache, so the pass
+// that follows it begins with the last row, and the pass after that with the first.
+template <bool FROM_LAST> __device__ __forceinline__ int in_turn(int row, int rows) { return FROM_LAST ? rows - 1 - row : row; }
+
 template <int SUMS> __device__ __forceinline__ void clear(sum_t (&sums)[SUMS][VEC]) {
 #pragma unroll
     for (int s = 0; s < SUMS; s++)
@@ -116,7 +120,7 @@ __device__ __forceinline__ bool sum_about_first(sum_t (&sums)[2][VEC], FloatVec<
         pivot = load<VEC>(y + thread.c);
 #pragma unroll 4
         for (int row = blockIdx.x * THREADS_Y + thread.y; row < rows; row += gridDim.x * THREADS_Y)
-            add_about(sums, load<VEC>(y + (size_t)row * C + thread.c), pivot);
+            add_about(sums, load<VEC>(y + (size_t)in_turn<TURNED>(row, rows) * C + thread.c), pivot);
     }
     write_partial(sums, thread, partial);
     if (!last_block(counter + blockIdx.y, gridDim.x)) return false;

@@ -102,6 +102,15 @@ __device__ __forceinline__ float operand(float v) {
 #endif
 }
 
+// What is read again of a number that was written as a value or a slope.
+__device__ __forceinline__ float as_kept(float v) {
+#if PRECISION == PRECISION_BF16
+    return widen(to_bf16(v));
+#else
+    return operand(v);
+#endif
+}
+
 // Rounds a weight's gradient. In bf16 libraries give it with no more bits, so ours has no more either.
 __device__ __forceinline__ float gradient(float v) {
 #if PRECISION == PRECISION_BF16
@@ -128,12 +137,17 @@ template <int N> __device__ __forceinline__ SumVec<N> load_sums(const sum_t* p) 
     for (int i = 0; i < N; i++) r.v[i] = p[i];
     return r;
 }
-template <int N> __device__ __forceinline__ FloatVec<N> load(const float* p) {
+// What is read for the last time in a while may leave the cache first.
+template <bool LAST, typename T> __device__ __forceinline__ T read(const T* p) {
+    if constexpr (LAST) return __ldcs(p);
+    else return *p;
+}
+template <int N, bool LAST = false> __device__ __forceinline__ FloatVec<N> load(const float* p) {
     FloatVec<N> r;
     if constexpr (N % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
-            float4 q = *reinterpret_cast<const float4*>(p + i);
+            float4 q = read<LAST>(reinterpret_cast<const float4*>(p + i));
             r.v[i] = q.x; r.v[i + 1] = q.y; r.v[i + 2] = q.z; r.v[i + 3] = q.w;
         }
     } else {
@@ -142,10 +156,10 @@ template <int N> __device__ __forceinline__ FloatVec<N> load(const float* p) {
     }
     return r;
 }
-template <int N> __device__ __forceinline__ FloatVec<N> load(const u16* p) {
+template <int N, bool LAST = false> __device__ __forceinline__ FloatVec<N> load(const u16* p) {
     FloatVec<N> r;
     if constexpr (N == 8) {
-        uint4 q = *reinterpret_cast<const uint4*>(p);
+        uint4 q = read<LAST>(reinterpret_cast<const uint4*>(p));
         const u32 pairs[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -153,7 +167,7 @@ template <int N> __device__ __forceinline__ FloatVec<N> load(const u16* p) {
             r.v[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
         }
     } else if constexpr (N == 4) {
-        uint2 q = *reinterpret_cast<const uint2*>(p);
+        uint2 q = read<LAST>(reinterpret_cast<const uint2*>(p));
         r.v[0] = __uint_as_float(q.x << 16); r.v[1] = __uint_as_float(q.x & 0xffff0000u);
         r.v[2] = __uint_as_float(q.y << 16); r.v[3] = __uint_as_float(q.y & 0xffff0000u);
     } else {
@@ -181,6 +195,45 @@ template <int N> __device__ __forceinline__ void store(u16* p, const FloatVec<N>
 #pragma unroll
         for (int i = 0; i < N; i++) p[i] = to_bf16(r.v[i]);
     }
+}
+// N activations as they lie in memory, which take half of the registers where they are bf16.
+template <int N> struct Packed {
+    static constexpr int BYTES = N * sizeof(act_t), WORDS = (BYTES + 3) / 4;
+    u32 words[WORDS];
+};
+template <int N> __device__ __forceinline__ Packed<N> load_packed(const act_t* p) {
+    Packed<N> r;
+    if constexpr (r.BYTES == 16) {
+        const uint4 q = *reinterpret_cast<const uint4*>(p);
+        r.words[0] = q.x, r.words[1] = q.y, r.words[2] = q.z, r.words[3] = q.w;
+    } else if constexpr (r.BYTES == 8) {
+        const uint2 q = *reinterpret_cast<const uint2*>(p);
+        r.words[0] = q.x, r.words[1] = q.y;
+    } else if constexpr (sizeof(act_t) == 4) {
+        r.words[0] = *reinterpret_cast<const u32*>(p);
+    } else {
+        r.words[0] = (u32)*p;
+    }
+    return r;
+}
+template <int N> __device__ __forceinline__ FloatVec<N> unpacked(const Packed<N>& p) {
+    FloatVec<N> r;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if constexpr (sizeof(act_t) == 4) r.v[i] = __uint_as_float(p.words[i]);
+        else r.v[i] = __uint_as_float(i % 2 ? p.words[i / 2] & 0xffff0000u : p.words[i / 2] << 16);
+    }
+    return r;
+}
+template <int N> __device__ __forceinline__ Packed<N> packed(const FloatVec<N>& v) {
+    Packed<N> r;
+#pragma unroll
+    for (int i = 0; i < r.WORDS; i++) {
+        if constexpr (sizeof(act_t) == 4) r.words[i] = __float_as_uint(v.v[i]);
+        else if constexpr (N == 1) r.words[i] = to_bf16(v.v[0]);
+        else r.words[i] = two_bf16(v.v[2 * i], v.v[2 * i + 1]);
+    }
+    return r;
 }
 // Small whole numbers, N of them side by side, copied as one piece where that is as wide as the hardware copies.
 template <int N, typename T> struct Whole {

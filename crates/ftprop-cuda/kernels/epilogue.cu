@@ -27,37 +27,41 @@ struct MapThread {
 #define SLOPE_BOUNDS __launch_bounds__(MAP_THREADS)
 #endif
 
-// A thread's next rows of up to three maps; those past the last are that one again.
-struct Rows {
-    FloatVec<VEC> here[ROWS_AT_ONCE], other[ROWS_AT_ONCE], dout[ROWS_AT_ONCE];
-    template <bool SLOPES> __device__ __forceinline__ void load_from(const act_t* y, const act_t* y2, const act_t* g, int first, int apart, int rows, int c) {
+// A thread's next rows of a few maps; those past the last are that one again. What is read for the LAST time leaves the cache
+// first where maps are large.
+template <int COUNT, bool FROM_LAST, bool LAST> struct Rows {
+    FloatVec<VEC> here[COUNT], other[COUNT], dout[COUNT];
+    const int first, apart, rows;
+    __device__ __forceinline__ Rows(int first, int apart, int rows) : first(first), apart(apart), rows(rows) {}
+    __device__ __forceinline__ bool valid(int i) const { return first + i * apart < rows; }
+    __device__ __forceinline__ int row(int i) const { return in_turn<FROM_LAST>(valid(i) ? first + i * apart : rows - 1, rows); }
+    __device__ __forceinline__ size_t at(int i, int c) const { return (size_t)row(i) * C + c; }
+    template <bool SLOPES> __device__ __forceinline__ void load_from(const act_t* y, const act_t* y2, const act_t* g, int c) {
 #pragma unroll
-        for (int i = 0; i < ROWS_AT_ONCE; i++) {
-            const int row = first + i * apart;
-            const size_t at = (size_t)(row < rows ? row : rows - 1) * C + c;
-            here[i] = load<VEC>(y + at);
+        for (int i = 0; i < COUNT; i++) {
+            here[i] = load<VEC, LAST && LARGE>(y + at(i, c));
 #if RESIDUAL != RESIDUAL_NONE
-            other[i] = load<VEC>(y2 + at);
+            other[i] = load<VEC, LAST && LARGE>(y2 + at(i, c));
 #endif
-            if constexpr (SLOPES && POOL == POOL_NONE) dout[i] = load<VEC>(g + at);
+            if constexpr (SLOPES && POOL == POOL_NONE) dout[i] = load<VEC, (LAST || BRANCH) && LARGE>(g + at(i, c));
         }
     }
     // Slopes by the pre-activations of one of these rows.
-    __device__ __forceinline__ FloatVec<VEC> slopes(int i, int row, int c, const Affine& affine, const act_t* g, const position_t* argmax,
+    __device__ __forceinline__ FloatVec<VEC> slopes(int i, int c, const Affine& affine, const act_t* g, const position_t* argmax,
                                                     const SlopeInputs& inputs) const {
         const FloatVec<VEC> z = pre_activations(here[i], other[i], affine);
 #if POOL != POOL_NONE
-        return pooled_slopes(row, c, z, g, argmax, inputs);
+        return pooled_slopes(row(i), c, z, g, argmax, inputs);
 #else
-        return plain_slopes(row, c, z, dout[i], inputs);
+        return plain_slopes(row(i), c, z, dout[i], inputs);
 #endif
     }
 };
 
 extern "C" __global__ void __launch_bounds__(MAP_THREADS)
 epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift, const act_t* __restrict__ y2,
-                 const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, position_t* __restrict__ argmax,
-                 act_t* __restrict__ largest, const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n, int training) {
+                 const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, act_t* __restrict__ out, act_t* __restrict__ branch,
+                 position_t* __restrict__ argmax, act_t* __restrict__ largest, const DeviceStep* __restrict__ step, u32* __restrict__ not_numbers, u32 pass, int n, int training) {
     const MapThread thread;
     if (!thread.active) return;
     const int c = thread.c, pixels = n * POOL_H * POOL_W;
@@ -67,20 +71,24 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
 #if POOL != POOL_NONE
 #pragma unroll 1
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
-            const int pixel = first + i * MAP_Y;
-            if (pixel >= pixels) break;
+            if (first + i * MAP_Y >= pixels) break;
+            const int pixel = in_turn<TURNED && !STATISTICS>(first + i * MAP_Y, pixels);
             const Outputs outputs = pooled_outputs(pixel, c, affine, y, argmax, largest);
             bad |= outputs.bad;
             keep_outputs(outputs.v, pixel, c, out, step, training);
         }
 #else
-        Rows rows;
-        rows.load_from<false>(y, y2, nullptr, first, MAP_Y, pixels, c);
+        Rows<ROWS_AT_ONCE, TURNED && !STATISTICS, true> rows(first, MAP_Y, pixels);
+        rows.template load_from<false>(y, y2, nullptr, c);
 #pragma unroll
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
             const Outputs made = outputs(rows.here[i], rows.other[i], affine);
             bad |= made.bad;
-            if (first + i * MAP_Y < pixels) keep_outputs(made.v, first + i * MAP_Y, c, out, step, training);
+            if (!rows.valid(i)) continue;
+            keep_outputs(made.v, rows.row(i), c, out, step, training);
+#if BRANCH
+            keep_branch(made.v, rows.row(i), c, branch);
+#endif
         }
 #endif
     }
@@ -91,10 +99,12 @@ epilogue_forward(const act_t* __restrict__ y, const sum_t* __restrict__ scale, c
 // saw. Without a norm dz is the gradient of the inputs and is written where that belongs; the blocks' sums are then left to
 // bias_gradient, since nothing further down waits for them. With a norm, dz is written for the second pass (KEEPS_DZ) where the
 // second summand's slopes are the same numbers, and where there is a pool, since to look through its windows twice takes longer.
+// With a BRANCH, whose slopes are `d_branch` and whose output `out` was, dz is written in the place of the slopes by the output
+// where it is not kept elsewhere.
 extern "C" __global__ void SUM_BOUNDS
-epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
-                  const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const position_t* __restrict__ argmax,
-                  act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
+epilogue_backward(act_t* dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
+                  const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2, const act_t* __restrict__ out,
+                  const act_t* __restrict__ d_branch, const position_t* __restrict__ argmax, act_t* dz, act_t* dz2, NormBackward norm1, NormBackward norm2, int biased, sum_t* __restrict__ partial,
                   u32* __restrict__ counter, const DeviceStep* __restrict__ step, const float* __restrict__ scalars,
                   const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
@@ -110,15 +120,23 @@ epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, c
 #if RESIDUAL == RESIDUAL_NORM
         const SumVec<VEC> mean2 = load_sums<VEC>(norm2.mean + c);
 #endif
-        for (int first = blockIdx.x * THREADS_Y + thread.y; first < rows; first += ROWS_AT_ONCE * apart) {
-            Rows next;
-            next.load_from<true>(y, y2, dout, first, apart, rows, c);
+        // Two maps more are read for a branch, so fewer rows are enough.
+        constexpr int COUNT = BRANCH ? 1 : ROWS_AT_ONCE;
+        for (int first = blockIdx.x * THREADS_Y + thread.y; first < rows; first += COUNT * apart) {
+            Rows<COUNT, TURNED, false> next(first, apart, rows);
+            next.template load_from<true>(y, y2, dout, c);
+#if BRANCH
+            const FloatVec<VEC> made = load<VEC, LARGE>(out + next.at(0, c)), passed = load<VEC, LARGE>(d_branch + next.at(0, c));
+#endif
 #pragma unroll
-            for (int i = 0; i < ROWS_AT_ONCE; i++) {
-                const int row = first + i * apart;
-                if (row >= rows) break;
-                FloatVec<VEC> d = next.slopes(i, row, c, affine, dout, argmax, inputs);
-                const size_t at = (size_t)row * C + c;
+            for (int i = 0; i < COUNT; i++) {
+                if (!next.valid(i)) break;
+                const size_t at = next.at(i, c);
+#if BRANCH
+                FloatVec<VEC> d = joined_slopes(next.row(i), c, made, passed, next.dout[i], inputs);
+#else
+                FloatVec<VEC> d = next.slopes(i, c, affine, dout, argmax, inputs);
+#endif
 #if NORMS == 0
 #pragma unroll
                 for (int e = 0; e < VEC; e++) d.v[e] = operand(d.v[e]);
@@ -140,6 +158,8 @@ epilogue_backward(const act_t* __restrict__ dout, const act_t* __restrict__ y, c
                 if (dz) keep_slopes<ACCUMULATE1>(dz + at, d);
 #elif KEEPS_DZ
                 keep_slopes<false>((RESIDUAL == RESIDUAL_NONE ? dz : dz2) + at, d);
+#elif BRANCH
+                keep_slopes<false>(dout + at, d);
 #endif
             }
         }
@@ -177,7 +197,7 @@ bias_gradient(const sum_t* __restrict__ partial, float* __restrict__ d_bias, int
 
 // The second pass back, where there is a norm: dz once more, and from it the gradients of the inputs. Reading what dz follows
 // from costs no more than writing dz and reading it again would. Where dz was written (KEEPS_DZ), it is `dout` here, and may
-// lie where dy will: a thread writes no number before it has read that one.
+// lie where dy will: a thread writes no number before it has read that one. With a BRANCH `dout` is dz too.
 extern "C" __global__ void SLOPE_BOUNDS
 epilogue_backward_input(const act_t* dout, const act_t* __restrict__ y, const sum_t* __restrict__ scale, const void* __restrict__ shift,
                         const act_t* __restrict__ y2, const sum_t* __restrict__ scale2, const sum_t* __restrict__ shift2,
@@ -197,8 +217,8 @@ epilogue_backward_input(const act_t* dout, const act_t* __restrict__ y, const su
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
             const int row = first + i * MAP_Y;
             const size_t at = (size_t)(row < rows ? row : rows - 1) * C + c;
-            d[i] = load<VEC>(dout + at);
-            here[i] = load<VEC>(y + at);
+            d[i] = load<VEC, LARGE>(dout + at);
+            here[i] = load<VEC, LARGE>(y + at);
         }
 #pragma unroll
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
@@ -215,14 +235,17 @@ epilogue_backward_input(const act_t* dout, const act_t* __restrict__ y, const su
     const Affine affine(scale, shift, scale2, shift2, c);
     const SlopeInputs inputs(step, scalars, labels, n);
     for (int first = thread.first; first < rows; first += thread.stride) {
-        Rows next;
-        next.load_from<true>(y, y2, dout, first, MAP_Y, rows, c);
+        Rows<ROWS_AT_ONCE, false, true> next(first, MAP_Y, rows);
+        next.template load_from<true>(y, y2, dout, c);
 #pragma unroll
         for (int i = 0; i < ROWS_AT_ONCE; i++) {
-            const int row = first + i * MAP_Y;
-            if (row >= rows) break;
-            const size_t at = (size_t)row * C + c;
-            const FloatVec<VEC> d = next.slopes(i, row, c, affine, dout, argmax, inputs);
+            if (!next.valid(i)) break;
+            const size_t at = next.at(i, c);
+#if BRANCH
+            const FloatVec<VEC> d = next.dout[i];
+#else
+            const FloatVec<VEC> d = next.slopes(i, c, affine, dout, argmax, inputs);
+#endif
 #if RESIDUAL == RESIDUAL_NORM
             if (dy2) keep_slopes<ACCUMULATE2>(dy2 + at, through2.slopes(d, next.other[i]));
 #elif RESIDUAL == RESIDUAL_PLAIN

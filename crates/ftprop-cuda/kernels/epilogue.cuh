@@ -10,6 +10,9 @@
 // What a unit outputs, `activation(z)`, and what it passes down, `slope(g, z, label, step, random, s, share)`, stand in
 // formulas.cuh: they are written down from their one definition.
 //
+// With BRANCH there are two outputs: the pre-activation, which goes around what follows, and the activation of it as it is kept.
+// The slopes by both meet again on the way back.
+//
 // This file has what the kernels of epilogue.cu and epilogue_cooperative.cu share.
 #pragma once
 #include "column_reduction.cuh"
@@ -115,46 +118,80 @@ struct Outputs {
 };
 
 #if POOL != POOL_NONE
-// With KEEPS_LARGEST, `largest` gets the input's values where these were.
-__device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine& affine, const act_t* y, position_t* argmax, act_t* largest) {
-    // Compared before they are rounded, so that rounding makes no ties.
+// Takes z where it is larger, and says whether it did. A NaN is larger than all.
+__device__ __forceinline__ bool take_larger(float& most, float z) {
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(most), "f"(z));
+    const bool took = !(larger == most);
+    most = larger;
+    return took;
+}
+__device__ __forceinline__ bool take_larger(double& most, double z) {
+    const bool took = z > most || z != z;
+    most = took ? z : most;
+    return took;
+}
+
+// A window and the largest of it, of which the first counts.
+struct PoolWindow {
     SumVec<VEC> most;
     FloatVec<VEC> from;
-    int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
-    int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
     Whole<VEC, position_t> at;
-    Outputs out;
-    out.bad = false;
-    bool any = false;
-    constexpr int AT_ONCE = POOL_KERNEL <= 4 ? POOL_KERNEL : 1;
-#pragma unroll(AT_ONCE)
-    for (int r = 0; r < POOL_KERNEL; r++) {
-#pragma unroll(AT_ONCE)
-        for (int q = 0; q < POOL_KERNEL; q++) {
-            int iy = top + r, ix = left + q;
-            if ((u32)iy >= (u32)HEIGHT || (u32)ix >= (u32)WIDTH) continue;
-            FloatVec<VEC> v = load<VEC>(y + ((size_t)image * ROWS_PER_IMAGE + iy * WIDTH + ix) * C + c);
+    bool bad;
+    // Places outside of the map are not looked at, but where the window's first place in it is, r0 and q0, is read for them, so
+    // that no load waits for a branch. With WHOLE there are none.
+    template <bool WHOLE> __device__ __forceinline__ void look(const act_t* corner, int top, int left, int r0, int q0, const Affine& affine) {
+        bad = false;
 #pragma unroll
-            for (int e = 0; e < VEC; e++) {
-                sum_t z = affine.z(e, v.v[e], 0.0f);
-                out.bad |= z != z;
+        for (int e = 0; e < VEC; e++) {
+            most.v[e] = -__int_as_float(0x7f800000);
+            from.v[e] = 0.0f;
+            at.v[e] = (position_t)(r0 * POOL_KERNEL + q0);
+        }
+        constexpr int AT_ONCE = POOL_KERNEL <= 4 ? POOL_KERNEL : 1;
+#pragma unroll(AT_ONCE)
+        for (int r = 0; r < POOL_KERNEL; r++) {
+#pragma unroll(AT_ONCE)
+            for (int q = 0; q < POOL_KERNEL; q++) {
+                const bool inside = WHOLE || ((u32)(top + r) < (u32)HEIGHT && (u32)(left + q) < (u32)WIDTH);
+                const FloatVec<VEC> v = load<VEC>(corner + (inside ? ((r - r0) * WIDTH + q - q0) * C : 0));
+#pragma unroll
+                for (int e = 0; e < VEC; e++) {
+                    sum_t z = affine.z(e, v.v[e], 0.0f);
 #if POOL == POOL_AFTER
-                z = activation((float)z);
+                    bad |= inside && z != z;
+                    z = activation((float)z);
 #endif
-                // The first of equals wins, and so does a NaN.
-                if (!any || z > most.v[e] || z != z) {
-                    most.v[e] = z;
+                    if (!inside || !take_larger(most.v[e], z)) continue;
                     from.v[e] = v.v[e];
                     at.v[e] = (position_t)(r * POOL_KERNEL + q);
                 }
             }
-            any = true;
         }
-    }
-    store_whole<VEC>(argmax + (size_t)pixel * C + c, at);
-    if constexpr (KEEPS_LARGEST) store<VEC>(largest + (size_t)pixel * C + c, from);
 #pragma unroll
-    for (int e = 0; e < VEC; e++) out.v.v[e] = POOL == POOL_AFTER ? (float)most.v[e] : activation((float)most.v[e]);
+        for (int e = 0; e < VEC; e++) bad |= most.v[e] != most.v[e];
+    }
+};
+
+// With KEEPS_LARGEST, `largest` gets the input's values where these were. They are compared before they are rounded, so that
+// rounding makes no ties.
+__device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine& affine, const act_t* y, position_t* argmax, act_t* largest) {
+    const int image = pixel / (POOL_H * POOL_W), place = pixel % (POOL_H * POOL_W);
+    const int top = place / POOL_W * POOL_STRIDE - POOL_PAD, left = place % POOL_W * POOL_STRIDE - POOL_PAD;
+    const int r0 = POOL_PAD > 0 && top < 0 ? -top : 0, q0 = POOL_PAD > 0 && left < 0 ? -left : 0;
+    const act_t* corner = y + ((size_t)image * ROWS_PER_IMAGE + (top + r0) * WIDTH + left + q0) * C + c;
+    PoolWindow window;
+    if (POOL_PAD == 0 || (top >= 0 && left >= 0 && top + POOL_KERNEL <= HEIGHT && left + POOL_KERNEL <= WIDTH)) {
+        window.look<true>(corner, top, left, 0, 0, affine);
+    } else {
+        window.look<false>(corner, top, left, r0, q0, affine);
+    }
+    store_whole<VEC>(argmax + (size_t)pixel * C + c, window.at);
+    if constexpr (KEEPS_LARGEST) store<VEC>(largest + (size_t)pixel * C + c, window.from);
+    Outputs out;
+    out.bad = window.bad;
+#pragma unroll
+    for (int e = 0; e < VEC; e++) out.v.v[e] = POOL == POOL_AFTER ? (float)window.most.v[e] : activation((float)window.most.v[e]);
     return out;
 }
 #endif
@@ -166,7 +203,7 @@ __device__ __forceinline__ Outputs outputs(const FloatVec<VEC>& here, const Floa
     for (int e = 0; e < VEC; e++) {
         float z = (float)affine.z(e, here.v[e], RESIDUAL != RESIDUAL_NONE ? other.v[e] : 0.0f);
         out.bad |= z != z;
-        out.v.v[e] = activation(z);
+        out.v.v[e] = BRANCH ? z : activation(z);
     }
     return out;
 }
@@ -287,6 +324,24 @@ __device__ __forceinline__ FloatVec<VEC> slopes_at(int row, int c, const FloatVe
     return plain_slopes(row, c, z, load<VEC>(dout + (size_t)row * C + c), inputs);
 #endif
 }
+
+#if BRANCH
+// The activation of an output.
+__device__ __forceinline__ void keep_branch(const FloatVec<VEC>& z, int pixel, int c, act_t* branch) {
+    FloatVec<VEC> v;
+#pragma unroll
+    for (int e = 0; e < VEC; e++) v.v[e] = operand(activation(as_kept(z.v[e])));
+    store<VEC>(branch + (size_t)pixel * C + c, v);
+}
+
+// Slopes by an output z from those by its activation and those that came around.
+__device__ __forceinline__ FloatVec<VEC> joined_slopes(int row, int c, const FloatVec<VEC>& z, const FloatVec<VEC>& passed, FloatVec<VEC> around,
+                                                       const SlopeInputs& inputs) {
+#pragma unroll
+    for (int e = 0; e < VEC; e++) around.v[e] = as_kept(around.v[e] + inputs.slope_of(passed.v[e], z.v[e], row, c + e));
+    return around;
+}
+#endif
 
 __device__ __forceinline__ FloatVec<VEC> pre_activations(const FloatVec<VEC>& here, const FloatVec<VEC>& other, const Affine& affine) {
     FloatVec<VEC> z;

@@ -121,14 +121,14 @@ epilogue_backward_windows(act_t* dout, const act_t* __restrict__ largest, const 
 #pragma unroll
             for (int i = 0; i < ROWS_AT_ONCE; i++) {
                 const int pixel = first + i * apart;
-                const size_t at = (size_t)(pixel < pixels ? pixel : first) * C + c;
+                const size_t at = (size_t)in_turn<TURNED>(pixel < pixels ? pixel : first, pixels) * C + c;
                 here[i] = load<VEC>(largest + at);
                 g[i] = load<VEC>(dout + at);
             }
 #pragma unroll
             for (int i = 0; i < ROWS_AT_ONCE; i++) {
-                const int pixel = first + i * apart;
-                if (pixel >= pixels) break;
+                if (first + i * apart >= pixels) break;
+                const int pixel = in_turn<TURNED>(first + i * apart, pixels);
                 FloatVec<VEC> d = plain_slopes(pixel, c, pre_activations(here[i], here[i], affine), g[i], inputs);
 #pragma unroll
                 for (int e = 0; e < VEC; e++) {
@@ -197,7 +197,7 @@ epilogue_backward_groups(const act_t* __restrict__ dout, const act_t* __restrict
 #endif
 #pragma unroll 1
         for (int at = blockIdx.x * THREADS_Y + thread.y; at < groups; at += gridDim.x * THREADS_Y) {
-            GroupWindows group(at, c, dout, argmax);
+            GroupWindows group(in_turn<TURNED>(at, groups), c, dout, argmax);
             const GroupValues values(group, c, y);
             group.drop(inputs.key, c);
 #pragma unroll

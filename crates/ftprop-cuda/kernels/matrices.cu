@@ -271,15 +271,31 @@ __device__ __forceinline__ void product(const Operands& o, u32 tile, Done done) 
     }
 }
 
+// A tile of a square that is its own transpose: with SYMMETRIC those below the diagonal are left to those above it.
+struct SymmetricTile {
+    u32 down, across;
+    __device__ __forceinline__ SymmetricTile(const DeviceMatrix& m, u32 tile) {
+        const u32 tiles = (m.side_stride + TILE - 1) / TILE;
+        down = tile / tiles;
+        across = tile % tiles;
+    }
+    __device__ __forceinline__ bool is_left() const { return SYMMETRIC && down > across; }
+    __device__ __forceinline__ void keep(const DeviceMatrix& m, elem_t* square, u32 row, u32 column, float v) const {
+        put(square + m.square + row * m.side_stride + column, v);
+        if (SYMMETRIC && down < across && column < m.side) put(square + m.square + column * m.side_stride + row, v);
+    }
+};
+
 // A = X X^T.
 extern "C" __global__ void __launch_bounds__(THREADS)
 matrix_gram(const DeviceMatrix* __restrict__ matrices, const elem_t* __restrict__ x, elem_t* __restrict__ gram, u32 count, u32 iteration) {
     u32 tile;
     const DeviceMatrix m = find_tile(matrices, count, false, tile);
-    if (iteration >= m.iterations) return;
+    const SymmetricTile symmetric(m, tile);
+    if (iteration >= m.iterations || symmetric.is_left()) return;
     const elem_t* own = x + m.x;
     product<false>({own, own, m.length_stride, m.length_stride, m.side, m.side, m.side_stride, m.length_stride}, tile,
-                   [&](u32 row, u32 column, float sum) { put(gram + m.square + row * m.side_stride + column, sum); });
+                   [&](u32 row, u32 column, float sum) { symmetric.keep(m, gram, row, column, sum); });
 }
 
 // B = bA + cA^2; A is its own transpose.
@@ -288,12 +304,12 @@ matrix_polynomial(const DeviceMatrix* __restrict__ matrices, const elem_t* __res
                   u32 iteration) {
     u32 tile;
     const DeviceMatrix m = find_tile(matrices, count, false, tile);
-    if (iteration >= m.iterations) return;
+    const SymmetricTile symmetric(m, tile);
+    if (iteration >= m.iterations || symmetric.is_left()) return;
     const elem_t* own = gram + m.square;
     product<false>({own, own, m.side_stride, m.side_stride, m.side, m.side, m.side_stride, m.side_stride}, tile,
                    [&](u32 row, u32 column, float sum) {
-                       const u32 at = row * m.side_stride + column;
-                       put(polynomial + m.square + at, m.c * sum + m.b * widen(own[at]));
+                       symmetric.keep(m, polynomial, row, column, m.c * sum + m.b * widen(own[row * m.side_stride + column]));
                    });
 }
 

@@ -2,17 +2,17 @@
 // `update(group, w, m, v, g, scalars)`, stands in formulas.cuh, written down from its one definition, and so does the moving
 // average of the weights where AVERAGE says that there is one. With more groups than one, each weight has the number of its
 // group; `update` leaves alone what matrices.cu has learned before. The pass also writes the
-// rounded copy that the matrix units read.
+// rounded copy that the matrix units read. It takes the weights from `first`, a multiple of four, up to `count`.
 #include "formulas.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
 optimize(float* __restrict__ values, const float* __restrict__ grads, float* __restrict__ moment1, float* __restrict__ moment2,
          float* __restrict__ average, act_t* __restrict__ operands, const u8* __restrict__ groups, const float* __restrict__ clip_scale,
-         DeviceStep* __restrict__ step, const float* __restrict__ scalars, u32* __restrict__ counter, u32 count, int advance) {
+         DeviceStep* __restrict__ step, const float* __restrict__ scalars, u32* __restrict__ counter, u32 first, u32 count, int advance) {
     const float* at = scalars + (size_t)step->index * SCALARS;
     const float scale = clip_scale ? *clip_scale : 1.0f;
     const u32 quads = count / 4, stride = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
-    for (u32 q = thread; q < quads; q += stride) {
+    for (u32 q = first / 4 + thread; q < quads; q += stride) {
         u32 i = 4 * q;
         FloatVec<4> w = load<4>(values + i), g = load<4>(grads + i), m, v;
 #if GROUPS > 1

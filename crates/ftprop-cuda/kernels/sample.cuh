@@ -48,8 +48,13 @@
 #define MAP_X 8
 #define ROWS_AT_ONCE 2
 #define ROWS_PER_THREAD 2
+#define COOPERATIVE_BACK 1
 #define DENSE 0
 #define KEEPS_DZ 0
+#define BRANCH 0
+#define TURNED 1
+#define STATISTICS 1
+#define LARGE 0
 #define KEEPS_LARGEST 1
 #define HEIGHT 16
 #define WIDTH 16
@@ -94,3 +99,4 @@
 #define AVERAGE_SCALAR 1
 #define NORM_PARTS 8
 #define PRODUCT_TILE 64
+#define SYMMETRIC 0

@@ -172,7 +172,7 @@ impl BatchLoader {
             alternate: i32::from(d.augment.alternate),
             cutout: d.augment.cutout as i32,
         };
-        let per_example = d.window.len().div_ceil(4096).clamp(1, 64) as u32;
+        let per_example = (d.window.height * d.window.width).div_ceil(1024).clamp(1, 64) as u32;
         let config = LaunchConfig { grid: (n as u32, per_example, 1), threads: 256, shared: 0 };
         // SAFETY: the data's buffers have all its examples, of the network's shape; the input has room for n of them.
         unsafe { self.gather.launch(stream, config, &args) }

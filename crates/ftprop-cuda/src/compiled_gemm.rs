@@ -11,6 +11,7 @@ use crate::cudnn::Cudnn;
 use crate::cudnn_engines::CudnnEngine;
 use crate::device::Device;
 use crate::gemm::{Algorithm, Gemm, Mode, Operands, Tiling};
+use crate::joined::{JoinKernels, Joined};
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
@@ -78,6 +79,8 @@ pub(crate) struct CompiledGemm {
     workspace: Region,
     /// Libraries give a gradient in the operands' format; where that is bf16 it is widened from here.
     narrow: Option<(Region, Kernel<WidenValuesArgs>)>,
+    /// Where a library sees joined pixels: its filters, or their gradients.
+    joined: Option<(Joined, Region, JoinKernels)>,
 }
 
 enum Backend {
@@ -164,16 +167,35 @@ impl CompiledGemm {
             Algorithm::Cublas(number) => Backend::Cublas { cublas: libraries.cublas()?.clone(), number },
         };
         let library = matches!(algorithm, Algorithm::Cudnn(_) | Algorithm::Cublas(_));
-        let narrow = library && gemm.mode == Mode::Weights && gemm.precision == Precision::Bf16;
+        let joined = gemm.joined().filter(|_| matches!(algorithm, Algorithm::Cudnn(_)));
+        let joined = joined.map(|joined| {
+            let filters = layout.take(joined.filters_len() * gemm.precision.activation_bytes());
+            Ok::<_, CudaError>((joined, filters, JoinKernels::new(device, gemm.precision)?))
+        });
+        let joined = joined.transpose()?;
+        let weights = gemm.mode == Mode::Weights && joined.is_none();
+        let narrow = library && weights && gemm.precision == Precision::Bf16;
         let narrow = narrow.then(|| {
             let widen = Kernel::find(&device.module(basic::source(gemm.precision))?)?;
             Ok::<_, CudaError>((layout.take(2 * gemm.geometry.weight_len()), widen))
         });
-        Ok(CompiledGemm { gemm, backend, workspace, narrow: narrow.transpose()? })
+        Ok(CompiledGemm { gemm, backend, workspace, narrow: narrow.transpose()?, joined })
     }
 
     /// Puts the product of n examples into a stream.
     pub(crate) fn run(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        n: usize,
+        operands: Operands,
+    ) -> Result<(), CudaError> {
+        self.begin(stream, arena, n, operands)?;
+        self.end(stream, arena, n, operands)
+    }
+
+    /// The same up to [`end`](Self::end).
+    pub(crate) fn begin(
         &self,
         stream: &CudaStream,
         arena: &Arena,
@@ -191,17 +213,49 @@ impl CompiledGemm {
                 self.run_tiled(spare.tiling, kernel, stream, n, operands, (workspace, arena.at(spare.counters)))
             }
             Backend::Cudnn { cudnn, engine, bytes, .. } => {
-                let to = self.narrow_or(arena, operands);
+                let to = self.joined_or(stream, arena, self.narrow_or(arena, operands))?;
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, to, (workspace, *bytes))? };
-                self.widen(stream, to.out, operands.out)
+                unsafe { cudnn.run(&self.gemm, engine.as_deref(), n, stream, to, (workspace, *bytes)) }
             }
             Backend::Cublas { cublas, number } => {
                 let to = self.narrow_or(arena, operands);
                 // SAFETY: the operands are this product's, sized for n examples; the workspace has its bytes.
-                unsafe { cublas.run(&self.gemm, *number, n, stream, to, workspace)? };
-                self.widen(stream, to.out, operands.out)
+                unsafe { cublas.run(&self.gemm, *number, n, stream, to, workspace) }
             }
+        }
+    }
+
+    /// Whether something is left to [`end`](Self::end) for n examples.
+    pub(crate) fn has_end(&self, n: usize) -> bool {
+        let library = match &self.backend {
+            Backend::Tiled { .. } | Backend::Patch(_) => false,
+            Backend::Cudnn { batch, .. } => *batch == n,
+            Backend::Cublas { .. } => true,
+        };
+        library && self.gemm.mode == Mode::Weights && (self.narrow.is_some() || self.joined.is_some())
+    }
+
+    /// Puts a gradient that a library gave where it belongs, in its format.
+    pub(crate) fn end(
+        &self,
+        stream: &CudaStream,
+        arena: &Arena,
+        n: usize,
+        operands: Operands,
+    ) -> Result<(), CudaError> {
+        match (&self.joined, &self.narrow) {
+            _ if !self.has_end(n) => Ok(()),
+            // SAFETY: there are the gradients of all joined filters, and room for those of the product's own.
+            (Some((joined, from, kernels)), _) => unsafe {
+                kernels.part(&self.gemm.geometry, joined, (arena.at(*from), operands.out), stream)
+            },
+            (None, Some((from, widen))) => {
+                let len = self.gemm.geometry.weight_len();
+                let args = WidenValuesArgs { from: arena.at(*from), to: operands.out, count: len as u32 };
+                // SAFETY: both have as many numbers as there are weights.
+                unsafe { widen.launch(stream, LaunchConfig::for_items(len.div_ceil(4)), &args) }
+            }
+            (None, None) => Ok(()),
         }
     }
 
@@ -210,12 +264,16 @@ impl CompiledGemm {
         Operands { out: self.narrow.as_ref().map_or(operands.out, |(region, _)| arena.at(*region)), ..operands }
     }
 
-    /// Widens what a library gave in bf16, where it did.
-    fn widen(&self, stream: &CudaStream, from: DevicePtr, to: DevicePtr) -> Result<(), CudaError> {
-        let Some((_, widen)) = &self.narrow else { return Ok(()) };
-        let len = self.gemm.geometry.weight_len();
-        // SAFETY: both have as many numbers as there are weights.
-        unsafe { widen.launch(stream, LaunchConfig::for_items(len), &WidenValuesArgs { from, to, count: len as u32 }) }
+    /// The operands with filters for joined pixels, or the place for their gradients, where pixels are joined.
+    fn joined_or(&self, stream: &CudaStream, arena: &Arena, operands: Operands) -> Result<Operands, CudaError> {
+        let Some((joined, region, kernels)) = &self.joined else { return Ok(operands) };
+        let filters = arena.at(*region);
+        if self.gemm.mode == Mode::Weights {
+            return Ok(Operands { out: filters, ..operands });
+        }
+        // SAFETY: the right operand is this product's filters; the region has room for all joined ones.
+        unsafe { kernels.join(&self.gemm.geometry, joined, (operands.right, filters), stream)? };
+        Ok(Operands { right: filters, ..operands })
     }
 
     /// With a tiled kernel, its workspace and its counters.

@@ -93,6 +93,10 @@ impl Cudnn {
 
     /// Bytes of workspace that the usual one needs for a batch of n, or why it cannot compute a product.
     fn workspace(&self, gemm: &Gemm, n: usize) -> Result<usize, CudaError> {
+        if gemm.joined().is_some() {
+            let reason = "pixels are joined for its engines only".into();
+            return Err(CudaError::Cudnn { doing: "find the workspace of a convolution", reason });
+        }
         let d = ConvolutionDescriptors::new(gemm, n)?;
         let (handle, mut bytes) = (self.handle.raw, 0);
         // SAFETY: the descriptors are set and live.

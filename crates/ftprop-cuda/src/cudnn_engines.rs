@@ -22,10 +22,11 @@ pub(crate) fn check(status: sys::cudnnStatus_t, doing: &'static str) -> Result<(
     Err(CudaError::Cudnn { doing, reason: format!("{status:?}") })
 }
 
-/// Of the proposals so many are kept: later ones are hardly ever the best, and by little.
-const FEW: usize = 8;
-/// Where all is to be timed that may be the best.
+/// Of the proposals so many are kept.
 const MOST: usize = 20;
+/// Of those the first so many are asked where there is no time for all: later ones are hardly ever the best, and by little.
+/// Only these have been compared with our own kernels where slopes are added to others.
+pub(crate) const FEW_ENGINES: usize = 8;
 
 /// One of the things that cuDNN's graphs are described with.
 struct BackendDescriptor {
@@ -110,17 +111,24 @@ impl OperationGraph {
             t.ints(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[16])?;
             t.finalized("describe a tensor")
         };
-        let x = tensor(IDS[0], [n, g.in_channels, g.height, g.width])?;
-        let w = tensor(IDS[1], [g.out_channels, g.in_channels / g.groups, g.kernel_h, g.kernel_w])?;
+        // Where pixels are joined, a window moves by one of them.
+        let joined = gemm.joined();
+        let (width, channels, kernel_w) =
+            joined.map_or((g.width, g.in_channels, g.kernel_w), |j| (j.width, j.channels, j.kernel_w));
+        let (before, after) = joined.map_or((g.pad, g.pad), |j| (j.before, j.after));
+        let across = if joined.is_some() { 1 } else { g.stride };
+        let x = tensor(IDS[0], [n, channels, g.height, width])?;
+        let w = tensor(IDS[1], [g.out_channels, channels / g.groups, g.kernel_h, kernel_w])?;
         let y = tensor(IDS[2], [n, g.out_channels, g.out_height(), g.out_width()])?;
         let conv = BackendDescriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
         let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
-        let (pad, stride) = ([g.pad as i64; 2], [g.stride as i64; 2]);
+        let [top_left, bottom_right, stride] =
+            [[g.pad, before], [g.pad, after], [g.stride, across]].map(|two| two.map(|v| v as i64));
         conv.set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, Type::CUDNN_TYPE_DATA_TYPE, &[CUDNN_DATA_FLOAT])?;
         conv.set(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, Type::CUDNN_TYPE_CONVOLUTION_MODE, &[mode])?;
         conv.ints(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2])?;
-        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &pad)?;
-        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &pad)?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &top_left)?;
+        conv.ints(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &bottom_right)?;
         conv.ints(Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &stride)?;
         conv.ints(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &[1, 1])?;
         let conv = conv.finalized("describe a convolution")?;
@@ -229,12 +237,11 @@ impl EngineList {
     }
 
     fn proposed(graph: OperationGraph) -> Result<Self, CudaError> {
-        let most = if tries("thorough") { MOST } else { FEW };
         let mut configs = Vec::new();
         for kind in [Proposals::CUDNN_HEUR_MODE_A, Proposals::CUDNN_HEUR_MODE_FALLBACK] {
             // It may have none of a kind.
             for config in graph.proposals(kind).unwrap_or_default() {
-                if configs.len() < most && is_welcome(&config)? {
+                if configs.len() < MOST && is_welcome(&config)? {
                     configs.push(Arc::new(config));
                 }
             }

@@ -137,6 +137,16 @@ impl Exchange {
     }
 }
 
+/// The last parameters, at least so many, and the pass after which all of their gradients are there; none where these are all.
+pub(crate) fn last_parameters(
+    passes: &[Vec<Range<usize>>],
+    count: usize,
+    least: usize,
+) -> Option<(Range<usize>, usize)> {
+    let first = buckets(passes, count, least).into_iter().next()?;
+    (first.range.start > 0).then_some((first.range, first.after))
+}
+
 /// Cuts the parameters into buckets from the end on, each of at least `least` of them but for the last.
 fn buckets(passes: &[Vec<Range<usize>>], count: usize, least: usize) -> Vec<Bucket> {
     let mut ranges: Vec<(Range<usize>, usize)> = Vec::new();

@@ -2,6 +2,7 @@
 //! for the GPU unless it says so, so all of it can be captured.
 
 mod asked;
+mod early;
 mod inspection;
 
 use crate::CudaError;
@@ -14,6 +15,7 @@ use crate::curvature::{self, CurvaturePass};
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::distillation::{self, DistillationPass};
+use crate::environment::tries;
 use crate::exchange::Exchange;
 use crate::further::FurtherBuffers;
 use crate::libraries::Libraries;
@@ -30,6 +32,7 @@ use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
 use crate::streamed::PictureSlots;
+use early::EarlyUpdate;
 use ftprop_nn::engine::Reducer;
 use ftprop_nn::{Graph, Learning, Shape};
 use std::ops::Range;
@@ -56,6 +59,7 @@ pub(crate) struct Executor {
     tensors: Vec<TensorRegions>,
     loss: LossPass,
     optimizer: OptimizerPass,
+    early: Option<EarlyUpdate>,
     output: OutputTensor,
     /// Where a row of scalars has those of mixed examples, and how wide a row is; none where nothing is mixed.
     mixing: Option<(usize, usize)>,
@@ -185,9 +189,13 @@ impl Executor {
         let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
         let step = StepBuffers::new(options.scalars.width(), &mut layout);
         let loss = LossPass::new(device, loss, &learning.criterion, graph.classes(), &mut layout)?;
-        let stream = CudaStream::new(device)?;
+        let stream = if tries("first") { CudaStream::urgent(device)? } else { CudaStream::new(device)? };
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
+        let early = match tries("early") && alone && optimizer.can_be_parted() {
+            true => EarlyUpdate::new(device, &passes, parameters.count())?,
+            false => None,
+        };
         let further = FurtherBuffers::new(taught, curvature, &passes, (batch, graph.classes()), &mut layout);
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
         Ok(Executor {
@@ -202,6 +210,7 @@ impl Executor {
             tensors,
             loss,
             optimizer,
+            early,
             output: OutputTensor { tensor, classes: graph.classes(), is_f32, pass_shapes, precision },
             mixing: options.scalars.mixes().then(|| (options.scalars.mixing_at(), options.scalars.width())),
             exchange: None,
@@ -314,13 +323,20 @@ impl Executor {
 
     /// A whole step on the batch that is in place.
     pub(crate) fn learn(&self, n: usize) -> Result<(), CudaError> {
-        self.take_gradients(n)?;
-        self.optimize(true)
+        let early = self.early.as_ref().filter(|_| n > 0 && self.exchange.is_none());
+        self.take_gradients_and(n, early)?;
+        let end = early.map_or(self.parameters.count(), |early| early.range.start);
+        self.optimize_part(&self.stream, 0..end, true)
     }
 
     /// A step up to the optimizer. Without examples, as a batch that several GPUs share may have none here, all gradients
     /// are zero.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
+        self.take_gradients_and(n, None)
+    }
+
+    /// The same, with what is learned meanwhile.
+    fn take_gradients_and(&self, n: usize, early: Option<&EarlyUpdate>) -> Result<(), CudaError> {
         if n == 0 {
             self.parameters.clear_grads(&self.stream)?;
             if self.others().is_some() {
@@ -336,7 +352,7 @@ impl Executor {
         self.hear_teacher(n)?;
         self.look_further(n)?;
         self.keep_logits(n, false)?;
-        self.backward(n)?;
+        self.backward(n, early)?;
         self.keep_logits(n, true)
     }
 
@@ -400,13 +416,17 @@ impl Executor {
 
     /// Targets and slopes, layer by layer, with the gradients of each layer's parameters. Nothing further down waits for
     /// those, so they are computed beside.
-    pub(crate) fn backward(&self, n: usize) -> Result<(), CudaError> {
+    fn backward(&self, n: usize, early: Option<&EarlyUpdate>) -> Result<(), CudaError> {
         let context = self.context(n, Statistics::Batch);
         for (number, pass) in self.passes.iter().enumerate().rev() {
             if pass.uses_side_stream() {
                 pass.gradients(&context, self.side_stream()?)?;
             } else {
                 pass.gradients(&context, &self.stream)?;
+            }
+            if pass.has_unfinished_gradients(n) {
+                let beside = pass.uses_side_stream() || tries("ends");
+                pass.end_gradients(&context, if beside { self.side_stream()? } else { &self.stream })?;
             }
             if context.further.curvature.is_some() {
                 pass.carry(&context, &self.stream)?;
@@ -421,7 +441,13 @@ impl Executor {
             if let Some(exchange) = &self.exchange {
                 exchange.begin_after(number, &self.stream, self.side.as_ref(), &self.parameters)?;
             }
+            if let Some(early) = early.filter(|early| early.after == number) {
+                // After both streams: the side stream first follows the main one.
+                let stream = early.stream.fork_from(self.side_stream()?)?;
+                self.optimize_part(stream, early.range.clone(), false)?;
+            }
         }
+        early.iter().try_for_each(|early| early.stream.join_into(&self.stream))?;
         self.side.iter().try_for_each(|side| side.join_into(&self.stream))?;
         self.exchange.iter().try_for_each(|exchange| exchange.finish(&self.stream, &self.parameters))
     }
@@ -458,8 +484,12 @@ impl Executor {
 
     /// The optimizer's step along the gradients. With `advance` the device goes on to the next step's numbers.
     pub(crate) fn optimize(&self, advance: bool) -> Result<(), CudaError> {
+        self.optimize_part(&self.stream, 0..self.parameters.count(), advance)
+    }
+
+    fn optimize_part(&self, stream: &CudaStream, range: Range<usize>, advance: bool) -> Result<(), CudaError> {
         self.device.enter()?;
-        self.optimizer.run(&self.stream, &self.arena, &self.parameters, &self.step, advance)
+        self.optimizer.run(stream, &self.arena, &self.parameters, &self.step, (range, advance))
     }
 
     /// Waits, and gives the norm of the last gradient where gradients are clipped.

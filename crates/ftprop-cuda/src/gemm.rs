@@ -3,6 +3,8 @@
 use crate::abi::DevicePtr;
 use crate::compile::{KernelFile, Source};
 use crate::device::DeviceLimits;
+use crate::environment::tries;
+use crate::joined::Joined;
 use crate::precision::Precision;
 use ftprop_tensor::geometry::ConvGeometry;
 
@@ -150,7 +152,8 @@ impl Gemm {
     pub(crate) fn suits_cudnn(&self, n: usize) -> bool {
         let large = self.multiply_adds(n) > 1 << 28;
         let image = self.geometry.height * self.geometry.width > 1;
-        let plain = self.bias_offset.is_none() && !self.f32_output && !self.is_padded();
+        let joins = || self.joined().is_some() && tries("joined");
+        let plain = self.bias_offset.is_none() && !self.f32_output && (!self.is_padded() || joins());
         self.precision != Precision::F32 && large && image && plain && self.weight_offset.is_multiple_of(8)
     }
 
@@ -162,6 +165,11 @@ impl Gemm {
         let wide = self.f32_output || self.precision == Precision::Tf32;
         let bias = self.bias_offset.is_none_or(|at| wide && at.is_multiple_of(4));
         self.precision != Precision::F32 && one_pixel && g.groups == 1 && !self.is_padded() && bias
+    }
+
+    /// The same over joined pixels, where that is of use.
+    pub(crate) fn joined(&self) -> Option<Joined> {
+        Joined::of(&self.geometry, self.stored, self.precision).filter(|_| self.mode != Mode::Input)
     }
 
     fn is_padded(&self) -> bool {

@@ -96,6 +96,7 @@ mod executor;
 mod further;
 mod gemm;
 mod graphs;
+mod joined;
 mod kernel;
 mod libraries;
 mod library;

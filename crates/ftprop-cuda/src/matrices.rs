@@ -6,6 +6,7 @@ use crate::arena::{Arena, ArenaLayout, Region};
 use crate::arguments::kernels;
 use crate::compile::{KernelFile, Source};
 use crate::device::Device;
+use crate::environment::tries;
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::memory::DeviceBuffer;
 use crate::parameters::ParameterBuffers;
@@ -197,6 +198,7 @@ pub(crate) fn source(groups: &ParameterGroups, scalars: &ScalarLayout, precision
         .int("SCALARS", scalars.width())
         .int("NORM_PARTS", NORM_PARTS)
         .int("PRODUCT_TILE", TILE)
+        .int("SYMMETRIC", usize::from(tries("symmetric")))
         .int("DEVICE_MATRIX_BYTES", size_of::<DeviceMatrix>());
     Some(source.functions(&text))
 }

@@ -18,6 +18,7 @@ use crate::stream::CudaStream;
 use ftprop_nn::Learning;
 use ftprop_nn::optimizer::{ParameterGroups, device_average};
 use std::fmt::Write;
+use std::ops::Range;
 
 const FILE: KernelFile = KernelFile { name: "optimizer.cu", text: include_str!("../kernels/optimizer.cu") };
 
@@ -35,6 +36,7 @@ kernels! {
         step: DevicePtr,
         scalars: DevicePtr,
         counter: DevicePtr,
+        first: u32,
         count: u32,
         advance: i32,
     }
@@ -138,14 +140,20 @@ impl OptimizerPass {
         })
     }
 
-    /// One step along the gradients. With `advance` the device goes on to the next step's numbers.
+    /// Whether a part of the parameters can be learned before the gradients of the others are there.
+    pub(crate) fn can_be_parted(&self) -> bool {
+        self.clip.is_none() && self.matrices.is_none()
+    }
+
+    /// One step along the gradients of these parameters, which begin at a multiple of four; all of them, unless it
+    /// [can be parted](Self::can_be_parted). With `advance` the device goes on to the next step's numbers.
     pub(crate) fn run(
         &self,
         stream: &CudaStream,
         arena: &Arena,
         parameters: &ParameterBuffers,
         step: &StepBuffers,
-        advance: bool,
+        (range, advance): (Range<usize>, bool),
     ) -> Result<(), CudaError> {
         let clip_scale = match &self.clip {
             Some(clip) => clip.run(stream, arena, parameters)?,
@@ -154,7 +162,6 @@ impl OptimizerPass {
         if let Some(matrices) = &self.matrices {
             matrices.run(stream, arena, parameters, step, clip_scale)?;
         }
-        let count = parameters.count();
         let args = OptimizeArgs {
             values: parameters.value(0),
             grads: parameters.grad(0),
@@ -167,11 +174,12 @@ impl OptimizerPass {
             step: step.step(arena),
             scalars: step.scalars(arena),
             counter: arena.at(self.counter),
-            count: count as u32,
+            first: range.start as u32,
+            count: range.end as u32,
             advance: i32::from(advance),
         };
         // SAFETY: the flat buffers have so many numbers, and there are as many moments as the kernel was compiled for.
-        unsafe { self.kernel.launch(stream, LaunchConfig::for_items(count.div_ceil(4)), &args) }
+        unsafe { self.kernel.launch(stream, LaunchConfig::for_items(range.len().div_ceil(4)), &args) }
     }
 
     /// The norm of the last gradient, where gradients are clipped. Waits for the stream's work.

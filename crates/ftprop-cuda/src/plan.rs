@@ -30,7 +30,7 @@ pub(crate) struct PlannedTensor {
 
 pub(crate) enum FusedPass {
     Product(Product),
-    Epilogue(Epilogue),
+    Epilogue(Box<Epilogue>),
     AveragePool(AveragePool),
     Targets(TargetLayer),
 }
@@ -62,8 +62,24 @@ pub(crate) struct Epilogue {
     pub(crate) activation: Option<ActivationOp>,
     pub(crate) dropout: Option<Dropout>,
     pub(crate) out: TensorId,
+    /// Where another path begins with an activation of the output, that and where its values go.
+    pub(crate) branch: Option<(ActivationOp, TensorId)>,
     pub(crate) adds: bool,
     pub(crate) adds_residual: bool,
+}
+
+impl Epilogue {
+    /// The activation that it computes, of its output or in it.
+    pub(crate) fn any_activation(&self) -> Option<ActivationOp> {
+        self.branch.map(|(op, _)| op).or(self.activation)
+    }
+
+    /// Whether norms go over its inputs first.
+    pub(crate) fn takes_statistics(&self) -> bool {
+        let takes = |norm: &Norm| !norm.is_fixed();
+        let second = self.residual.as_ref().and_then(|(_, norm)| norm.as_ref());
+        matches!(&self.affine, Affine::Norm(norm) if takes(norm)) || second.is_some_and(takes)
+    }
 }
 
 /// What is done to a product's output first.
@@ -221,6 +237,10 @@ impl FusionPlan {
             other => builder.materialize(other),
         };
         let mut plan = builder.plan;
+        // Curvature comes down, and outputs are tried, pass by pass.
+        if !plan.curved && !plan.passes.iter().any(|pass| matches!(pass, FusedPass::Targets(_))) {
+            plan.branch();
+        }
         plan.mark_sums();
         plan.pad_input();
         plan
@@ -473,13 +493,15 @@ impl Builder<'_> {
             activation,
             dropout,
             out,
+            branch: None,
             adds: false,
             adds_residual: false,
         };
-        self.plan.passes.push(FusedPass::Epilogue(epilogue));
+        self.plan.passes.push(FusedPass::Epilogue(Box::new(epilogue)));
         out
     }
 }
 
+mod branch;
 #[cfg(test)]
 mod tests;

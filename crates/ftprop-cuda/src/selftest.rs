@@ -4,6 +4,8 @@
 //! chosen, what does not fit must be refused, and what is no number must be noticed. The suite is run twice, with the
 //! kernels for small batches and with those for large ones.
 
+mod wide_norms;
+
 use crate::memory::DeviceBuffer;
 use crate::network::Paths;
 use crate::product_checks::{engines, patches, tilings};
@@ -19,6 +21,7 @@ use ftprop_nn::{Graph, LayerLoss, OptimizerSpec, Shape, Step};
 use ftprop_tensor::Share;
 use ftprop_tensor::random::Stream;
 use std::sync::Arc;
+use wide_norms::wide_norms;
 
 /// A part of the self test that can be run by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +81,12 @@ pub fn selftest(
         }
     }
     if wanted(SelftestPart::Products) {
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            add(engines(device, precision)?);
+            add(patches(device, precision)?);
+        }
         for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
             add(tilings(device, precision)?);
-        }
-        for precision in [Precision::Tf32, Precision::Bf16] {
-            add(patches(device, precision)?);
-            add(engines(device, precision)?);
         }
     }
     if wanted(SelftestPart::Faults) {
@@ -91,6 +94,9 @@ pub fn selftest(
             add(hidden(device, precision)?);
         }
         add(too_large(device)?);
+    }
+    if wanted(SelftestPart::Large) {
+        add(wide_norms(device)?);
     }
     networks(device, &wanted, &mut add)?;
     Ok(checks)

@@ -1,13 +1,15 @@
 //! Tests that every kernel is declared as its file has it.
 
 use crate::arguments::Signature;
-use crate::{batch, compiled_gemm, curvature, distillation, loss, matrices, optimizer, parameters, passes, pictures};
+use crate::{
+    batch, compiled_gemm, curvature, distillation, joined, loss, matrices, optimizer, parameters, passes, pictures,
+};
 use std::path::Path;
 
 /// Every kernel that is declared.
 fn declared() -> impl Iterator<Item = &'static Signature> {
     let own = [batch::KERNELS, compiled_gemm::KERNELS, loss::KERNELS, matrices::KERNELS, optimizer::KERNELS];
-    let more = [parameters::KERNELS, curvature::KERNELS, distillation::KERNELS, pictures::KERNELS];
+    let more = [joined::KERNELS, parameters::KERNELS, curvature::KERNELS, distillation::KERNELS, pictures::KERNELS];
     own.into_iter().chain(more).chain(passes::KERNELS).flatten()
 }
 

@@ -25,6 +25,19 @@ impl CudaStream {
         Ok(CudaStream { device: device.clone(), raw })
     }
 
+    /// One whose blocks come before those of others.
+    pub(crate) fn urgent(device: &Device) -> Result<Self, CudaError> {
+        device.enter()?;
+        let (mut least, mut greatest, mut raw) = (0, 0, std::ptr::null_mut());
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: this thread has a context.
+        check(unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, || "make a stream".into())?;
+        // SAFETY: as above.
+        let status = unsafe { sys::cuStreamCreateWithPriority(&mut raw, flags, greatest) };
+        check(status, || "make a stream".into())?;
+        Ok(CudaStream { device: device.clone(), raw })
+    }
+
     pub(crate) fn raw(&self) -> CUstream {
         self.raw
     }

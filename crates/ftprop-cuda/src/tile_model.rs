@@ -36,6 +36,17 @@ pub(crate) fn worth_timing(
     tilings.into_iter().filter(|tiling| tiles.contains(&tiling.tile)).collect()
 }
 
+/// What the matrix units do in a clock by `mma.sync` where nothing holds them up, as few kernels get near to, and the clocks of
+/// a GPU at its fastest.
+const BF16_PEAK: f64 = 768.0;
+const CLOCKS_PER_MS: f64 = 1.8e6;
+
+/// Milliseconds below which our own kernels do not compute a product, whatever their tiles are.
+pub(crate) fn least_ms(gemm: &Gemm, n: usize, limits: DeviceLimits) -> f64 {
+    let per_clock = if gemm.precision == Precision::Bf16 { BF16_PEAK } else { BF16_PEAK / 2.0 };
+    gemm.multiply_adds(n) as f64 / (per_clock * limits.multiprocessors as f64 * CLOCKS_PER_MS)
+}
+
 /// Clocks that a product takes, about.
 fn clocks(gemm: &Gemm, n: usize, limits: DeviceLimits, Tiling { tile, split_k }: Tiling) -> f64 {
     let (down, across) = gemm.tiles(n, tile);
@@ -110,5 +121,15 @@ mod tests {
             assert!(tiles.contains(&chosen), "{gemm:?}: {tiles:?}");
             assert!(few.len() < all.len());
         }
+    }
+
+    /// What our kernels took on an H200.
+    #[test]
+    fn nothing_of_ours_was_faster_than_it_can_be() {
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+        let stem = gemm(Mode::Forward, 32, [3, 64], 3, 1, Precision::Bf16);
+        assert!(least_ms(&stem, 256, limits) < 0.0307);
+        let large = gemm(Mode::Forward, 32, [64, 64], 3, 1, Precision::Bf16);
+        assert!((0.04..0.06).contains(&least_ms(&large, 256, limits)));
     }
 }

@@ -12,7 +12,7 @@ use crate::startup;
 use crate::stream::{CudaEvent, CudaStream};
 
 /// Launches of one timing, one after another.
-const TIMED: usize = 5;
+pub(crate) const RUNS: usize = 5;
 /// Milliseconds that a launch outside of a graph may take on top.
 const STARTING: f32 = 0.05;
 /// What a library must save to be chosen: starting it costs something too.
@@ -144,7 +144,7 @@ impl TimingStream {
     }
 }
 
-/// The least milliseconds of a few rounds in which every stream does its work [`TIMED`] times, as one graph: started one by
+/// The least milliseconds of a few rounds in which every stream does its work [`RUNS`] times, as one graph: started one by
 /// one, small products would wait for the host. What is hopelessly slower than the best so far is not measured closely.
 fn least_time(
     device: &Device,
@@ -157,7 +157,7 @@ fn least_time(
     // Twice outside of the graph, the first time for what is loaded or set up then.
     startup::during("first runs of candidates", || first.stream.time(|| work(first)))?;
     // Less what starting it by itself may cost.
-    let roughly = TIMED as f32 * (startup::during("second runs", || first.stream.time(|| work(first)))? - STARTING);
+    let roughly = RUNS as f32 * (startup::during("second runs", || first.stream.time(|| work(first)))? - STARTING);
     if roughly > if tries("thorough") { 3.0 } else { 1.1 } * so_far {
         return Ok(roughly);
     }
@@ -174,7 +174,7 @@ fn replayed(
     let graph = first.stream.capture(|| {
         first.stream.record(fork)?;
         others.iter().try_for_each(|on| on.stream.wait_for(fork))?;
-        for _ in 0..TIMED {
+        for _ in 0..RUNS {
             work(first)?;
             others.iter().try_for_each(work)?;
         }

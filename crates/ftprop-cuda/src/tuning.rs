@@ -3,14 +3,15 @@
 use crate::CudaError;
 use crate::compile::{Source, nvrtc_version};
 use crate::compiled_gemm::CompiledGemm;
+use crate::cudnn_engines::FEW_ENGINES;
 use crate::device::{Device, DeviceLimits};
 use crate::environment::tries;
-use crate::gemm::{Algorithm, Gemm};
+use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
 use crate::startup;
-use crate::tile_model::worth_timing;
-use crate::timing::fastest_of;
+use crate::tile_model::{least_ms, worth_timing};
+use crate::timing::{RUNS, fastest_of};
 use crate::tuning_cache::{CachedAlgorithm, TuningCache};
 use std::fmt;
 use std::str::FromStr;
@@ -74,16 +75,77 @@ pub(crate) fn choose(
     }
 }
 
-/// Our own algorithms that are worth timing, where so many products run at once.
-fn candidates(gemm: &Gemm, n: usize, limits: DeviceLimits, concurrent: usize) -> Vec<Algorithm> {
-    let mut tilings = gemm.candidates(n, limits, concurrent > 1);
-    if !tries("thorough") {
-        // Where a library is asked as well, it mostly wins.
-        let keep = if gemm.suits_cudnn(n) || gemm.suits_cublas() { 2 } else { 4 };
-        tilings = worth_timing(gemm, n, limits, tilings, keep);
+/// Products up to which there is time for every algorithm that may be the best.
+const FEW_PRODUCTS: usize = 16;
+/// Gradients of weights that are so large that a better engine is worth any search.
+const HUGE: usize = 1 << 37;
+/// Products from which on a library mostly leaves our own kernels no chance, so that these are not compiled before that is known.
+const LARGE: usize = 1 << 32;
+
+/// What is timed for a product.
+struct Search<'a> {
+    n: usize,
+    limits: DeviceLimits,
+    concurrent: usize,
+    libraries: &'a Libraries,
+    /// Whether there is time for all that may be the best.
+    ample: bool,
+}
+
+impl Search<'_> {
+    /// Whether a library is likely to leave our own algorithms no chance.
+    fn has_rivals(&self, gemm: &Gemm) -> bool {
+        let cudnn = gemm.suits_cudnn(self.n) && self.libraries.cudnn().is_ok();
+        cudnn && gemm.multiply_adds(self.n) >= LARGE
     }
-    let tiled = tilings.into_iter().map(Algorithm::Tiled);
-    tiled.chain(Patch::suits(gemm, limits).then_some(Algorithm::Patch)).collect()
+
+    /// The libraries' algorithms.
+    fn theirs(&self, gemm: &Gemm) -> Vec<Algorithm> {
+        let huge = gemm.mode == Mode::Weights && gemm.multiply_adds(self.n) >= HUGE;
+        let all = (self.ample || huge) && !gemm.adds;
+        let mut algorithms = self.libraries.algorithms(gemm, self.n);
+        algorithms.retain(|algorithm| all || !matches!(algorithm, Algorithm::Cudnn(number) if *number > FEW_ENGINES));
+        algorithms
+    }
+
+    /// Our own algorithms.
+    fn own(&self, gemm: &Gemm) -> Vec<Algorithm> {
+        let mut tilings = gemm.candidates(self.n, self.limits, self.concurrent > 1);
+        if !tries("thorough") {
+            // Where a library is asked as well, it mostly wins.
+            let keep = match gemm.suits_cudnn(self.n) || gemm.suits_cublas() {
+                _ if self.ample => 8,
+                true => 2,
+                false => 4,
+            };
+            tilings = worth_timing(gemm, self.n, self.limits, tilings, keep);
+        }
+        let tiled = tilings.into_iter().map(Algorithm::Tiled);
+        tiled.chain(Patch::suits(gemm, self.limits).then_some(Algorithm::Patch)).collect()
+    }
+
+    /// Whether our own may be faster than what a library takes, in milliseconds.
+    fn own_may_win(&self, gemm: &Gemm, best: Option<(f32, Algorithm)>) -> bool {
+        let hopeless = |(ms, _): (f32, Algorithm)| {
+            f64::from(ms) < RUNS as f64 * self.concurrent as f64 * least_ms(gemm, self.n, self.limits)
+        };
+        tries("thorough") || !best.is_some_and(hopeless)
+    }
+
+    /// The kernels that our own algorithms need.
+    fn sources(&self, gemm: &Gemm) -> Vec<Source> {
+        self.own(gemm).into_iter().filter_map(|algorithm| CompiledGemm::source(gemm, algorithm)).collect()
+    }
+
+    fn fastest(
+        &self,
+        device: &Device,
+        gemm: &Gemm,
+        algorithms: &[Algorithm],
+        best: Option<(f32, Algorithm)>,
+    ) -> Result<Option<(f32, Algorithm)>, CudaError> {
+        fastest_of(device, gemm, self.libraries, self.n, self.concurrent, algorithms, best)
+    }
 }
 
 /// The fastest algorithm for each product and batches of n where so many of the same run at once, with the libraries that
@@ -124,21 +186,22 @@ fn fastest(
         }
     }
     if !unknown.is_empty() {
-        // All of them at once, with what else the network needs, so that the compiler has work for every core; what
-        // libraries take is found out meanwhile.
-        let own: Vec<Vec<Algorithm>> = unknown.iter().map(|gemm| candidates(gemm, n, limits, concurrent)).collect();
-        let compiled = |(gemm, all): (&&Gemm, &Vec<Algorithm>)| {
-            all.iter().filter_map(|&algorithm| CompiledGemm::source(gemm, algorithm)).collect::<Vec<_>>()
-        };
-        let sources: Vec<Source> = unknown.iter().zip(&own).flat_map(compiled).chain(others()).collect();
-        let theirs = device.modules_while(&sources, || {
-            let time = |gemm: &&Gemm| {
-                fastest_of(device, gemm, &libraries, n, concurrent, &libraries.algorithms(gemm, n), None)
-            };
+        let ample = tries("thorough") || unknown.len() <= FEW_PRODUCTS;
+        let search = Search { n, limits, concurrent, libraries: &libraries, ample };
+        // While the libraries' algorithms are timed, all kernels are compiled that will be needed or timed in any case; others of
+        // ours afterwards, where the libraries leave them a chance. Many at once, so that the compiler has work for every core.
+        let equals = unknown.iter().filter(|gemm| !search.has_rivals(gemm));
+        let needed: Vec<Source> = equals.flat_map(|gemm| search.sources(gemm)).chain(others()).collect();
+        let theirs = device.modules_while(&needed, || {
+            let time = |gemm: &&Gemm| search.fastest(device, gemm, &search.theirs(gemm), None);
             unknown.iter().map(time).collect::<Result<Vec<_>, _>>()
         })??;
-        for ((gemm, own), best) in unknown.into_iter().zip(own).zip(theirs) {
-            if let Some((_, algorithm)) = fastest_of(device, gemm, &libraries, n, concurrent, &own, best)? {
+        let open: Vec<bool> = unknown.iter().zip(&theirs).map(|(gemm, best)| search.own_may_win(gemm, *best)).collect();
+        let left = unknown.iter().zip(&open).filter(|(_, open)| **open);
+        device.modules(&left.flat_map(|(gemm, _)| search.sources(gemm)).collect::<Vec<_>>())?;
+        for ((gemm, best), open) in unknown.into_iter().zip(theirs).zip(open) {
+            let own = if open { search.own(gemm) } else { Vec::new() };
+            if let Some((_, algorithm)) = search.fastest(device, gemm, &own, best)? {
                 cache.insert(key(gemm), CachedAlgorithm { algorithm, version: libraries.version(algorithm) });
             }
         }

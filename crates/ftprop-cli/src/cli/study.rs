@@ -4,6 +4,7 @@ use super::{quoted, ranks::named_devices, say, say_json, train::stop_on_ctrl_c};
 use crate::board::Board;
 use crate::error::Error;
 use crate::progress::{counted, tell};
+use crate::terminal::Stream;
 use clap::Args;
 use ftprop_lab::report::document::Document;
 use ftprop_lab::study;
@@ -126,7 +127,7 @@ impl StudyArgs {
             say_json(&self.report(out, jobs, &ended)?)?;
         } else {
             if !self.quiet {
-                say(&page.tables())?;
+                say(&page.tables(Stream::Out.columns()))?;
             }
             say(&format!("report in {0}/report.html and {0}/report.md", out.display()))?;
         }

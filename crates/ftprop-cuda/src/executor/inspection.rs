@@ -47,7 +47,10 @@ impl Executor {
         visit("targets".into(), &|| self.look_further(n))?;
         for (i, pass) in self.passes.iter().enumerate().rev() {
             if matches!(pass, CompiledPass::Product(_)) {
-                visit(format!("{i} {} gradients", pass.kind()), &|| pass.gradients(context, stream))?;
+                visit(format!("{i} {} gradients", pass.kind()), &|| {
+                    pass.gradients(context, stream)?;
+                    pass.end_gradients(context, stream)
+                })?;
             }
             if context.further.curvature.is_some() {
                 visit(format!("{i} {} curvature", pass.kind()), &|| pass.carry(context, stream))?;

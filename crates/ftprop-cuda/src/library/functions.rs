@@ -2,6 +2,7 @@
 
 /// Of the driver.
 pub(super) const DRIVER: &[&str] = &[
+    "cuCtxGetStreamPriorityRange",
     "cuCtxSetCurrent",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -39,6 +40,7 @@ pub(super) const DRIVER: &[&str] = &[
     "cuModuleLoadData",
     "cuStreamBeginCapture_v2",
     "cuStreamCreate",
+    "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
     "cuStreamEndCapture",
     "cuStreamSynchronize",

@@ -57,6 +57,8 @@ pub(crate) enum Paths {
     Usual,
     /// Those whose blocks wait for each other, wherever they can.
     Cooperative,
+    /// Those whose blocks do not.
+    Apart,
     /// Those for large batches, whatever its own are.
     Large,
 }
@@ -136,7 +138,7 @@ impl NetworkConfig {
             // What has the same bytes alone and beside others cannot take the whole GPU.
             Paths::Usual => matches!(self.tuning, Tuning::Alone | Tuning::Libraries),
             Paths::Cooperative => true,
-            Paths::Large => false,
+            Paths::Apart | Paths::Large => false,
         };
         let options = CompileOptions {
             precision: self.precision,

@@ -39,12 +39,18 @@ pub(crate) struct CompiledAveragePool {
     vector_width: usize,
 }
 
+/// Channels that one thread takes: as many as 16 bytes hold, where they come out even.
+fn channels_at_once(channels: usize, precision: Precision) -> usize {
+    let wide = precision == Precision::Bf16 && channels.is_multiple_of(8);
+    if wide { 8 } else { vector_width(&[channels]) }
+}
+
 impl CompiledAveragePool {
     pub(super) fn source(a: &AveragePool, precision: Precision) -> Source {
         let g = &a.geometry;
         Source::new(FILE, precision)
             .int("C", g.channels)
-            .int("VEC", vector_width(&[g.channels]))
+            .int("VEC", channels_at_once(g.channels, precision))
             .int("HEIGHT", g.height)
             .int("WIDTH", g.width)
             .int("POOL_KERNEL", g.kernel)
@@ -56,7 +62,7 @@ impl CompiledAveragePool {
 
     pub(super) fn new(device: &Device, average: AveragePool, precision: Precision) -> Result<Self, CudaError> {
         let module = device.module(CompiledAveragePool::source(&average, precision))?;
-        let vector_width = vector_width(&[average.geometry.channels]);
+        let vector_width = channels_at_once(average.geometry.channels, precision);
         let (forward, backward) = (Kernel::find(&module)?, Kernel::find(&module)?);
         Ok(CompiledAveragePool { average, forward, backward, vector_width })
     }

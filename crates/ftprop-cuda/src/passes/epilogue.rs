@@ -2,10 +2,11 @@
 
 use super::carry::Carry;
 use super::column_reduction::ColumnReduction;
-use super::epilogue_source::{self, Sharing, position_bytes};
+use super::epilogue_source::{self, position_bytes};
 use super::norm::CompiledNorm;
+use super::threads::Threads;
 use super::windows::{self, BackwardGroupsArgs, BackwardPlacesArgs, BackwardWindowsArgs, WindowKernels};
-use super::{BatchContext, CompileOptions, Statistics, map::MapLaunch, vector_width, wide_vectors};
+use super::{BatchContext, CompileOptions, Statistics, map::MapLaunch};
 use crate::CudaError;
 use crate::abi::{DevicePtr, NormBackward, NormParameters, NormSaved};
 use crate::arena::{ArenaLayout, Region};
@@ -27,6 +28,7 @@ kernels! {
         scale2: DevicePtr,
         shift2: DevicePtr,
         out: DevicePtr,
+        branch: DevicePtr,
         argmax: DevicePtr,
         largest: DevicePtr,
         step: DevicePtr,
@@ -45,6 +47,8 @@ kernels! {
         y2: DevicePtr,
         scale2: DevicePtr,
         shift2: DevicePtr,
+        out: DevicePtr,
+        d_branch: DevicePtr,
         argmax: DevicePtr,
         dz: DevicePtr,
         dz2: DevicePtr,
@@ -91,9 +95,11 @@ kernels! {
         y: DevicePtr,
         norm: NormParameters,
         saved: NormSaved,
+        y2: DevicePtr,
         partial: DevicePtr,
         barrier: DevicePtr,
         out: DevicePtr,
+        branch: DevicePtr,
         argmax: DevicePtr,
         step: DevicePtr,
         not_numbers: DevicePtr,
@@ -107,8 +113,12 @@ kernels! {
         y: DevicePtr,
         scale: DevicePtr,
         shift: DevicePtr,
+        y2: DevicePtr,
+        out: DevicePtr,
+        d_branch: DevicePtr,
         argmax: DevicePtr,
         dy: DevicePtr,
+        dy2: DevicePtr,
         norm: NormBackward,
         partial: DevicePtr,
         barrier: DevicePtr,
@@ -131,6 +141,8 @@ pub(crate) struct CompiledEpilogue {
     map: MapLaunch,
     columns: ColumnReduction,
     forward: Kernel<EpilogueForwardArgs>,
+    /// In the place of statistics and `forward` in training.
+    forward_cooperative: Option<CooperativeForward>,
     training: Training,
     norm1: Option<CompiledNorm>,
     norm2: Option<CompiledNorm>,
@@ -140,7 +152,14 @@ pub(crate) struct CompiledEpilogue {
     pub(super) carry: Option<Carry>,
 }
 
-/// How statistics, and the way back, are computed in training.
+/// Statistics and what follows them in one kernel, by blocks that wait for each other.
+struct CooperativeForward {
+    kernel: Kernel<EpilogueForwardCooperativeArgs>,
+    config: LaunchConfig,
+    barrier: Region,
+}
+
+/// How the way back is computed.
 enum Training {
     /// In kernels of their own.
     Separate {
@@ -152,57 +171,8 @@ enum Training {
         /// In the place of `backward`, and of `input` where the pool comes before the activation.
         by_windows: Option<WindowKernels>,
     },
-    /// Together with what follows them, by blocks that wait for each other.
-    Cooperative {
-        forward: Kernel<EpilogueForwardCooperativeArgs>,
-        backward: Kernel<EpilogueBackwardCooperativeArgs>,
-        config: LaunchConfig,
-        barrier: Region,
-    },
-}
-
-/// How an epilogue's work is shared by threads.
-struct Threads {
-    columns: ColumnReduction,
-    map: MapLaunch,
-    /// Where the launch is cooperative, how.
-    cooperative: Option<LaunchConfig>,
-    sharing: Sharing,
-}
-
-impl Threads {
-    fn new(f: &Epilogue, tensors: &[PlannedTensor], options: &CompileOptions) -> Self {
-        let shape = tensors[f.y].shape;
-        let start = if let Affine::Bias(bias) = &f.affine { bias.start } else { 0 };
-        let rows = options.rows_for * shape.height * shape.width;
-        let few = ColumnReduction::new(shape.channels, vector_width(&[shape.channels, start]), rows);
-        let suits = f.residual.is_none() && matches!(&f.affine, Affine::Norm(norm) if !norm.is_fixed());
-        let cooperative = suits.then(|| few.cooperative(rows, options.cooperative_blocks)).flatten();
-        let by_windows = cooperative.is_none() && f.pool.as_ref().is_some_and(windows::suit);
-        // Windows that do not overlap want few registers.
-        let many_windows = f.pool.is_some_and(|pool| !by_windows || pool.kernel > pool.stride);
-        let vector_width = match cooperative.is_some() || many_windows {
-            // Many threads with little each end soonest, and a pool's windows want many registers.
-            true => vector_width(&[shape.channels, start]),
-            false => wide_vectors(shape.channels, start, rows, options.precision),
-        };
-        let columns = ColumnReduction::new(shape.channels, vector_width, rows);
-        let two = matches!(f.residual, Some((_, Some(_))));
-        let dense = cooperative.is_none() && f.pool.is_none() && !two && vector_width == 8;
-        let many = f.pool.is_some() || two || dense;
-        let map = MapLaunch::new(shape.channels / vector_width, rows, if many { 2 } else { 4 });
-        let sharing = Sharing {
-            vector_width,
-            threads_x: columns.threads_x(),
-            map_x: map.threads_x(),
-            rows_at_once: map.rows_at_once(),
-            rows_per_thread: cooperative.map(|(_, rows)| rows),
-            keeps_dz: keeps_dz(f, tensors),
-            by_windows,
-            dense,
-        };
-        Threads { columns, map, cooperative: cooperative.map(|(config, _)| config), sharing }
-    }
+    /// Sums and slopes together, by blocks that wait for each other.
+    Cooperative { backward: Kernel<EpilogueBackwardCooperativeArgs>, config: LaunchConfig, barrier: Region },
 }
 
 /// Scale and shift of an epilogue's two inputs, null where there are none.
@@ -250,9 +220,15 @@ impl CompiledEpilogue {
         };
         let largest = if sharing.by_windows && !epilogue.pool_last { options.batch * out.len() } else { 0 };
         let largest = layout.take(largest * options.precision.activation_bytes());
-        let training = match cooperative {
+        let forward_cooperative = match cooperative {
+            Some(config) => {
+                let barrier = layout.take(4 * columns.chunks());
+                Some(CooperativeForward { kernel: Kernel::find(&module)?, config, barrier })
+            }
+            None => None,
+        };
+        let training = match cooperative.filter(|_| sharing.cooperative_back) {
             Some(config) => Training::Cooperative {
-                forward: Kernel::find(&module)?,
                 backward: Kernel::find(&module)?,
                 config,
                 barrier: layout.take(4 * columns.chunks()),
@@ -274,6 +250,7 @@ impl CompiledEpilogue {
         let positions = epilogue.pool.map_or(0, |pool| options.batch * out.len() * position_bytes(pool.kernel));
         Ok(CompiledEpilogue {
             forward: Kernel::find(&module)?,
+            forward_cooperative,
             training,
             argmax: layout.take(positions),
             partial: layout.take(8 * ColumnReduction::partial_len(shape.channels, 3)),
@@ -306,14 +283,19 @@ impl CompiledEpilogue {
         self.epilogue.residual.as_ref().map_or(DevicePtr::NULL, |(tensor, _)| address(*tensor))
     }
 
+    /// The same of the activation beside the output.
+    fn branch(&self, address: impl Fn(usize) -> DevicePtr) -> DevicePtr {
+        self.epilogue.branch.map_or(DevicePtr::NULL, |(_, tensor)| address(tensor))
+    }
+
     pub(super) fn forward(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let (y, out, n) = (batch.values(self.epilogue.y), batch.values(self.epilogue.out), batch.n as i32);
         let (argmax, step, not_numbers) = (batch.at(self.argmax), batch.step, batch.not_numbers);
         let pass = self.number;
         let training = matches!(batch.statistics, Statistics::Batch | Statistics::Again);
         if matches!(batch.statistics, Statistics::Batch | Statistics::Mean { .. }) {
-            if let (Statistics::Batch, Training::Cooperative { forward, config, barrier, .. }, Some(norm)) =
-                (batch.statistics, &self.training, &self.norm1)
+            if let (Statistics::Batch, Some(CooperativeForward { kernel, config, barrier }), Some(norm)) =
+                (batch.statistics, &self.forward_cooperative, &self.norm1)
             {
                 let (partial, barrier) = (batch.at(self.partial), batch.at(*barrier));
                 let (norm, saved) = (norm.parameters(batch), norm.saved(batch));
@@ -321,9 +303,11 @@ impl CompiledEpilogue {
                     y,
                     norm,
                     saved,
+                    y2: self.residual(|tensor| batch.values(tensor)),
                     partial,
                     barrier,
                     out,
+                    branch: self.branch(|tensor| batch.values(tensor)),
                     argmax,
                     step,
                     not_numbers,
@@ -331,7 +315,7 @@ impl CompiledEpilogue {
                     n,
                 };
                 // SAFETY: the tensors have room for a full batch; the regions are sized for this configuration.
-                return unsafe { forward.launch_cooperative(stream, *config, &args) };
+                return unsafe { kernel.launch_cooperative(stream, *config, &args) };
             }
             self.norms().try_for_each(|norm| norm.statistics(batch, stream))?;
         }
@@ -346,6 +330,7 @@ impl CompiledEpilogue {
             scale2,
             shift2,
             out,
+            branch: self.branch(|tensor| batch.values(tensor)),
             argmax,
             largest: self.largest(batch),
             step,
@@ -370,6 +355,8 @@ impl CompiledEpilogue {
         let (step, scalars, labels, dy) = (batch.step, batch.scalars, batch.labels, batch.slopes(f.y));
         let backward = |norm: &Option<CompiledNorm>| norm.as_ref().map_or(NormBackward::ABSENT, |n| n.backward(batch));
         let (norm1, norm2) = (backward(&self.norm1), backward(&self.norm2));
+        let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
+        let d_branch = self.branch(|t| batch.slopes(t));
         match &self.training {
             Training::Cooperative { backward, config, barrier, .. } => {
                 let (norm, barrier) = (norm1, batch.at(*barrier));
@@ -378,8 +365,12 @@ impl CompiledEpilogue {
                     y,
                     scale,
                     shift,
+                    y2,
+                    out: batch.values(f.out),
+                    d_branch,
                     argmax,
                     dy,
+                    dy2: dz2,
                     norm,
                     partial,
                     barrier,
@@ -395,7 +386,6 @@ impl CompiledEpilogue {
                 self.backward_by_windows(kernels, batch.at(*counter), batch, stream)
             }
             Training::Separate { backward, counter, .. } => {
-                let (y2, dz2) = (self.residual(|t| batch.values(t)), self.residual(|t| batch.slopes(t)));
                 let args = EpilogueBackwardArgs {
                     dout,
                     y,
@@ -404,6 +394,8 @@ impl CompiledEpilogue {
                     y2,
                     scale2,
                     shift2,
+                    out: batch.values(f.out),
+                    d_branch,
                     argmax,
                     dz: dy,
                     dz2,
@@ -594,16 +586,5 @@ impl CompiledEpilogue {
             }
             (WindowKernels::Before { .. }, None) => Ok(()),
         }
-    }
-}
-
-/// Whether the first pass back of a normed epilogue writes the slopes by the pre-activation for the second: where those by its
-/// second summand are the same numbers, and, in the place of those by y, where there is a pool.
-fn keeps_dz(f: &Epilogue, tensors: &[PlannedTensor]) -> bool {
-    let needs = |tensor: usize| tensors[tensor].needs_slopes;
-    match (&f.affine, &f.residual) {
-        (Affine::Norm(_), Some((other, None))) => needs(f.y) && needs(*other) && !f.adds_residual,
-        (Affine::Norm(_), None) => f.pool.is_some() && needs(f.y) && !f.adds,
-        _ => false,
     }
 }

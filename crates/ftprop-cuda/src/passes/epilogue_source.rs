@@ -2,6 +2,7 @@
 
 use super::carry;
 use crate::compile::{KernelFile, Source};
+use crate::environment::tries;
 use crate::plan::{ActivationOp, Affine, Epilogue};
 use crate::precision::Precision;
 use crate::scalars::ScalarLayout;
@@ -29,12 +30,21 @@ pub(super) struct Sharing {
     pub(super) rows_at_once: usize,
     /// Rows that a thread keeps where the launch is cooperative.
     pub(super) rows_per_thread: Option<usize>,
+    /// Whether it is on the way back too.
+    pub(super) cooperative_back: bool,
     /// Whether the first pass back writes what the second one reads, see [`keeps_dz`](super::epilogue).
     pub(super) keeps_dz: bool,
     /// Whether a pool goes back by its windows.
     pub(super) by_windows: bool,
     /// Whether the ways back keep to few registers.
     pub(super) dense: bool,
+    /// Whether maps are so large that what is read for the last time should make room in the cache.
+    pub(super) large: bool,
+}
+
+/// Whether the passes that follow a product begin with what it wrote last.
+pub(super) fn turned() -> usize {
+    usize::from(!tries("straight"))
 }
 
 /// Bytes in which a pool keeps where in its window the largest value was.
@@ -99,11 +109,16 @@ fn source_of(source: Source, f: &Epilogue, shape: Shape, sharing: &Sharing, scal
     };
     let source = source
         .int("ROWS_PER_THREAD", sharing.rows_per_thread.unwrap_or(0))
+        .int("COOPERATIVE_BACK", usize::from(sharing.cooperative_back))
         .int("ROWS_AT_ONCE", sharing.rows_at_once)
         .int("THREADS_X", sharing.threads_x)
         .int("MAP_X", sharing.map_x)
         .int("KEEPS_DZ", usize::from(sharing.keeps_dz))
         .int("DENSE", usize::from(sharing.dense))
+        .int("BRANCH", usize::from(f.branch.is_some()))
+        .int("TURNED", turned())
+        .int("STATISTICS", usize::from(f.takes_statistics()))
+        .int("LARGE", usize::from(sharing.large))
         .int("KEEPS_LARGEST", usize::from(sharing.by_windows && !f.pool_last))
         .int("C", shape.channels)
         .int("VEC", sharing.vector_width)
@@ -125,7 +140,7 @@ fn source_of(source: Source, f: &Epilogue, shape: Shape, sharing: &Sharing, scal
         .int("DROPOUT_NUMBER", number as usize)
         .int("ACCUMULATE1", usize::from(f.adds))
         .int("ACCUMULATE2", usize::from(f.adds_residual));
-    formulas(source, f.activation, scalars)
+    formulas(source, f.any_activation(), scalars)
 }
 
 /// What units output and what they pass down, as text, and where their layer loss's number is.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `product` | convolutions and fully connected layers |
 //! | `epilogue`, `epilogue_source`, `norm` | what follows a product, what it is compiled for, and batch norm's numbers |
+//! | `threads` | how an epilogue's work is shared by threads |
 //! | `windows` | the way back through a max pool by its windows |
 //! | `shared_norm` | batch norm over the examples of several GPUs |
 //! | `average_pool` | average pooling |
@@ -23,6 +24,7 @@ mod norm;
 mod product;
 mod shared_norm;
 mod targets;
+mod threads;
 mod windows;
 
 pub(crate) use context::{BatchContext, Further, Statistics, TensorRegions};
@@ -33,6 +35,7 @@ use crate::arena::{ArenaLayout, Region};
 use crate::compile::Source;
 use crate::compiled_gemm::CompiledGemm;
 use crate::device::Device;
+use crate::environment::tries;
 use crate::gemm::{Algorithm, Gemm, Mode};
 use crate::libraries::Libraries;
 use crate::plan::{Affine, FusedPass, FusionPlan, Norm, PlannedTensor, Product};
@@ -214,6 +217,19 @@ impl CompiledPass {
         }
     }
 
+    /// Whether a product's gradients are not yet where they belong.
+    pub(crate) fn has_unfinished_gradients(&self, n: usize) -> bool {
+        matches!(self, CompiledPass::Product(p) if p.has_end(n))
+    }
+
+    /// Puts a product's gradients where they belong.
+    pub(crate) fn end_gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Product(p) => p.end_gradients(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a bias's gradient is still in partial sums after the way back.
     pub(crate) fn has_partial_bias(&self) -> bool {
         matches!(self, CompiledPass::Epilogue(f) if f.is_biased())
@@ -384,7 +400,7 @@ pub(crate) fn compile(
             }
             FusedPass::Epilogue(epilogue) => {
                 let Compiler { device, options, layout, .. } = &mut compiler;
-                let numbered = (compiled.len() + 1, epilogue);
+                let numbered = (compiled.len() + 1, *epilogue);
                 let epilogue = CompiledEpilogue::new(device, numbered, (&tensors, curved), options, layout)?;
                 CompiledPass::Epilogue(Box::new(epilogue))
             }
@@ -420,7 +436,8 @@ impl Compiler<'_> {
     /// Whether a product's gradients are computed in the side stream. Where no slopes go further down, there is nothing to
     /// be beside.
     fn on_side_stream(&self, [_, input, weights]: &[Option<(Gemm, Algorithm)>; 3]) -> bool {
-        let small = |(gemm, _): (Gemm, Algorithm)| gemm.multiply_adds(self.options.batch) <= SMALL;
+        let most = if tries("beside") { SMALL << 1 } else { SMALL };
+        let small = |(gemm, _): (Gemm, Algorithm)| gemm.multiply_adds(self.options.batch) <= most;
         self.options.alone && input.is_some() && weights.is_some_and(small)
     }
 

@@ -1,5 +1,6 @@
 //! Batch norm's statistics and coefficients.
 
+use super::epilogue_source::turned;
 use super::shared_norm::SharedNorm;
 use super::{BatchContext, ColumnReduction, CompileOptions, Statistics, wide_vectors};
 use crate::CudaError;
@@ -66,7 +67,8 @@ pub(crate) struct CompiledNorm {
 pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
     let width = wide_vectors(channels, 0, rows, precision);
     let threads_x = ColumnReduction::new(channels, width, rows).threads_x();
-    Source::new(FILE, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
+    let source = Source::new(FILE, precision).int("C", channels).int("VEC", width);
+    source.int("THREADS_X", threads_x).int("TURNED", turned())
 }
 
 impl CompiledNorm {

@@ -109,12 +109,26 @@ impl CompiledProduct {
         input.run(stream, batch.arena, batch.n, operands)
     }
 
+    fn gradient_operands(&self, batch: &BatchContext<'_>) -> Operands {
+        let p = &self.product;
+        Operands::new(batch.slopes(p.y), batch.values(p.x), batch.parameters.grad(p.weight.start))
+    }
+
+    /// Whether [`gradients`](Self::gradients) leaves them where only [`end_gradients`](Self::end_gradients) finds them.
+    pub(super) fn has_end(&self, n: usize) -> bool {
+        self.weights.has_end(n)
+    }
+
+    /// Puts the gradients of the weights where they belong; nothing but the optimizer waits for it.
+    pub(super) fn end_gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        self.weights.end(stream, batch.arena, batch.n, self.gradient_operands(batch))
+    }
+
     /// The gradients of the parameters.
     pub(super) fn gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let p = &self.product;
         let dy = batch.slopes(p.y);
-        let operands = Operands::new(dy, batch.values(p.x), batch.parameters.grad(p.weight.start));
-        self.weights.run(stream, batch.arena, batch.n, operands)?;
+        self.weights.begin(stream, batch.arena, batch.n, self.gradient_operands(batch))?;
         let (Some(bias), Some(gradient)) = (&p.bias, &self.bias_gradient) else { return Ok(()) };
         let rows = BiasGradient::rows(p, batch.n);
         let args = ColumnSumsArgs {

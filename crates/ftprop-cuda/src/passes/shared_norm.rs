@@ -1,6 +1,7 @@
 //! Batch norm over the examples of all GPUs that share a batch: what each sums, and what follows from the sums of all.
 
 use super::column_reduction::ColumnReduction;
+use super::epilogue_source::turned;
 use super::norm::CompiledNorm;
 use super::{BatchContext, CompileOptions, wide_vectors};
 use crate::CudaError;
@@ -70,7 +71,8 @@ pub(super) struct SharedNorm {
 pub(super) fn source(channels: usize, rows: usize, precision: Precision) -> Source {
     let width = wide_vectors(channels, 0, rows, precision);
     let threads_x = ColumnReduction::new(channels, width, rows).threads_x();
-    Source::new(FILE, precision).int("C", channels).int("VEC", width).int("THREADS_X", threads_x)
+    let source = Source::new(FILE, precision).int("C", channels).int("VEC", width);
+    source.int("THREADS_X", threads_x).int("TURNED", turned())
 }
 
 impl SharedNorm {

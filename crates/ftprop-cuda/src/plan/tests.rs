@@ -49,6 +49,23 @@ fn a_residual_sum_is_one_epilogue_with_both_norms_and_the_activation() {
 }
 
 #[test]
+fn an_activation_beside_a_way_around_is_part_of_the_pass_before() {
+    let plan = preset("bireal18", 32);
+    // The stem; then of each block a product and its sum, three of them with a mean and a projection.
+    let block = "PS";
+    let projecting = "PAPS";
+    let expected = format!("PF{}{}AB", block.repeat(4), format!("{projecting}{}", block.repeat(3)).repeat(3));
+    assert_eq!(kinds(&plan), expected);
+    let epilogues = plan.passes.iter().filter_map(|p| if let FusedPass::Epilogue(f) = p { Some(f) } else { None });
+    // All but the last sum, which nothing thresholds; each is the only one to write the slopes of what it reads.
+    assert_eq!(epilogues.clone().filter(|f| f.branch.is_some()).count(), 16);
+    assert!(epilogues.clone().all(|f| !f.adds && !f.adds_residual && f.activation.is_none()));
+    for (_, out) in epilogues.filter_map(|f| f.branch) {
+        assert!(plan.passes.iter().any(|p| matches!(p, FusedPass::Product(p) if p.x == out && !p.adds)));
+    }
+}
+
+#[test]
 fn pictures_are_padded_to_four_channels_where_only_convolutions_read_them() {
     let plan4 = preset("convnet4", 32);
     assert_eq!(plan4.tensors[plan4.input].stored, 4);

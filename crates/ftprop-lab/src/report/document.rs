@@ -86,9 +86,9 @@ impl Document {
         markdown::write(self)
     }
 
-    /// Its tables alone, as text for a terminal.
-    pub fn tables(&self) -> String {
-        markdown::tables(self)
+    /// Its tables alone, as text for a terminal of so many columns, where it is one.
+    pub fn tables(&self, columns: Option<usize>) -> String {
+        markdown::tables(self, columns.unwrap_or(usize::MAX))
     }
 
     /// The page as HTML, with its pictures inside.
@@ -200,7 +200,7 @@ mod tests {
         page.list(vec![name.into()]);
         page.table(&["run", name], vec![vec![name.into(), "1".into()]]);
         page.code(vec!["```".into(), name.into()]);
-        let (markdown, html, tables) = (page.markdown(), page.html(), page.tables());
+        let (markdown, html, tables) = (page.markdown(), page.html(), page.tables(None));
         for text in [&markdown, &html, &tables] {
             assert!(!text.contains('\u{1b}'), "{text}");
         }
@@ -209,6 +209,22 @@ mod tests {
         assert!(!outside.contains("<img") && !outside.contains("![y]"), "{outside}");
         assert_eq!(markdown.lines().filter(|line| line.starts_with("```")).count(), 2, "{markdown}");
         assert!(!html.contains("<img"), "{html}");
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal() {
+        let mut page = Document::new("any");
+        page.heading("Runs");
+        page.table(&["`key`", "last epoch", "b"], vec![vec!["a".into(), "**81.00 ± 0.20**".into(), "1".into()]]);
+        assert_eq!(page.tables(Some(22)), "Runs\n  key    last epoch  b\n  a    81.00 ± 0.20  1");
+        assert_eq!(
+            page.tables(Some(20)),
+            "Runs\n  key    last epoch\n  a    81.00 ± 0.20\n  (and 1 column in the report)"
+        );
+        assert_eq!(page.tables(Some(18)), "Runs\n  key a\n    last epoch: 81.00 ± 0.20\n    b: 1");
+        let row = vec!["a".to_string(), "a value that is long".into()];
+        page.table(&["", "b"], vec![row; 13]);
+        assert!(page.tables(Some(20)).ends_with("  13 rows, wider than this terminal: see the report"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A [`Document`] as Markdown.
 
 use super::document::{Block, Document, Inline, inlines};
-use ftprop_train::words::plain;
+use ftprop_train::words::{counted, plain};
 
 pub(super) fn write(page: &Document) -> String {
     let mut text = format!("# {}\n", words(&page.title));
@@ -12,8 +12,11 @@ pub(super) fn write(page: &Document) -> String {
     text
 }
 
-/// The tables with their headings, columns lined up.
-pub(super) fn tables(page: &Document) -> String {
+/// The most rows of a table that are shown one below the other.
+const MOST_APART: usize = 12;
+
+/// The tables with their headings, columns lined up where they fit into so many columns.
+pub(super) fn tables(page: &Document, room: usize) -> String {
     let (mut text, mut heading) = (String::new(), None);
     for block in &page.blocks {
         match block {
@@ -22,7 +25,7 @@ pub(super) fn tables(page: &Document) -> String {
                 if let Some(words) = heading.take() {
                     text.push_str(&format!("{}\n", plain(words)));
                 }
-                text.push_str(&lined_up(head, rows));
+                text.push_str(&fitted(head, rows, room));
                 text.push('\n');
             }
             _ => {}
@@ -31,11 +34,47 @@ pub(super) fn tables(page: &Document) -> String {
     text.trim_end().to_string()
 }
 
+/// A table that is too wide loses its last columns, which the page has. Where no figure would be left it has a line for each
+/// cell, and one that is long as well is left to the page.
+fn fitted(head: &[String], rows: &[Vec<String>], room: usize) -> String {
+    let narrow = |columns: usize| {
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| row[..columns.min(row.len())].to_vec()).collect();
+        Some(lined_up(&head[..columns], &rows)).filter(|table| table.lines().all(|line| line.chars().count() <= room))
+    };
+    for columns in (2..=head.len()).rev() {
+        let left_out = head.len() - columns;
+        match narrow(columns) {
+            Some(table) if left_out == 0 => return table,
+            Some(table) => return format!("{table}  (and {} in the report)\n", counted(left_out as u64, "column")),
+            None => (),
+        }
+    }
+    if rows.len() > MOST_APART {
+        return format!("  {} rows, wider than this terminal: see the report\n", rows.len());
+    }
+    let mut text = String::new();
+    for row in rows {
+        for (column, (name, cell)) in head.iter().zip(row).enumerate() {
+            let (name, cell) = (shown(name), shown(cell));
+            text.push_str(&match (column, name.is_empty()) {
+                (0, true) => format!("  {cell}\n"),
+                (0, false) => format!("  {name} {cell}\n"),
+                _ => format!("    {name}: {cell}\n"),
+            });
+        }
+    }
+    text
+}
+
+/// A cell as a terminal shows it.
+fn shown(cell: &str) -> String {
+    plain(cell).replace("**", "").replace('`', "")
+}
+
 fn lined_up(head: &[String], rows: &[Vec<String>]) -> String {
-    let shown = |cell: &String| plain(cell).replace("**", "").replace('`', "");
     let lines: Vec<Vec<String>> = std::iter::once(head)
         .chain(rows.iter().map(Vec::as_slice))
-        .map(|row| row.iter().map(shown).collect())
+        .map(|row| row.iter().map(|cell| shown(cell)).collect())
         .collect();
     let width = |column: usize| {
         lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -117,6 +117,20 @@ pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
         LayerSpec::global_average(),
         fc(None),
     ];
+    let around = vec![
+        plain(16, 1),
+        norm(),
+        residual(vec![act(), plain(16, 1), norm()], vec![]),
+        residual(
+            vec![act(), plain(24, 2), norm()],
+            vec![LayerSpec::mean_pool(2, 2, 0), conv(24, [1, 1], 1, 0, 1, None), norm()],
+        ),
+        residual(vec![act(), plain(24, 1), norm()], vec![]),
+        // Two paths that both add to what they came from, the second without a norm of its own.
+        residual(vec![act(), plain(24, 1)], vec![act(), conv(24, [1, 1], 1, 0, 1, None)]),
+        LayerSpec::global_average(),
+        fc(None),
+    ];
     let wide_windows = vec![plain(8, 1), norm(), max_pool(18, 1, 0), act(), fc(None)];
     let bend = residual(vec![affine(None), soft_relu(), affine(Some(0.75))], vec![affine(Some(0.25))]);
     let shifted = vec![
@@ -148,6 +162,7 @@ pub fn networks() -> Vec<(&'static str, Shape, Vec<LayerSpec>)> {
         ("residual", image(8, 8, 8), blocks),
         ("windows of more than 16 by 16", image(20, 21, 3), wide_windows),
         ("affine", image(9, 7, 5), shifted),
+        ("ways around", image(8, 8, 8), around),
     ]
 }
 
