@@ -324,8 +324,10 @@ impl Observer for Progress {
 
     fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
         match (&self.sink, notice) {
-            // Whoever wants no progress wants to know of damage all the same.
-            (Sink::Quiet, Notice::Checkpoint(_) | Notice::LoneExample { .. }) => tell(&notice.to_string()),
+            // Whoever wants no progress wants to know of damage, and of settings in vain, all the same.
+            (Sink::Quiet, Notice::Checkpoint(_) | Notice::LoneExample { .. } | Notice::NoEffect { .. }) => {
+                tell(&notice.to_string())
+            }
             (Sink::Quiet, Notice::Changed(_) | Notice::OtherNumber { .. }) => {}
             _ => self.message(&notice.to_string()),
         }

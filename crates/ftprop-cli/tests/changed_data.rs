@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use ftprop_data::DataMark;
 use ftprop_train::checkpoint::{self, Checkpoint, Origin};
+use safetensors::SafeTensors;
 use std::fs;
 
 /// Rows whose labels are chance, so that only rows that were learned from are known.
@@ -144,6 +145,63 @@ fn a_run_of_parts_of_its_own_is_measured_on_the_part_that_it_had() {
     temp.run("eval run").refused(1, &["20 test examples then, 10 now"]);
     let told = temp.run("eval run --data data").ok();
     assert!(told.err.contains("20 test examples then, 10 now") && told.out.contains("over 10 examples"), "{told:?}");
+}
+
+/// Pictures of other sizes become the network's inputs alike, whether it is packed or not.
+#[test]
+fn a_run_and_its_packed_model_see_the_same_of_any_picture() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    temp.photos("larger");
+    temp.run("prepare photos -o small.ftpictures --resize 10 --quiet").ok();
+    // Of the size that they were prepared at: the recipe does not say it.
+    temp.write(
+        "plain.toml",
+        "network.preset = \"auto\"\ndata = { source = \"prepared\", crop = 8 }\ntrain.epochs = 20\n",
+    );
+    temp.run("train --recipe plain.toml --data small.ftpictures --quiet --out run").ok();
+    temp.run("export run -o run.ftp --weights f32").ok();
+    let same = |data: &str| {
+        let of = |model: &str| {
+            let found = temp.run(&format!("eval {model} --data {data} --save seen.safetensors --json")).json();
+            let file = temp.read("seen.safetensors");
+            (found, SafeTensors::deserialize(&file).unwrap().tensor("images").unwrap().data().to_vec())
+        };
+        let ((run, seen), (packed, seen_packed)) = (of("run"), of("run.ftp"));
+        for key in ["split", "examples", "top1", "note"] {
+            assert_eq!(run[key], packed[key], "{data}: {key}: {run} {packed}");
+        }
+        assert!(seen == seen_packed, "{data}: other inputs");
+    };
+    same("small.ftpictures");
+    for part in ["train", "val"] {
+        for class in ["bright", "dark"] {
+            for file in fs::read_dir(temp.path(&format!("larger/{part}/{class}"))).unwrap() {
+                let path = file.unwrap().path();
+                let picture = image::open(&path).unwrap();
+                picture.resize_exact(30, 25, image::imageops::FilterType::Triangle).save(path).unwrap();
+            }
+        }
+    }
+    for data in ["photos", "larger", "larger/val"] {
+        same(data);
+    }
+    // What is not resized is refused, by both in the same words.
+    temp.mnist("mnist", 40, 20);
+    temp.run("train --data mnist --set data.crop=5 --epochs 1 --quiet --out digits").ok();
+    temp.run("export digits -o digits.ftp").ok();
+    let count = 20u32.to_be_bytes();
+    for part in ["train", "t10k"] {
+        let head = [&[0, 0, 8, 3][..], &count, &[0, 0, 0, 9, 0, 0, 0, 9]].concat();
+        temp.write(&format!("other/{part}-images-idx3-ubyte"), [head, noise(1, 20 * 81)].concat());
+        let labels: Vec<u8> = (0..20).map(|i| i % 10).collect();
+        temp.write(&format!("other/{part}-labels-idx1-ubyte"), [&[0, 0, 8, 1][..], &count, &labels].concat());
+    }
+    for model in ["digits", "digits.ftp"] {
+        temp.run(&format!("eval {model} --data mnist")).ok();
+        temp.run(&format!("eval {model} --data other"))
+            .refused(1, &["9 pixels along their shorter edge", "trained on 5"]);
+    }
 }
 
 #[test]

@@ -293,3 +293,31 @@ fn files_are_known_by_what_is_in_them() {
         temp.run(&format!("eval {model} --data table.csv")).refused(1, &["trained on pictures", "table.csv"]);
     }
 }
+
+/// Whoever sets something believes that it does something.
+#[test]
+fn settings_that_change_nothing_are_told() {
+    let temp = Temp::with_recipes();
+    let train = "train --recipe small.toml --quiet";
+    for (number, (settings, key)) in [
+        ("--set data.pad=1", "data.pad has no effect"),
+        ("--set data.reflect=true", "data.reflect has no effect"),
+        ("--set activation=relu --set target_rule=random_subset:0.5", "target_rule has no effect"),
+        ("--set qrelu_form=per_step", "qrelu_form has no effect"),
+        ("--set data.csv.label=kind", "data.csv has no effect"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for more in [format!("--out run{number}"), "--dry-run".into()] {
+            let told = temp.run(&format!("{train} {settings} {more}")).ok().err;
+            assert!(told.contains(key) && told.lines().count() == 1, "{settings} {more}: {told}");
+        }
+    }
+    assert!(temp.run(&format!("{train} --out plain")).ok().err.is_empty());
+    for validation in ["1.5", "10.9", "-1", "nan"] {
+        let run = temp.run(&format!("{train} --set data.validation={validation} --out no"));
+        run.refused(1, &["data.validation", "a whole number of examples"]);
+    }
+    temp.run(&format!("{train} --set data.validation=10 --out ten")).ok();
+}

@@ -73,8 +73,9 @@ impl Recipe {
         if self.schedule.kind == ScheduleKind::Plateau && data.validation == 0.0 {
             return wrong("schedule.kind", "= \"plateau\" needs examples held out to judge by: set data.validation");
         }
-        if !(data.validation >= 0.0 && data.validation.is_finite()) {
-            return wrong("data.validation", "must be 0, a share below 1, or a number of examples");
+        let share_or_count = data.validation < 1.0 || data.validation.fract() == 0.0;
+        if !(data.validation >= 0.0 && data.validation.is_finite() && share_or_count) {
+            return wrong("data.validation", "must be 0, a share below 1, or a whole number of examples");
         }
         let begin = data.sizes.iter().map(|&(first, _)| first);
         if begin.clone().any(|first| first == 0) || !begin.is_sorted_by(|a, b| a < b) {

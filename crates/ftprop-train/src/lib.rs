@@ -3,6 +3,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`recipe`], [`checked`] | what a run depends on, as it is written and as it is trained |
+//! | `idle` | settings that nothing comes of |
 //! | [`batches`] | whether batches are large enough for a network |
 //! | [`changes`] | in what a run that goes on differs from what it was |
 //! | [`built_in`], [`config`] | the recipes carried here, and the layers one is put together from |
@@ -44,6 +45,7 @@ pub mod files;
 pub mod fleet;
 pub mod gate;
 pub mod golden;
+mod idle;
 pub mod jsonl;
 pub mod learned_loss;
 pub mod measuring;

@@ -80,6 +80,13 @@ pub enum Notice {
         /// Those of the published data.
         published: [usize; 2],
     },
+    /// A setting changes nothing.
+    NoEffect {
+        /// Its full key.
+        key: &'static str,
+        /// Why it does not.
+        why: &'static str,
+    },
     /// The run goes on with other settings.
     Changed(Vec<Change>),
     /// The last batch of each epoch gives a batch norm a single value a channel.
@@ -115,6 +122,7 @@ impl fmt::Display for Notice {
                  compared with those of others",
                 found[0], found[1], published[0], published[1]
             ),
+            Notice::NoEffect { key, why } => write!(f, "{key} has no effect: {why}"),
             Notice::Changed(changes) => {
                 let changes: Vec<String> =
                     changes.iter().map(|change| plain(&change.to_string()).into_owned()).collect();

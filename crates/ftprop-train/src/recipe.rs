@@ -181,7 +181,7 @@ fn is_refusing(missing: &Missing) -> bool {
 }
 
 impl CsvRecipe {
-    fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         *self == CsvRecipe::default()
     }
 }

@@ -177,6 +177,7 @@ impl Trainer {
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
         let mut notes: Vec<Notice> = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
         notes.extend(Notice::of_number(dataset));
+        notes.extend(asked.idle(engine.graph()));
         let pixels = engine.takes_pixels() && recipe.train.accumulate == 1;
         let train_loader = if pixels { train_loader.delivering(true)? } else { train_loader };
         let evaluation = |split: &Split| shared_loader(split, &recipe, dataset, batch, share);

@@ -359,6 +359,7 @@ fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<Exit
     if let Some(notice) = recipe.check_batches(&graph, train.len(), Share::WHOLE)? {
         tell(&notice.to_string());
     }
+    recipe.idle(&graph).iter().for_each(|notice| tell(&notice.to_string()));
     let network = super::summary::Report::of(&graph);
     let validation = validation.map_or(0, |part| part.len());
     if json {
