@@ -70,6 +70,21 @@ pub fn with_affine(layers: Vec<LayerSpec>, scale: Option<f32>) -> Vec<LayerSpec>
     layers.into_iter().flat_map(within).collect()
 }
 
+/// The same layers, but convolutions that would start in one of these ways start uniformly.
+pub fn with_uniform_starts(layers: Vec<LayerSpec>, left_out: &[Init]) -> Vec<LayerSpec> {
+    let within = |layer| match layer {
+        L::Conv { out, kernel, stride, pad, groups, bias, init } => {
+            let init = if left_out.contains(&init) { Init::Uniform } else { init };
+            L::Conv { out, kernel, stride, pad, groups, bias, init }
+        }
+        L::Residual { main, shortcut } => {
+            L::Residual { main: with_uniform_starts(main, left_out), shortcut: with_uniform_starts(shortcut, left_out) }
+        }
+        other => other,
+    };
+    layers.into_iter().map(within).collect()
+}
+
 /// Two convolutions and two fully connected layers, without batch norm.
 fn convnet4() -> Vec<LayerSpec> {
     vec![
@@ -344,5 +359,25 @@ mod tests {
             .collect();
         let mean = gamma.iter().sum::<f32>() / gamma.len() as f32;
         assert!(gamma.iter().all(|g| (0.0..1.0).contains(g)) && (mean - 0.5).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn starts_that_are_left_out_are_uniform_wherever_they_are() {
+        fn starts(layers: &[LayerSpec]) -> Vec<Init> {
+            let of = |layer: &LayerSpec| match layer {
+                L::Conv { init, .. } => vec![*init],
+                L::Residual { main, shortcut } => [starts(main), starts(shortcut)].concat(),
+                _ => vec![],
+            };
+            layers.iter().flat_map(of).collect()
+        }
+        let input = Shape { height: 32, width: 32, channels: 3 };
+        let count = |left_out: &[Init], init: Init| {
+            let layers = with_uniform_starts(layers("fast", input, &[]).unwrap(), left_out);
+            starts(&layers).into_iter().filter(|start| *start == init).count()
+        };
+        assert_eq!((count(&[], Init::Whitened), count(&[], Init::Dirac), count(&[], Init::Uniform)), (1, 6, 2));
+        assert_eq!((count(&[Init::Dirac], Init::Whitened), count(&[Init::Dirac], Init::Dirac)), (1, 0));
+        assert_eq!(count(&[Init::Dirac, Init::Whitened], Init::Uniform), 9);
     }
 }

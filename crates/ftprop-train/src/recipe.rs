@@ -13,6 +13,7 @@ use ftprop_data::{
     Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Jitter, Known, LabelColumn, Missing, Options, Source,
     Split, TestPart,
 };
+use ftprop_nn::spec::Init;
 use ftprop_nn::target::{QreluForm, TargetRule};
 use ftprop_nn::{
     Activation, Criterion, Defaults, Distillation, Graph, GroupSpec, LayerLoss, LayerSpec, Learning, NnError,
@@ -69,6 +70,9 @@ pub struct NetworkRecipe {
     /// Whether the factors of batch norms start anywhere between 0 and 1, not at 1.
     #[serde(default, skip_serializing_if = "is_false")]
     pub uniform_gamma: bool,
+    /// Starts of convolutions that are left out: what would start so starts uniformly.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uniform_starts: Vec<Init>,
     /// A learned summand before each activation, and a factor that starts here unless it is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affine: Option<f32>,
@@ -431,6 +435,7 @@ impl Recipe {
             Some(preset) => presets::layers(preset, input, &self.network.widths)?,
             None => self.network.layers.clone(),
         };
+        let layers = presets::with_uniform_starts(layers, &self.network.uniform_starts);
         Ok(match self.network.affine {
             Some(scale) => presets::with_affine(layers, Some(scale).filter(|scale| *scale != 0.0)),
             None => layers,

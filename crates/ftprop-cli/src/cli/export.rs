@@ -47,7 +47,7 @@ pub(super) struct Export {
     #[arg(long, value_enum, default_value = "best")]
     checkpoint: WhichArg,
     /// Before writing, compare the packed model with the network on the test part; DATA is where the data is, if not where it
-    /// was in training
+    /// was in training, or other data, which is compared on whole
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     #[allow(clippy::option_option, reason = "absent, without a value, with one: the three things clap tells apart")]
     check: Option<Option<PathBuf>>,

@@ -189,6 +189,17 @@ mod tests {
         folders.dedup();
         assert_eq!(folders.len(), 24);
 
+        let both = vec!["layer_loss=hinge".to_string(), "optimizer.lr=1e-2".to_string()];
+        let variants = Axis::named("variant", [("as it is".to_string(), vec![]), ("both".to_string(), both)]);
+        let named = points(&[base("a")], &[variants], 1, Path::new("out"), Ok).unwrap();
+        let recipe = &named[1].jobs[0].recipe;
+        assert_eq!(
+            (named[1].name(), recipe.layer_loss.to_string(), recipe.optimizer.lr()),
+            ("both".into(), "hinge".into(), 1e-2)
+        );
+        assert_eq!(named[0].jobs[0].recipe.layer_loss.to_string(), "soft_hinge");
+        assert_eq!(named[1].jobs[0].folder, Path::new("out/runs/a/variant-both/seed-1"));
+
         let message = |axes: &[&str]| {
             let axes: Vec<Axis> = axes.iter().map(|a| a.parse().unwrap()).collect();
             points(&[base("a")], &axes, 1, Path::new("out"), Ok).unwrap_err().to_string()
