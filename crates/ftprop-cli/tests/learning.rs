@@ -51,6 +51,9 @@ fn a_run_begins_with_another_ones_network() {
         .refused(1, &["no layer"]);
     assert!(!temp.path("odd").exists());
     temp.run("train --recipe small.toml --quiet --init-from nowhere --out odd").refused(1, &["nowhere"]);
+    // A norm of the same width is not enough to begin with.
+    temp.run("train --data two.csv --set network.widths=[32,64] --epochs 1 --quiet --out norms").ok();
+    temp.run("train --epochs 1 --quiet --init-from norms --out odd").refused(1, &["weights", "the recipes differ"]);
     assert!(!temp.path("odd").exists());
 }
 

@@ -16,6 +16,10 @@ fn a_misspelt_recipe_is_answered_with_the_nearest() {
     temp.run("summary digit").refused(1, &["no such file", "did you mean digits?"]);
     temp.run("summary runs/digits").refused(1, &["runs/digits", "no such file"]);
     temp.run("recipes digit").refused(1, &["no built-in recipe 'digit'", "did you mean digits?"]);
+    // What happens to lie here is not in the way.
+    temp.write("digits/any", "");
+    temp.run("train --dry-run --recipe digits").ok();
+    temp.run("train --dry-run").ok();
     let unknown = temp.run("recipes of-nobody-at-all");
     unknown.refused(1, &["no built-in recipe 'of-nobody-at-all'", "ftprop recipes"]);
     assert!(!unknown.err.contains("did you mean") && !unknown.err.contains("24 cells"), "{unknown:?}");

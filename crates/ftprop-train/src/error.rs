@@ -224,7 +224,7 @@ pub enum Error {
     },
     /// A run was to begin with a network that has nothing in common with its own.
     #[error(
-        "no layer of the network to begin with has the name and shape of one of this network's; the recipes differ"
+        "no layer's weights of the network to begin with have the name and shape of some of this network's; the recipes differ"
     )]
     NothingFits,
     /// Views of a picture that nobody knows.

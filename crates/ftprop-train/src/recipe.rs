@@ -337,10 +337,11 @@ impl Recipe {
     /// A recipe that is named: a file's, or a built-in one's where there is no such file, over the defaults.
     pub fn layers_of(name: &Path) -> Result<Layers, Error> {
         let defaults = Recipe::defaults()?;
-        match name.to_str().filter(|_| !name.exists()).map(|name| (name, built_in(name))) {
+        // A folder of that name, such as a run's, is no recipe.
+        match name.to_str().filter(|_| !name.exists() || name.is_dir()).map(|name| (name, built_in(name))) {
             Some((name, Some(text))) => Ok(defaults.text(&format!("the built-in recipe {name}"), text)?),
             // A bare word was meant as a name, not as a path.
-            Some((word, None)) if name.extension().is_none() && !word.contains(['/', '\\']) => {
+            Some((word, None)) if !name.exists() && name.extension().is_none() && !word.contains(['/', '\\']) => {
                 Err(Error::no_recipe(word))
             }
             _ => Ok(defaults.file(name)?),

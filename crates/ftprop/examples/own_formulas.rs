@@ -39,7 +39,7 @@ impl Rule for Confident {
 }
 
 /// Sign descent with momentum and decoupled weight decay, as Lion has it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lion {
     beta1: f64,
     beta2: f64,

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::progress::tell;
 use ftprop_data::{Found, Source};
 use ftprop_export::zoo;
+use ftprop_train::built_in::DIGITS;
 use ftprop_train::config::Layers;
 use ftprop_train::own_data::OwnData;
 use ftprop_train::recipe::{Recipe, absolute};
@@ -18,7 +19,11 @@ pub(super) fn recipe_layers(
     quiet: bool,
 ) -> Result<Layers, Error> {
     let Some(data) = data.filter(|_| recipe.is_none()) else {
-        return Ok(Recipe::layers_of(recipe.unwrap_or(Path::new("digits")))?);
+        return match recipe {
+            Some(recipe) => Ok(Recipe::layers_of(recipe)?),
+            // Whatever files are here.
+            None => Ok(Recipe::defaults()?.text("the built-in recipe digits", DIGITS)?),
+        };
     };
     let told = settings.iter().rev().find_map(|setting| setting.strip_prefix("data.source="));
     if let Some(source) = told.and_then(|name| name.parse::<Source>().ok()) {

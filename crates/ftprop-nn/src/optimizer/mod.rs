@@ -32,7 +32,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What becomes of one weight.
-pub trait UpdateRule: fmt::Debug + Send + Sync + 'static {
+pub trait UpdateRule: Clone + fmt::Debug + Send + Sync + 'static {
     /// How many moments a weight has, at most 2.
     fn moments(&self) -> usize;
     /// Numbers that are the same for all weights of step `t`, counted from 1, at a learning rate.
@@ -68,14 +68,16 @@ impl<R: UpdateRule> AnyUpdate for R {
 
     fn apply(&self, cpu: &Cpu, values: &mut [f32], grads: &[f32], [first, second]: [&mut [f32]; 2], at: &At) {
         let (s, scale) = (at.scalars, at.scale);
+        // A loop's own copy: behind a reference its numbers would be read and converted again for every weight.
+        let rule = self.clone();
         match UpdateRule::moments(self) {
-            0 => elementwise::update(cpu, values, grads, |w, g| self.update(w, g * scale, [0.0; 2], s).0),
-            1 => elementwise::update2(cpu, [values, first], grads, |w, m, g| {
-                let (w, [m, _]) = self.update(w, g * scale, [m, 0.0], s);
+            0 => elementwise::update(cpu, values, grads, move |w, g| rule.update(w, g * scale, [0.0; 2], s).0),
+            1 => elementwise::update2(cpu, [values, first], grads, move |w, m, g| {
+                let (w, [m, _]) = rule.update(w, g * scale, [m, 0.0], s);
                 (w, m)
             }),
-            _ => elementwise::update3(cpu, [values, first, second], grads, |w, m, v, g| {
-                let (w, [m, v]) = self.update(w, g * scale, [m, v], s);
+            _ => elementwise::update3(cpu, [values, first, second], grads, move |w, m, v, g| {
+                let (w, [m, v]) = rule.update(w, g * scale, [m, v], s);
                 (w, m, v)
             }),
         }
@@ -307,7 +309,7 @@ mod tests {
     #[test]
     fn an_optimizer_of_ones_own_has_a_name_like_the_others() {
         /// Steps of one size, whatever the gradient's.
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         struct SignDescent;
         impl UpdateRule for SignDescent {
             fn moments(&self) -> usize {

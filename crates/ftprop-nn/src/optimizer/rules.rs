@@ -4,7 +4,7 @@ use super::UpdateRule;
 use crate::number::Number;
 
 /// Stochastic gradient descent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sgd {
     pub(super) weight_decay: f64,
 }
@@ -25,7 +25,7 @@ impl UpdateRule for Sgd {
 }
 
 /// Stochastic gradient descent with momentum, Nesterov's or not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Momentum {
     pub(super) momentum: f64,
     pub(super) nesterov: bool,
@@ -51,7 +51,7 @@ impl UpdateRule for Momentum {
 }
 
 /// Adam, and AdamW where weight decay shrinks the weights by itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Adam {
     pub(super) beta1: f64,
     pub(super) beta2: f64,
@@ -85,7 +85,7 @@ impl UpdateRule for Adam {
 }
 
 /// RMSprop.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rmsprop {
     pub(super) alpha: f64,
     pub(super) momentum: f64,

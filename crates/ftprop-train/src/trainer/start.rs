@@ -4,6 +4,7 @@ use super::Trainer;
 use crate::checkpoint::shape_of;
 use crate::error::Error;
 use ftprop_nn::engine::{NetworkState, TrainingState};
+use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Engine, Network};
 
 /// What a run took from another network.
@@ -23,7 +24,7 @@ impl Trainer {
         let (graph, from) = (self.engine.graph().clone(), source.graph());
         let network = self.engine.network()?;
         let (mut values, mut statistics) = (network.values.into_owned(), network.statistics.into_owned());
-        let mut taken = Taken::default();
+        let (mut taken, mut weights) = (Taken::default(), 0);
         for p in graph.parameters() {
             let shape = shape_of(&p.kind, p.range.len());
             let fits = from.parameters().iter().find(|q| q.name == p.name && shape_of(&q.kind, q.range.len()) == shape);
@@ -31,11 +32,13 @@ impl Trainer {
                 Some(q) => {
                     values[p.range.clone()].copy_from_slice(&source.values()[q.range.clone()]);
                     taken.parameters += 1;
+                    weights += usize::from(matches!(p.kind, ParameterKind::Conv { .. } | ParameterKind::Fc { .. }));
                 }
                 None => taken.new.push(p.name.clone()),
             }
         }
-        if taken.parameters == 0 {
+        // Norms of the same width are in many networks, and without the weights below them they say nothing.
+        if weights == 0 {
             return Err(Error::NothingFits);
         }
         for s in graph.statistics() {
