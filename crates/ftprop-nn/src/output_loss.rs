@@ -63,6 +63,14 @@ impl FromStr for OutputLoss {
 
 crate::names::serde_by_name!(OutputLoss);
 
+/// A loss as a multiple of 2⁻³⁰, less than a billionth away. Sums of such multiples are exact up to eight millions, so the
+/// loss of an epoch has the same bits however its examples were divided into batches, among ranks, and into what was
+/// counted at once, which goes by the clock.
+fn on_grid(loss: f64) -> f64 {
+    const GRID: f64 = (1u64 << 30) as f64;
+    (loss * GRID).round() / GRID
+}
+
 /// What a batch, or an epoch of batches, amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
@@ -246,7 +254,7 @@ impl Criterion {
             tally.top1 += u64::from(rank < 1);
             tally.top5 += u64::from(rank < 5);
             let slopes = slopes.as_deref_mut().map(|s| &mut s[i * classes..(i + 1) * classes]);
-            tally.loss_sum += self.of_example(z, target, share, slopes);
+            tally.loss_sum += on_grid(self.of_example(z, target, share, slopes));
         }
         tally
     }
@@ -338,6 +346,24 @@ fn sum_of(count: usize, squared: bool, violation: impl Fn(usize) -> f32) -> f64 
 mod tests {
     use super::*;
     use ftprop_tensor::random::Stream;
+
+    #[test]
+    fn a_loss_does_not_depend_on_how_examples_are_counted_together() {
+        let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.1).unwrap();
+        let random = Stream::numbered(9);
+        let logits: Vec<f32> = (0..3000).map(|i| 3.0 * random.normal(i)).collect();
+        let labels: Vec<u32> = (0..1000).map(|i| i % 3).collect();
+        let counted = |at_once: usize| {
+            let mut tally = Tally::default();
+            for (z, y) in logits.chunks(3 * at_once).zip(labels.chunks(at_once)) {
+                tally.add(&criterion.apply(z, y, 3, None));
+            }
+            tally
+        };
+        for at_once in [1, 7, 33, 400] {
+            assert_eq!(counted(at_once), counted(1000), "{at_once} at once");
+        }
+    }
 
     #[test]
     fn slopes_are_those_of_the_mean_loss() {
