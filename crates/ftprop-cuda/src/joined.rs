@@ -78,6 +78,12 @@ impl Joined {
     pub(crate) fn filters_len(&self) -> usize {
         self.rows * self.kernel_w * self.channels
     }
+
+    /// What both kernels are told of the filters' two layouts, in the order of their arguments.
+    fn layout(&self, g: &ConvGeometry) -> [u32; 6] {
+        let span = self.kernel_w * self.channels / self.stored;
+        [self.rows, g.kernel_w, g.in_channels, span, self.stored, self.shift].map(|number| number as u32)
+    }
 }
 
 /// The kernels that lay filters out.
@@ -101,17 +107,8 @@ impl JoinKernels {
         (from, to): (DevicePtr, DevicePtr),
         stream: &CudaStream,
     ) -> Result<(), CudaError> {
-        let stored = joined.stored;
-        let args = JoinFiltersArgs {
-            from,
-            to,
-            rows: joined.rows as u32,
-            width: g.kernel_w as u32,
-            channels: g.in_channels as u32,
-            span: (joined.kernel_w * joined.channels / stored) as u32,
-            stored: stored as u32,
-            shift: joined.shift as u32,
-        };
+        let [rows, width, channels, span, stored, shift] = joined.layout(g);
+        let args = JoinFiltersArgs { from, to, rows, width, channels, span, stored, shift };
         // SAFETY: the caller's promise.
         unsafe { self.join.launch(stream, LaunchConfig::for_items(joined.filters_len()), &args) }
     }
@@ -125,17 +122,8 @@ impl JoinKernels {
         (from, to): (DevicePtr, DevicePtr),
         stream: &CudaStream,
     ) -> Result<(), CudaError> {
-        let stored = joined.stored;
-        let args = PartFiltersArgs {
-            from,
-            to,
-            rows: joined.rows as u32,
-            width: g.kernel_w as u32,
-            channels: g.in_channels as u32,
-            span: (joined.kernel_w * joined.channels / stored) as u32,
-            stored: stored as u32,
-            shift: joined.shift as u32,
-        };
+        let [rows, width, channels, span, stored, shift] = joined.layout(g);
+        let args = PartFiltersArgs { from, to, rows, width, channels, span, stored, shift };
         // SAFETY: the caller's promise.
         unsafe { self.part.launch(stream, LaunchConfig::for_items(g.weight_len()), &args) }
     }

@@ -167,7 +167,7 @@ pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, Cu
             let pictures = gemm.stored > gemm.geometry.in_channels;
             let asked = match pictures && !(tries("joined") && gemm.joined().is_some()) {
                 true => 0,
-                false if adds => cudnn.algorithms(&gemm, n).min(1 + FEW_ENGINES),
+                false if adds || !tries("thorough") => cudnn.algorithms(&gemm, n).min(1 + FEW_ENGINES),
                 false => cudnn.algorithms(&gemm, n),
             };
             for number in 0..asked {

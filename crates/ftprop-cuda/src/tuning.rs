@@ -6,7 +6,7 @@ use crate::compiled_gemm::CompiledGemm;
 use crate::cudnn_engines::FEW_ENGINES;
 use crate::device::{Device, DeviceLimits};
 use crate::environment::tries;
-use crate::gemm::{Algorithm, Gemm, Mode};
+use crate::gemm::{Algorithm, Gemm};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
 use crate::startup;
@@ -75,10 +75,8 @@ pub(crate) fn choose(
     }
 }
 
-/// Products up to which there is time for every algorithm that may be the best.
+/// Products up to which there is time for every tile of ours that may be the best.
 const FEW_PRODUCTS: usize = 16;
-/// Gradients of weights that are so large that a better engine is worth any search.
-const HUGE: usize = 1 << 37;
 /// Products from which on a library mostly leaves our own kernels no chance, so that these are not compiled before that is known.
 const LARGE: usize = 1 << 32;
 
@@ -99,10 +97,9 @@ impl Search<'_> {
         cudnn && gemm.multiply_adds(self.n) >= LARGE
     }
 
-    /// The libraries' algorithms.
+    /// The libraries' algorithms: those that the self test compares, see [`FEW_ENGINES`].
     fn theirs(&self, gemm: &Gemm) -> Vec<Algorithm> {
-        let huge = gemm.mode == Mode::Weights && gemm.multiply_adds(self.n) >= HUGE;
-        let all = (self.ample || huge) && !gemm.adds;
+        let all = tries("thorough") && !gemm.adds;
         let mut algorithms = self.libraries.algorithms(gemm, self.n);
         algorithms.retain(|algorithm| all || !matches!(algorithm, Algorithm::Cudnn(number) if *number > FEW_ENGINES));
         algorithms

@@ -34,7 +34,7 @@ impl TuningCache {
             include_str!("../kernels/patch_gradient.cu"),
             include_str!("../kernels/patch_backward.cu")
         );
-        let version = hash(kernels, 12);
+        let version = hash(kernels, 13);
         let file = format!("{}-{version:016x}.txt", kind(device, compiler));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         TuningCache::at(path)
