@@ -248,8 +248,8 @@ fn lab_words(error: &ftprop_lab::Error) -> String {
         ftprop_lab::Error::OtherStudy { out, run, last } => {
             let last = last.as_ref().map_or_else(String::new, |command| format!("; what trained there was: {command}"));
             format!(
-                "{} holds runs of another sweep, such as {}, which the new report would leave out; choose another --out, or \
-                 sweep over all of them{last}",
+                "{} holds runs of another study or of other settings, such as {}, which the new report would leave out; choose \
+                 another --out{last}",
                 out.display(),
                 run.display()
             )

@@ -64,11 +64,8 @@ fn a_small_reproduction_has_a_whole_report() {
     let only = "reproduce --out table --seeds 2 --epochs 3 --validation 8 --set train.batch=16 --report-only";
     // Only what was trained is reported: another report must not replace a good one.
     let report = temp.read("table/report.md");
-    for (from, to, word) in [
-        ("--epochs 3", "", "another recipe"),
-        ("--seeds 2", "--seeds 1", "seed-2 would be left out"),
-        ("--out table", "--out typo", "none of these runs"),
-    ] {
+    for (from, to, word) in [("--epochs 3", "", "another recipe"), ("--out table", "--out typo", "none of these runs")]
+    {
         temp.run(&only.replace(from, to)).refused(1, &[word, "flags"]);
         assert!(report == temp.read("table/report.md") && !temp.path("typo").exists());
     }
@@ -80,6 +77,41 @@ fn a_small_reproduction_has_a_whole_report() {
         report.contains("6 of 24 runs are finished") && report.contains("\n\nSeed 1 was lucky.\n\nSeed 2 not.\n"),
         "{report}"
     );
+}
+
+/// What was run is not lost from the report because somebody asks for less of it, or for other cells.
+#[test]
+fn a_report_covers_what_was_run_in_its_folder() {
+    let temp = Temp::new();
+    temp.cifar10("cifar");
+    let base = "reproduce --data cifar --out table --epochs 1 --validation 8 --set train.batch=16 --device cpu";
+    temp.run(&format!("{base} --seeds 2 --cells convnet4-sign-sste,convnet4-sign-ftpsh --quiet")).ok();
+    let figures = |report: &str| report.split("## Time").next().unwrap().to_string();
+    let whole = temp.text("table/report.md");
+    assert!(whole.contains("4 of 4 runs are finished"), "{whole}");
+    for less in ["--seeds 1 --cells convnet4-sign-sste", "--seeds 1 --cells convnet4-sign-sste --report-only"] {
+        let again = temp.run(&format!("{base} {less}")).ok();
+        assert!(
+            again
+                .err
+                .contains("the report also has 3 runs that are there already: convnet4-sign-sste, convnet4-sign-ftpsh"),
+            "{again:?}"
+        );
+        assert_eq!(figures(&temp.text("table/report.md")), figures(&whole), "{less}");
+    }
+    temp.run(&format!("{base} --cells convnet4-relu --quiet")).ok();
+    let more = temp.text("table/report.md");
+    assert!(more.contains("5 of 5 runs are finished") && more.contains("| seeds | 2 | 2 | 1 |"), "{more}");
+
+    // What cannot stand in the same table is refused before anything is trained.
+    let other = format!("{} --cells convnet4-saturated-relu", base.replace("--epochs 1", "--epochs 2"));
+    temp.run(&format!("{other} --quiet"))
+        .refused(1, &["table/runs/convnet4-sign-sste/seed-1", "other settings", "--out"]);
+    temp.photos("photos");
+    let rows = base.replace("--data cifar", "--data photos --table imagenet");
+    temp.run(&format!("{rows} --cells resnet18-relu --quiet")).refused(1, &["another study", "convnet4", "--out"]);
+    assert_eq!(temp.text("table/report.md"), more);
+    assert!(!temp.path("table/runs/convnet4-saturated-relu").exists());
 }
 
 #[test]
@@ -271,7 +303,7 @@ fn a_study_answers_its_question_and_keeps_its_report() {
         assert!(report.contains(part), "{part} is not in\n{report}");
     }
     let other = "sweep --recipe small.toml --grid optimizer.lr=1e-3,1e-4 --out study --device cpu --epochs 1 --quiet";
-    temp.run(other).refused(1, &["study holds runs of another sweep", "--out", "sweep --study mine.toml"]);
+    temp.run(other).refused(1, &["study holds runs of another study", "--out", "sweep --study mine.toml"]);
     temp.run(&study.replace("--out", "--quiet --seeds 1 --out")).refused(1, &["seed-2", "leave out"]);
     assert_eq!(temp.text("study/report.md"), report);
     // More of the same is more of the same.

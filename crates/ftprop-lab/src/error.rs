@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// A study was to be made where there is another one.
     #[error(
-        "{} holds the runs of another study, such as {}, and its report would be replaced; choose another folder{}",
+        "{} holds runs of another study or of other settings, such as {}, and its report would be replaced; choose another folder{}",
         .out.display(), .run.display(), last_was(.last.as_ref())
     )]
     OtherStudy {

@@ -133,27 +133,25 @@ pub fn history(out: &Path) -> Result<Vec<Stint>, Error> {
     Ok(jsonl::read(&history_file(out), "a line of a study's history")?)
 }
 
+/// The last call that trained in `out`, if it can be told.
+fn last_command(out: &Path) -> Option<String> {
+    history(out).ok()?.pop().map(|stint| stint.command)
+}
+
+/// That `run` is in the way of a study in `out`.
+pub(crate) fn other_study(out: &Path, run: PathBuf) -> Error {
+    Error::OtherStudy { out: out.to_path_buf(), run, last: last_command(out) }
+}
+
 /// Refuses to report on these jobs if they are not what was trained in `out`: the report would replace a good one.
 pub fn check_trained(out: &Path, jobs: &[Job]) -> Result<(), Error> {
-    let refused = |what: String| {
-        let last = history(out).ok().and_then(|stints| stints.last().map(|stint| stint.command.clone()));
-        Err(Error::NotTrained { what, last })
-    };
+    let refused = |what: String| Err(Error::NotTrained { what, last: last_command(out) });
     let mut found = false;
     for job in jobs {
         if job.folder.join("recipe.toml").exists() {
             found = true;
             if !job.may_show(&RunFolder::open(&job.folder)?)? {
                 return refused(format!("{} holds a run of another recipe", job.folder.display()));
-            }
-        }
-        // Seeds lie side by side.
-        let Some(parent) = job.folder.parent() else { continue };
-        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-            let beside = entry.path();
-            let a_seed = entry.file_name().to_string_lossy().starts_with("seed-");
-            if a_seed && beside.join("recipe.toml").exists() && !jobs.iter().any(|job| job.folder == beside) {
-                return refused(format!("{} would be left out", beside.display()));
             }
         }
     }
@@ -167,8 +165,7 @@ pub fn check_alone(out: &Path, jobs: &[Job]) -> Result<(), Error> {
     while let Some(folder) = folders.pop() {
         if folder.join("recipe.toml").exists() {
             if jobs.iter().all(|job| job.folder != folder) {
-                let last = history(out).ok().and_then(|stints| stints.last().map(|stint| stint.command.clone()));
-                return Err(Error::OtherStudy { out: out.to_path_buf(), run: folder, last });
+                return Err(other_study(out, folder));
             }
             continue;
         }

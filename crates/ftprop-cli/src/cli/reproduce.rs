@@ -2,9 +2,10 @@
 
 use super::study::StudyArgs;
 use crate::error::Error;
+use crate::progress::{counted, tell};
 use clap::{Args, ValueEnum};
 use ftprop_lab::reproduce::report::{CellRuns, report};
-use ftprop_lab::reproduce::{Cell, Plan, Rows};
+use ftprop_lab::reproduce::{Cell, Plan, Rows, covered};
 use ftprop_lab::study;
 use ftprop_train::fleet::Job;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Trains the cells of a data set, each from its recipe, once for each seed; a GPU trains twelve at a time. It can
 be ended at any moment: the same command goes on, and what is finished is not run again. The report, OUT/report.html and
-OUT/report.md, has the table, FTP-SH − SSTE with confidence intervals, the figures, times, versions and commands.
+OUT/report.md, has the table, FTP-SH − SSTE with confidence intervals, the figures, times, versions and commands. It covers
+all that was run in OUT, also by calls that named other cells or more seeds.
 
 Examples:
   ftprop reproduce --data cifar-10-batches-bin --seeds 3 --out results/table1
@@ -76,21 +78,19 @@ impl Reproduce {
             diagnostics: self.study.diagnostics,
             settings: self.study.set.clone(),
         };
-        let jobs: Vec<Vec<Job>> = cells.iter().map(|c| c.jobs(&plan, &self.out)).collect::<Result<_, _>>()?;
-        // Seed by seed, so that a first one is complete early.
-        let order: Vec<Job> =
-            (0..self.seeds as usize).flat_map(|seed| jobs.iter().map(move |of_cell| of_cell[seed].clone())).collect();
-        self.study.run(&self.out, &order, || {
+        // What is in the way is found before anything is trained.
+        let shown = covered(rows, &cells, &plan, &self.out)?;
+        let (order, others) = asked_first(&cells, self.seeds, shown);
+        if !others.is_empty() && !self.study.quiet {
+            tell(&also_shown(&others));
+        }
+        self.study.run(&self.out, &order, &others, || {
             let mut found = Vec::new();
-            for (cell, jobs) in cells.iter().zip(&jobs) {
+            // Another call may have trained more beside this one.
+            for (cell, jobs) in covered(rows, &cells, &plan, &self.out)? {
                 let runs = jobs.iter().map(study::outcome).collect::<Result<_, _>>()?;
                 let recipe = &jobs[0].recipe;
-                found.push(CellRuns {
-                    cell: *cell,
-                    epochs: recipe.train.epochs,
-                    held_out: recipe.data.validation,
-                    runs,
-                });
+                found.push(CellRuns { cell, epochs: recipe.train.epochs, held_out: recipe.data.validation, runs });
             }
             report(rows, &found, &study::history(&self.out)?)
         })
@@ -105,4 +105,29 @@ impl Reproduce {
         let asked = |cell: &Cell| self.cells.is_empty() || self.cells.contains(&cell.name());
         Ok(all.into_iter().filter(asked).collect())
     }
+}
+
+/// The runs that are asked for, seed by seed, so that a first one is complete early; and the others that a report shows.
+fn asked_first(cells: &[Cell], seeds: u32, shown: Vec<(Cell, Vec<Job>)>) -> (Vec<Job>, Vec<Job>) {
+    let asked = |cell: &Cell, job: &Job| {
+        job.recipe.train.seed <= u64::from(seeds) && cells.iter().any(|other| other.name() == cell.name())
+    };
+    let all = shown.into_iter().flat_map(|(cell, jobs)| jobs.into_iter().map(move |job| (cell, job)));
+    let (order, others): (Vec<_>, Vec<_>) = all.partition(|(cell, job)| asked(cell, job));
+    let jobs = |of: Vec<(Cell, Job)>| of.into_iter().map(|(_, job)| job).collect::<Vec<_>>();
+    let (mut order, others) = (jobs(order), jobs(others));
+    order.sort_by_key(|job| job.recipe.train.seed);
+    (order, others)
+}
+
+/// That a report has more than was asked for.
+fn also_shown(others: &[Job]) -> String {
+    let mut names: Vec<&str> = others.iter().map(|job| job.recipe.name.as_str()).collect();
+    names.dedup();
+    format!(
+        "the report also has {} that {} there already: {}",
+        counted(others.len() as u64, "run"),
+        if others.len() == 1 { "is" } else { "are" },
+        names.join(", ")
+    )
 }

@@ -103,16 +103,18 @@ impl StudyArgs {
         refuse("--grid", keys, &[STUDIES_OWN, epochs.as_slice(), data.as_slice()].concat())
     }
 
-    /// Trains the jobs in the folder `out` and writes the report, which `page` makes after the training.
+    /// Trains the jobs in the folder `out` and writes the report, which `page` makes after the training; it may have `others` of
+    /// the same study that are there already.
     pub(super) fn run(
         &self,
         out: &Path,
         jobs: &[Job],
+        others: &[Job],
         page: impl FnOnce() -> Result<Document, ftprop_lab::Error>,
     ) -> Result<ExitCode, Error> {
         let mut ended = study::Endings::default();
         if self.report_only {
-            study::check_trained(out, jobs)?;
+            study::check_trained(out, &[jobs, others].concat())?;
         } else {
             let stop = stop_on_ctrl_c();
             self.stop_in_time(&stop)?;

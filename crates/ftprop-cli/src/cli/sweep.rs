@@ -82,7 +82,8 @@ impl Sweep {
         let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
         study::check_alone(&self.out, &jobs)?;
-        self.study.run(&self.out, &jobs, || report(question.as_deref(), &points, &axes, &study::history(&self.out)?))
+        let page = || report(question.as_deref(), &points, &axes, &study::history(&self.out)?);
+        self.study.run(&self.out, &jobs, &[], page)
     }
 
     /// Takes what a plan says for what the command line does not; settings of the command line come last.

@@ -8,10 +8,12 @@
 pub mod report;
 
 use crate::error::Error;
+use crate::study::{check_alone, other_study};
 use ftprop_train::built_in::built_in;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::Recipe;
+use ftprop_train::run::RunFolder;
 use std::path::{Path, PathBuf};
 
 /// A block of rows of the table, by its data set.
@@ -190,8 +192,8 @@ impl Cell {
         self.network.paper.map(|paper| paper[self.column])
     }
 
-    /// The runs of this cell, one for each seed, in `out/runs/CELL/seed-N`.
-    pub fn jobs(&self, plan: &Plan, out: &Path) -> Result<Vec<Job>, Error> {
+    /// The runs of this cell, one for each of these seeds, in `out/runs/CELL/seed-N`.
+    pub fn jobs(&self, plan: &Plan, seeds: impl IntoIterator<Item = u32>, out: &Path) -> Result<Vec<Job>, Error> {
         let name = self.name();
         let file = format!("the built-in recipe {name}.toml");
         let mut layers = Recipe::defaults()?.text(&file, built_in(&name).expect("every cell has a recipe"))?;
@@ -212,10 +214,54 @@ impl Cell {
         let job = |seed: u32| {
             let mut recipe = recipe.clone();
             recipe.train.seed = u64::from(seed);
-            Ok(Job { recipe: recipe.checked()?, folder: out.join("runs").join(&name).join(format!("seed-{seed}")) })
+            Ok(Job { recipe: recipe.checked()?, folder: self.folder(out).join(format!("seed-{seed}")) })
         };
-        (1..=plan.seeds).map(job).collect()
+        seeds.into_iter().map(job).collect()
     }
+
+    fn folder(&self, out: &Path) -> PathBuf {
+        out.join("runs").join(self.name())
+    }
+
+    /// The seeds that `out` has a run of, whoever asked for them, in their order.
+    fn seeds_in(&self, out: &Path) -> Vec<u32> {
+        let entries = std::fs::read_dir(self.folder(out)).into_iter().flatten().flatten();
+        let runs = entries.filter(|entry| entry.path().join("recipe.toml").exists());
+        let mut seeds: Vec<u32> = runs
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                let number = name.to_str()?.strip_prefix("seed-")?;
+                // `seed-07` would be another folder than that of seed 7.
+                number.parse().ok().filter(|seed: &u32| seed.to_string() == number)
+            })
+            .collect();
+        seeds.sort_unstable();
+        seeds
+    }
+}
+
+/// What a report on `out` has to show: the cells that are asked for, with the plan's seeds, and whatever else of these rows was
+/// run there, so that asking for less never makes a smaller report of what is there. Runs that are not this plan's cannot stand
+/// in the same table and are refused.
+pub fn covered(rows: Rows, asked: &[Cell], plan: &Plan, out: &Path) -> Result<Vec<(Cell, Vec<Job>)>, Error> {
+    let mut all = Vec::new();
+    for cell in rows.cells() {
+        let asked = asked.iter().any(|other| other.name() == cell.name());
+        let mut seeds: Vec<u32> = if asked { (1..=plan.seeds).collect() } else { Vec::new() };
+        let more: Vec<u32> = cell.seeds_in(out).into_iter().filter(|seed| !seeds.contains(seed)).collect();
+        for job in cell.jobs(plan, more.iter().copied(), out)? {
+            if !job.may_show(&RunFolder::open(&job.folder)?)? {
+                return Err(other_study(out, job.folder));
+            }
+        }
+        seeds.extend(more);
+        if !seeds.is_empty() {
+            all.push((cell, cell.jobs(plan, seeds, out)?));
+        }
+    }
+    let jobs: Vec<Job> = all.iter().flat_map(|(_, jobs)| jobs.clone()).collect();
+    check_alone(out, &jobs)?;
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -242,7 +288,7 @@ mod tests {
             let cells = rows.cells();
             assert_eq!(cells.len(), count);
             for cell in cells {
-                let jobs = cell.jobs(&plan(None), Path::new("out")).unwrap();
+                let jobs = cell.jobs(&plan(None), 1..=2, Path::new("out")).unwrap();
                 let recipe = &jobs[1].recipe;
                 assert_eq!(recipe.name, cell.name());
                 assert_eq!(recipe.network.preset.as_deref(), Some(cell.network.name));
@@ -268,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_quick_look_scales_the_schedule() {
-        let jobs = Rows::Cifar10.cells()[0].jobs(&plan(Some(30)), Path::new("out")).unwrap();
+        let jobs = Rows::Cifar10.cells()[0].jobs(&plan(Some(30)), [1], Path::new("out")).unwrap();
         assert_eq!(jobs[0].recipe.train.epochs, 30);
         assert_eq!(jobs[0].recipe.schedule.decay_at, [21, 26]);
     }
