@@ -39,6 +39,7 @@ fn a_small_reproduction_has_a_whole_report() {
     ] {
         assert!(report.contains(part), "{part} is not in\n{report}");
     }
+    assert!(!report.contains("− paper"), "figures that may not be compared are subtracted from each other: {report}");
     // Figures of the report are those of the runs.
     let accuracy = |seed: u32| {
         let run = temp.json(&format!("table/runs/convnet4-sign-ftpsh/seed-{seed}/summary.json"));

@@ -167,7 +167,8 @@ fn table(page: &mut Document, data: Rows, network: &NetworkRow, cells: &[&CellRu
         rows.push(row("PyTorch, one run of 270 epochs, best", &|c, _| format!("{:.1}", independent[c])));
     }
     rows.push(row("**ours, best epoch**", &|_, a| format!("**{}**", written(&a.best))));
-    if let Some(paper) = network.paper.filter(|_| !other) {
+    let comparable = !other && other_number(data, cells.iter().copied()).is_none();
+    if let Some(paper) = network.paper.filter(|_| comparable) {
         rows.push(row("ours, best − paper", &|c, a| signed(&a.best, paper[c])));
     }
     rows.push(row("ours, last epoch", &|_, a| written(&a.last)));
