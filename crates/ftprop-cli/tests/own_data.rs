@@ -170,6 +170,7 @@ fn pictures_in_class_folders_go_all_the_way() {
     assert!(csv.out.lines().last().unwrap().starts_with("photos/dark/notes.txt,,,,,,"), "{csv:?}");
     let lines = temp.run("predict photos.ftp photos/dark/notes.txt --format jsonl");
     let failure: Value = serde_json::from_str(&lines.out).unwrap();
+    assert_eq!((&failure["image"], &failure["table"]), (&"photos/dark/notes.txt".into(), &Value::Null));
     assert!(failure["error"].as_str().unwrap().contains("notes.txt") && lines.code == Some(1), "{failure}");
     // Other pictures are measured whole, also where a class is missing.
     std::fs::rename(temp.path("parts/val"), temp.path("more")).unwrap();
@@ -260,6 +261,13 @@ fn every_row_of_a_table_has_its_answer_or_its_error() {
         assert!(wrong[0]["error"].as_str().unwrap().contains("`purple`") && run.err.contains("`purple`"), "{run:?}");
         let numbers: Vec<u64> = lines.iter().map(|line| line["line"].as_u64().unwrap()).collect();
         assert_eq!(numbers, [2, 3, 4, 5]);
+        // A table is no image, and a call has one word for all, failures too.
+        assert!(lines.iter().all(|line| line["table"] == "new.csv" && line["image"].is_null()), "{run:?}");
+        let csv = temp.run(&format!("predict {model} new.csv cat.png --format csv")).out;
+        assert!(csv.starts_with("table,line,class1,confidence1,error\n"), "{csv}");
+        let missing = temp.run(&format!("predict {model} cat.png nowhere.csv --json")).out;
+        let missing: Value = serde_json::from_str(&missing).unwrap();
+        assert_eq!((&missing[0]["table"], &missing[1]["table"]), (&"cat.png".into(), &"nowhere.csv".into()));
     }
     // So does a row with too few or too many cells, or with letters that are none; training refuses all of it.
     let ragged = b"colour,size,weight\nred,1,2\nred,1\nblue,3,4\nblue,3,4,5\n\xff,3,4\npurple,1,2\nred,2,2\n";

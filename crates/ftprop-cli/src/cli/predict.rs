@@ -16,7 +16,7 @@ use ftprop_train::evaluate::{Predictor, predict, predict_rows, predictor};
 use ftprop_train::files::is_packed;
 use ftprop_train::views::Views;
 use inputs::{Input, inputs};
-use output::{Answer, Format, Writer};
+use output::{Format, Writer};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ const ROWS: usize = 64;
 A network that was trained on pictures takes image files, and folders of them. One that was trained on a table takes
 tables with the same columns, in any order; a column of labels is passed over. - reads paths of pictures from standard
 input, one a line, or a table. What cannot be read is named on standard error and, but for the plain format, in the
-output; the exit code is then 1.
+output; the exit code is then 1. In CSV and JSON a file is called image, or table for a network of tables, whose rows have
+their line as well.
 
 Examples:
   ftprop predict runs/photos cat.jpg dog.png
@@ -89,13 +90,13 @@ impl Predict {
             asked = asked.through(views)?;
         }
         let format = if self.json { Format::Json } else { self.format };
-        let mut out = Writer::new(format, self.top.min(asked.classes.len()), self.tta);
+        let tables = asked.preprocess.is_none();
+        let mut out = Writer::new(format, tables, self.top.min(asked.classes.len()), self.tta);
         for path in &self.inputs {
-            let tables = asked.preprocess.is_none();
             for input in inputs(path, tables)? {
                 match input {
-                    Input::Picture(path) => asked.picture(&path, self.top, &mut out)?,
-                    Input::Table { name, path } => asked.rows(&name, &path, self.top, &mut out)?,
+                    Input::Picture(path) => asked.picture(&path, &mut out)?,
+                    Input::Table { name, path } => asked.rows(&name, &path, &mut out)?,
                     Input::Wrong(name, why) => out.failed(&name, None, &why)?,
                 }
             }
@@ -135,7 +136,7 @@ impl Asked {
         Ok(Asked { network, ..self })
     }
 
-    fn picture(&mut self, path: &Path, top: usize, out: &mut Writer) -> Result<(), Error> {
+    fn picture(&mut self, path: &Path, out: &mut Writer) -> Result<(), Error> {
         let name = path.display().to_string();
         let Some(preprocess) = &self.preprocess else {
             let why = ftprop_train::Error::NoTable { path: path.to_owned() };
@@ -143,7 +144,7 @@ impl Asked {
         };
         // One bad file does not keep the others from their answer.
         match self.cpu.enter(|| predict(&mut *self.network, preprocess, path)) {
-            Ok(ranked) => out.answer(Answer::new(&name, None, &ranked, &self.classes, top)),
+            Ok(ranked) => out.answer(&name, None, &ranked, &self.classes),
             Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
                 out.failed(&name, None, &Error::from(e).to_string())
             }
@@ -151,7 +152,7 @@ impl Asked {
         }
     }
 
-    fn rows(&mut self, name: &str, path: &Path, top: usize, out: &mut Writer) -> Result<(), Error> {
+    fn rows(&mut self, name: &str, path: &Path, out: &mut Writer) -> Result<(), Error> {
         let Some(transform) = &self.table else {
             let why = match self.preprocess {
                 Some(_) => ftprop_train::Error::NoPicture { path: PathBuf::from(name) },
@@ -173,7 +174,7 @@ impl Asked {
                     while let Some(why) = wrong.next_if(|why| why.line() < Some(table.line(row))) {
                         out.failed(name, why.line(), &why.to_string())?;
                     }
-                    out.answer(Answer::new(name, Some(table.line(row)), ranked, &self.classes, top))?;
+                    out.answer(name, Some(table.line(row)), ranked, &self.classes)?;
                 }
                 wrong.try_for_each(|why| out.failed(name, why.line(), &why.to_string()))
             }

@@ -22,8 +22,9 @@ pub(super) enum Format {
 
 /// What the network says of one picture or row, or why it says nothing.
 #[derive(Serialize)]
-pub(super) struct Answer {
-    image: String,
+struct Answer {
+    #[serde(flatten)]
+    file: File,
     /// The line of a table.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
@@ -36,6 +37,14 @@ pub(super) struct Answer {
     error: Option<String>,
 }
 
+/// What was asked about, by the kind of network: all answers of a call have the same key.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum File {
+    Image(String),
+    Table(String),
+}
+
 #[derive(Serialize)]
 struct Guess {
     class: String,
@@ -43,16 +52,16 @@ struct Guess {
 }
 
 impl Answer {
-    pub(super) fn new(name: &str, line: Option<u64>, ranked: &[(usize, f32)], names: &[String], top: usize) -> Self {
-        let guess = |&(class, confidence): &(usize, f32)| Guess { class: names[class].clone(), confidence };
-        let classes = ranked.iter().take(top).map(guess).collect();
-        Answer { image: name.into(), line, classes, tta: None, error: None }
+    fn file(&self) -> &str {
+        match &self.file {
+            File::Image(name) | File::Table(name) => name,
+        }
     }
 
     fn name(&self) -> String {
         match self.line {
-            Some(line) => format!("{}, line {line}", plain(&self.image)),
-            None => plain(&self.image).into_owned(),
+            Some(line) => format!("{}, line {line}", plain(self.file())),
+            None => plain(self.file()).into_owned(),
         }
     }
 }
@@ -60,6 +69,8 @@ impl Answer {
 /// Writes answers as they come.
 pub(super) struct Writer {
     format: Format,
+    /// Whether the network takes tables, and not pictures.
+    tables: bool,
     /// Classes of an answer.
     top: usize,
     begun: bool,
@@ -70,12 +81,31 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(format: Format, top: usize, tta: Option<Views>) -> Self {
-        Writer { format, top, begun: false, all: Vec::new(), failed: 0, tta }
+    pub(super) fn new(format: Format, tables: bool, top: usize, tta: Option<Views>) -> Self {
+        Writer { format, tables, top, begun: false, all: Vec::new(), failed: 0, tta }
     }
 
-    pub(super) fn answer(&mut self, mut answer: Answer) -> Result<(), Error> {
-        answer.tta = self.tta.map(|views| views.to_string());
+    /// The classes of a picture or row, the likeliest first.
+    pub(super) fn answer(
+        &mut self,
+        name: &str,
+        line: Option<u64>,
+        ranked: &[(usize, f32)],
+        names: &[String],
+    ) -> Result<(), Error> {
+        let guess = |&(class, confidence): &(usize, f32)| Guess { class: names[class].clone(), confidence };
+        self.write(name, line, ranked.iter().take(self.top).map(guess).collect(), None)
+    }
+
+    fn write(
+        &mut self,
+        name: &str,
+        line: Option<u64>,
+        classes: Vec<Guess>,
+        error: Option<String>,
+    ) -> Result<(), Error> {
+        let file = if self.tables { File::Table(name.into()) } else { File::Image(name.into()) };
+        let answer = Answer { file, line, classes, tta: self.tta.map(|views| views.to_string()), error };
         let header = !std::mem::replace(&mut self.begun, true);
         match self.format {
             Format::Plain => {
@@ -91,7 +121,8 @@ impl Writer {
                 if header {
                     let columns = (1..=self.top).map(|n| format!(",class{n},confidence{n}"));
                     let tta = if self.tta.is_some() { ",tta" } else { "" };
-                    say(&format!("image,line{}{tta},error", columns.collect::<String>()))?;
+                    let file = if self.tables { "table" } else { "image" };
+                    say(&format!("{file},line{}{tta},error", columns.collect::<String>()))?;
                 }
                 say(&self.csv(&answer))
             }
@@ -107,7 +138,7 @@ impl Writer {
     }
 
     fn csv(&self, answer: &Answer) -> String {
-        let mut cells = vec![field(&answer.image), answer.line.map_or_else(String::new, |line| line.to_string())];
+        let mut cells = vec![field(answer.file()), answer.line.map_or_else(String::new, |line| line.to_string())];
         for place in 0..self.top {
             match answer.classes.get(place) {
                 Some(guess) => cells.extend([field(&guess.class), guess.confidence.to_string()]),
@@ -125,13 +156,7 @@ impl Writer {
         complain(why);
         match self.format {
             Format::Plain => Ok(()),
-            _ => self.answer(Answer {
-                image: name.into(),
-                line,
-                classes: Vec::new(),
-                tta: None,
-                error: Some(why.into()),
-            }),
+            _ => self.write(name, line, Vec::new(), Some(why.into())),
         }
     }
 
