@@ -1,5 +1,6 @@
 //! What a terminal can show: how wide it is, whether it can draw, and prose that is broken between words.
 
+use ftprop_lab::report::columns::width;
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
@@ -46,18 +47,18 @@ pub(crate) fn draws() -> bool {
 
 /// A line broken between words. What is laid out in columns stays as it is, and so does a command, which is to be copied.
 fn wrapped(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns || line.contains("  ") || line.starts_with(' ') {
+    if width(line) <= columns || line.contains("  ") || line.starts_with(' ') {
         return line.to_owned();
     }
     let (mut text, mut used) = (String::new(), 0);
     for piece in pieces(line) {
-        let width = piece.chars().count();
-        let fits = used + 1 + width <= columns;
+        let wide = width(&piece);
+        let fits = used + 1 + wide <= columns;
         if !text.is_empty() {
             text.push(if fits { ' ' } else { '\n' });
         }
         text.push_str(&piece);
-        used = if fits && used > 0 { used + 1 + width } else { width };
+        used = if fits && used > 0 { used + 1 + wide } else { wide };
         // What goes over the edge ends in a column that nobody knows.
         if used > columns {
             used = columns;
@@ -89,6 +90,7 @@ mod tests {
     fn prose_is_broken_between_words() {
         assert_eq!(wrapped("as it is", 8), "as it is");
         assert_eq!(wrapped("as it is", 7), "as it\nis");
+        assert_eq!(wrapped("猫 犬 cat", 7), "猫 犬\ncat");
         assert_eq!(wrapped("one two three", 3), "one\ntwo\nthree");
         assert_eq!(wrapped("a/very/long/path and more", 8), "a/very/long/path\nand more");
         let saved = "all saved; go on with: ftprop train --resume runs/digits";

@@ -103,6 +103,22 @@ fn figures_are_called_what_they_are() {
     assert!(columns.len() > 4 && columns.iter().all(|column| *column == columns[0]), "{columns:?} in\n{layers}");
 }
 
+/// A character may take two columns of a terminal, and what stands behind it still stands in its own.
+#[test]
+fn wide_letters_do_not_shift_tables() {
+    let temp = Temp::new();
+    temp.write("wide.csv", format!("x,kind\n{}", "1,猫\n5,naïve\n9,\u{1f431} cat\n".repeat(20)));
+    temp.run("train --data wide.csv --epochs 1 --quiet --out run").ok();
+    let said = temp.run("eval run --confusion").ok().out;
+    // Letters that take two columns are written as two here, so that columns are letters.
+    let columns = |line: &str| line.replace('猫', "..").replace('\u{1f431}', "..").chars().collect::<Vec<_>>();
+    let tables: Vec<Vec<char>> = said.lines().skip(2).filter(|line| line.contains("  ")).map(columns).collect();
+    assert_eq!(tables.len(), 8, "{said}");
+    for table in tables.chunks(4) {
+        assert!(table.iter().all(|line| line.len() == table[0].len()), "columns end elsewhere: {said}");
+    }
+}
+
 /// Pictures that do not decode can be left out wherever they are met, and the error says how.
 #[test]
 fn bad_pictures_can_be_left_out_of_measuring_too() {

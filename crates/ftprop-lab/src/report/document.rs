@@ -221,6 +221,13 @@ mod tests {
             page.tables(Some(20)),
             "Runs\n  key    last epoch\n  a    81.00 ± 0.20\n  (and 1 column in the report)"
         );
+        page.table(&["", "b"], vec![vec!["猫".into(), "é".into()], vec!["cat".into(), "\u{1f431}\u{1f431}".into()]]);
+        assert!(
+            page.tables(None).ends_with("        b\n  猫      é\n  cat  \u{1f431}\u{1f431}"),
+            "{}",
+            page.tables(None)
+        );
+        page.blocks.pop();
         assert_eq!(page.tables(Some(18)), "Runs\n  key a\n    last epoch: 81.00 ± 0.20\n    b: 1");
         let row = vec!["a".to_string(), "a value that is long".into()];
         page.table(&["", "b"], vec![row; 13]);

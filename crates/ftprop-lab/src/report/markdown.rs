@@ -1,5 +1,6 @@
 //! A [`Document`] as Markdown.
 
+use super::columns::{left, right, width};
 use super::document::{Block, Document, Inline, inlines};
 use ftprop_train::words::{counted, plain};
 
@@ -39,7 +40,7 @@ pub(super) fn tables(page: &Document, room: usize) -> String {
 fn fitted(head: &[String], rows: &[Vec<String>], room: usize) -> String {
     let narrow = |columns: usize| {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row[..columns.min(row.len())].to_vec()).collect();
-        Some(lined_up(&head[..columns], &rows)).filter(|table| table.lines().all(|line| line.chars().count() <= room))
+        Some(lined_up(&head[..columns], &rows)).filter(|table| table.lines().all(|line| width(line) <= room))
     };
     for columns in (2..=head.len()).rev() {
         let left_out = head.len() - columns;
@@ -76,15 +77,14 @@ fn lined_up(head: &[String], rows: &[Vec<String>]) -> String {
         .chain(rows.iter().map(Vec::as_slice))
         .map(|row| row.iter().map(|cell| shown(cell)).collect())
         .collect();
-    let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let widest =
+        |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| width(cell)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(widest).collect();
     let mut text = String::new();
     for line in &lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &room))| match column {
+            0 => left(cell, room),
+            _ => right(cell, room),
         });
         text.push_str(&format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end()));
     }

@@ -3,6 +3,7 @@
 use crate::cli::say;
 use crate::error::Error;
 use ftprop_lab::plot::{Heat, Panel, Picture};
+use ftprop_lab::report::columns::{left, right, width};
 use ftprop_nn::Tally;
 use ftprop_train::confusion::{ClassScores, Confusion};
 use ftprop_train::measuring::DataNote;
@@ -131,12 +132,13 @@ impl Measured<'_> {
     }
 
     fn say_classes(&self) -> Result<(), Error> {
-        let width = self.width().max("class".len());
+        let room = self.width().max("class".len());
         say("")?;
-        say(&format!("{:<width$}  examples  precision  recall      F1", "class"))?;
+        say(&format!("{}  examples  precision    recall        F1", left("class", room)))?;
         let line = |name: &str, s: &ClassScores| {
             let [precision, recall, f1] = [s.precision, s.recall, s.f1].map(|share| 100.0 * share);
-            say(&format!("{name:<width$}  {:>8}  {precision:>7.2} %  {recall:>6.2} %  {f1:>6.2} %", s.examples))
+            let name = left(name, room);
+            say(&format!("{name}  {:>8}  {precision:>7.2} %  {recall:>6.2} %  {f1:>6.2} %", s.examples))
         };
         self.names().iter().enumerate().try_for_each(|(number, name)| line(name, &self.confusion.class(number)))?;
         say(&format!("mean F1 of the classes {:.2} %", 100.0 * self.confusion.mean_f1()))
@@ -149,13 +151,13 @@ impl Measured<'_> {
         let cell = most.to_string().len().max(self.classes.len().to_string().len()).max(2);
         let numbers: Vec<String> = (1..=self.classes.len()).map(|number| format!("{number:>cell$}")).collect();
         say("")?;
-        say(&format!("{:>names$}  {:>2}  {}", "taken for", "", numbers.join(" ")))?;
+        say(&format!("{}  {:>2}  {}", right("taken for", names), "", numbers.join(" ")))?;
         for (number, name) in self.names().iter().enumerate() {
             let counts = self.confusion.row(number).iter().map(|&count| match count {
                 0 => format!("{:>cell$}", "·"),
                 count => format!("{count:>cell$}"),
             });
-            say(&format!("{:>names$}  {:>2}  {}", plain(name), number + 1, counts.collect::<Vec<_>>().join(" ")))?;
+            say(&format!("{}  {:>2}  {}", right(name, names), number + 1, counts.collect::<Vec<_>>().join(" ")))?;
         }
         Ok(())
     }
@@ -176,7 +178,7 @@ impl Measured<'_> {
     }
 
     fn width(&self) -> usize {
-        self.names().iter().map(|name| name.chars().count()).max().unwrap_or(0).max("taken for".len())
+        self.names().iter().map(|name| width(name)).max().unwrap_or(0).max("taken for".len())
     }
 }
 
