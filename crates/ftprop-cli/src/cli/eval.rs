@@ -1,6 +1,7 @@
 //! `ftprop eval`
 
 mod report;
+mod tables;
 
 use crate::cli::data::{find, tell_found};
 use crate::cli::prepare::Bad;

@@ -1,9 +1,10 @@
 //! What `eval` found, in words, as JSON and as a picture.
 
+use super::tables;
 use crate::cli::say;
 use crate::error::Error;
+use crate::terminal::Stream;
 use ftprop_lab::plot::{Heat, Panel, Picture};
-use ftprop_lab::report::columns::{left, right, width};
 use ftprop_nn::Tally;
 use ftprop_train::confusion::{ClassScores, Confusion};
 use ftprop_train::measuring::DataNote;
@@ -122,8 +123,17 @@ impl Measured<'_> {
         if !confusion {
             return Ok(());
         }
-        self.say_classes()?;
-        if self.classes.len() <= MOST_SHOWN { self.say_matrix() } else { self.say_mistakes() }
+        let (names, room) = (self.names(), Stream::Out.columns().unwrap_or(usize::MAX));
+        let print = |lines: Vec<String>| lines.iter().try_for_each(|line| say(line));
+        say("")?;
+        print(tables::classes(&names, self.confusion, room))?;
+        say(&format!("mean F1 of the classes {:.2} %", 100.0 * self.confusion.mean_f1()))?;
+        say("")?;
+        if names.len() <= MOST_SHOWN {
+            return print(tables::matrix(&names, self.confusion, room));
+        }
+        say("most frequent mistakes")?;
+        print(tables::mistakes(&names, self.confusion, MISTAKES, room))
     }
 
     /// The views that the figures are means over, where there are some.
@@ -131,54 +141,9 @@ impl Measured<'_> {
         self.tta.map_or_else(String::new, |views| format!(", test-time augmentation {views}"))
     }
 
-    fn say_classes(&self) -> Result<(), Error> {
-        let room = self.width().max("class".len());
-        say("")?;
-        say(&format!("{}  examples  precision    recall        F1", left("class", room)))?;
-        let line = |name: &str, s: &ClassScores| {
-            let [precision, recall, f1] = [s.precision, s.recall, s.f1].map(|share| 100.0 * share);
-            let name = left(name, room);
-            say(&format!("{name}  {:>8}  {precision:>7.2} %  {recall:>6.2} %  {f1:>6.2} %", s.examples))
-        };
-        self.names().iter().enumerate().try_for_each(|(number, name)| line(name, &self.confusion.class(number)))?;
-        say(&format!("mean F1 of the classes {:.2} %", 100.0 * self.confusion.mean_f1()))
-    }
-
-    /// The classes down the side, what they were taken for across.
-    fn say_matrix(&self) -> Result<(), Error> {
-        let names = self.width();
-        let most = (0..self.classes.len()).flat_map(|class| self.confusion.row(class)).max().copied().unwrap_or(0);
-        let cell = most.to_string().len().max(self.classes.len().to_string().len()).max(2);
-        let numbers: Vec<String> = (1..=self.classes.len()).map(|number| format!("{number:>cell$}")).collect();
-        say("")?;
-        say(&format!("{}  {:>2}  {}", right("taken for", names), "", numbers.join(" ")))?;
-        for (number, name) in self.names().iter().enumerate() {
-            let counts = self.confusion.row(number).iter().map(|&count| match count {
-                0 => format!("{:>cell$}", "·"),
-                count => format!("{count:>cell$}"),
-            });
-            say(&format!("{}  {:>2}  {}", right(name, names), number + 1, counts.collect::<Vec<_>>().join(" ")))?;
-        }
-        Ok(())
-    }
-
-    fn say_mistakes(&self) -> Result<(), Error> {
-        say("")?;
-        say("most frequent mistakes")?;
-        let names = self.names();
-        for (class, answer, count) in self.confusion.mistakes().into_iter().take(MISTAKES) {
-            say(&format!("{count:>6} of {} taken for {}", names[class], names[answer]))?;
-        }
-        Ok(())
-    }
-
     /// The classes as they may be shown.
     fn names(&self) -> Vec<String> {
         self.classes.iter().map(|name| plain(name).into_owned()).collect()
-    }
-
-    fn width(&self) -> usize {
-        self.names().iter().map(|name| width(name)).max().unwrap_or(0).max("taken for".len())
     }
 }
 
