@@ -111,7 +111,7 @@ fn wide_letters_do_not_shift_tables() {
     temp.run("train --data wide.csv --epochs 1 --quiet --out run").ok();
     let said = temp.run("eval run --confusion").ok().out;
     // Letters that take two columns are written as two here, so that columns are letters.
-    let columns = |line: &str| line.replace('猫', "..").replace('\u{1f431}', "..").chars().collect::<Vec<_>>();
+    let columns = |line: &str| line.replace(['猫', '\u{1f431}'], "..").chars().collect::<Vec<_>>();
     let tables: Vec<Vec<char>> = said.lines().skip(2).filter(|line| line.contains("  ")).map(columns).collect();
     assert_eq!(tables.len(), 8, "{said}");
     for table in tables.chunks(4) {
