@@ -293,6 +293,30 @@ fn every_row_of_a_table_has_its_answer_or_its_error() {
     }
 }
 
+/// Which column is the label, and that `0.5 %` is a text, had to be guessed from the figures.
+#[test]
+fn what_the_columns_of_a_table_are_taken_for_is_told() {
+    let temp = Temp::new();
+    let rows: String = (0..60).map(|i| format!("{i},{}%,{},k{}\n", i % 7, i % 5, i % 3)).collect();
+    temp.write("t.csv", format!("size,share,grade,kind\n{rows}"));
+    let run = temp.run("train --data t.csv --epochs 1 --out run").ok();
+    let found =
+        "labels are in column 4 (`kind`); learned from are 2 columns of numbers and 1 of texts: share (7 different)";
+    assert!(run.err.contains(found), "{run:?}");
+    let other = temp.run("train --data t.csv --set data.csv.label=grade --dry-run").ok();
+    let found = "# labels are in column 3 (`grade`); learned from are 1 column of numbers and 2 of texts: share (7 different), \
+                 kind (3 different)";
+    assert!(other.out.contains(found), "{other:?}");
+    // Where it is the wrong one, the way to another is told.
+    temp.write("first.csv", (0..60).map(|i| format!("k{},{}.5\n", i % 3, i)).collect::<String>());
+    temp.run("train --data first.csv --quiet --out x").refused(1, &["a measurement", "data.csv.label"]);
+    temp.write("latin.csv", b"x,kind\n1,gr\xfcn\n2,rot\n");
+    let refused = temp.run("train --data latin.csv --quiet --out x");
+    refused.refused(1, &["latin.csv, line 2: not valid UTF-8; save the table as UTF-8"]);
+    assert!(!refused.err.contains("byte index"), "{refused:?}");
+    temp.run("predict run -").refused(1, &["standard input holds no examples"]);
+}
+
 /// A column of whole numbers with few rows of each was learned as so many classes, without a word.
 #[test]
 fn labels_that_look_like_a_measurement_are_told_of() {

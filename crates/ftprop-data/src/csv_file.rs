@@ -99,9 +99,11 @@ impl CsvTable {
             let line = error.position().map_or(0, |p| p.line());
             match error.into_kind() {
                 csv::ErrorKind::Io(why) => DataError::read(path, why),
-                csv::ErrorKind::Utf8 { err, .. } => {
-                    DataError::Row { path: path.to_owned(), line, why: format!("not valid UTF-8: {err}") }
-                }
+                csv::ErrorKind::Utf8 { .. } => DataError::Row {
+                    path: path.to_owned(),
+                    line,
+                    why: "not valid UTF-8; save the table as UTF-8".into(),
+                },
                 _ => DataError::Row { path: path.to_owned(), line, why: "this is no row of a table".into() },
             }
         };

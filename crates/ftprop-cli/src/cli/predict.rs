@@ -15,7 +15,7 @@ use ftprop_train::device::Place;
 use ftprop_train::evaluate::{Predictor, predict, predict_rows, predictor};
 use ftprop_train::files::is_packed;
 use ftprop_train::views::Views;
-use inputs::{Input, inputs};
+use inputs::{Input, STDIN, STDIN_PATH, inputs};
 use output::{Format, Writer};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -179,7 +179,10 @@ impl Asked {
                 wrong.try_for_each(|why| out.failed(name, why.line(), &why.to_string()))
             }
             Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
-                out.failed(name, None, &Error::from(e).to_string())
+                // What is called - has another path where it is read.
+                let why = Error::from(e).to_string();
+                let why = if name == STDIN { why.replace(STDIN_PATH, "standard input") } else { why };
+                out.failed(name, None, &why)
             }
             Err(e) => Err(e.into()),
         }

@@ -1,11 +1,14 @@
 //! `ftprop train`
 
+mod begin;
+
 use super::data::{locate, place_teacher, recipe_layers};
 use super::ranks::{RankArgs, Seat};
 use super::{load, quoted, say, say_json};
 use crate::board::Board;
 use crate::error::Error;
 use crate::progress::{Progress, counted, tell};
+use begin::tell_begin;
 use clap::Args;
 use ftprop_data::Dataset;
 use ftprop_export::zoo;
@@ -23,7 +26,6 @@ use ftprop_train::team::claims;
 use ftprop_train::trainer::{Taken, Trainer};
 use ftprop_train::words::{plain, seconds};
 use serde::Serialize;
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -384,60 +386,12 @@ fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<Exit
         dataset.test.len(),
         dataset.classes.len()
     ))?;
+    if let Some(table) = &dataset.table {
+        say(&format!("# {}", begin::columns(table)))?;
+    }
     network.lines().iter().try_for_each(|line| say(format!("# {line}").trim_end()))?;
     say(&format!("\n{}", recipe.to_toml()?.trim_end()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Says what is about to be trained, and what may surprise.
-fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Place) {
-    if let Some(note) = &place.note {
-        tell(note);
-    }
-    tell(&format!(
-        "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
-        plain(&recipe.name),
-        trainer.train_examples(),
-        match trainer.validation_examples() {
-            0 => String::new(),
-            held_out => format!(", {held_out} held-out"),
-        },
-        dataset.test.len(),
-        dataset.classes.len(),
-        trainer.parameters(),
-        recipe.activation,
-        if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
-        match &place.team {
-            Some(team) => format!("{} on {}", counted(team.share().ranks as u32, "rank"), place.describe()),
-            None => place.describe(),
-        },
-        if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
-    ));
-    if dataset.passed_over.count() > 0 {
-        tell(&dataset.passed_over.to_string());
-    }
-    let batch = trainer.recipe().train.batch;
-    if batch < recipe.train.batch {
-        tell(&format!("batches have {batch} examples, not {}: there are no more", recipe.train.batch));
-    }
-    if let Some(untested) = untested(dataset) {
-        tell(&untested);
-    }
-    if let Some(measured) = measured(dataset) {
-        tell(&measured);
-    }
-}
-
-/// A table whose labels look like a measurement: many whole numbers, and few rows of each.
-fn measured(dataset: &Dataset) -> Option<String> {
-    let (classes, rows) = (dataset.classes.len(), dataset.train.len() + dataset.test.len());
-    let numbers = dataset.table.is_some() && dataset.classes.iter().all(|class| class.parse::<i64>().is_ok());
-    (numbers && classes > 20 && rows < 10 * classes).then(|| {
-        format!(
-            "the labels are {classes} different numbers in {rows} rows, each a class of its own; if they are a measurement, \
-             put them in ranges with names"
-        )
-    })
 }
 
 /// The first Ctrl-C asks for a stop after the step under way, the second ends the program at once.
@@ -456,19 +410,6 @@ fn stop_on_signal(say: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
         say();
     });
     stop
-}
-
-/// What the test part cannot tell, if anything: classes without an example in it.
-fn untested(dataset: &Dataset) -> Option<String> {
-    let seen: HashSet<u32> = (0..dataset.test.len()).map(|i| dataset.test.label(i)).collect();
-    let missing: Vec<&str> = (0u32..)
-        .zip(&dataset.classes)
-        .filter(|(label, _)| !seen.contains(label))
-        .map(|(_, name)| name.as_str())
-        .collect();
-    let more = if missing.len() > 3 { format!(" and {} more", missing.len() - 3) } else { String::new() };
-    let some = missing.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-    (!missing.is_empty()).then(|| format!("the test part has no example of {}{more}", plain(&some)))
 }
 
 fn report(s: &Summary, place: &str, epochs: u32) -> Result<(), Error> {

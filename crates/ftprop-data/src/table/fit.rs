@@ -133,7 +133,7 @@ pub(super) fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, 
     let learnable = |labels: usize| match labels > MOST_NUMBERS && table.rows() < LEAST_OF_A_CLASS * labels {
         false => Ok(()),
         true => Err(wrong(format!(
-            "{} holds {labels} different labels in {} rows, too few of each to learn; choose another label column, or \
+            "{} holds {labels} different labels in {} rows, too few of each to learn; choose another label column (data.csv.label), or \
              put the labels in groups with names",
             table.column_words(label),
             table.rows()
@@ -149,7 +149,7 @@ pub(super) fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, 
     let measured = texts.keys().all(|text| text.parse::<f64>().is_ok_and(f64::is_finite));
     if measured && texts.len() > MOST_NUMBERS {
         return Err(wrong(format!(
-            "{} holds {} different numbers in {} rows, a measurement and no classes; choose another label column, or \
+            "{} holds {} different numbers in {} rows, a measurement and no classes; choose another label column (data.csv.label), or \
              put the numbers in ranges with names",
             table.column_words(label),
             texts.len(),
@@ -158,7 +158,7 @@ pub(super) fn classes_of(table: &CsvTable, label: usize) -> Result<Vec<String>, 
     }
     if texts.len() < 2 {
         let only = quote(table.cell(0, label));
-        return Err(wrong(format!("every row has the label {only}; is it the right column?")));
+        return Err(wrong(format!("every row has the label {only}; is it the right column (data.csv.label)?")));
     }
     learnable(texts.len())?;
     Ok(texts.into_keys().map(str::to_owned).collect())

@@ -5,6 +5,10 @@ use ftprop_train::files::FileError;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// What standard input is called, and where a table is read from it.
+pub(super) const STDIN: &str = "-";
+pub(super) const STDIN_PATH: &str = "/dev/stdin";
+
 /// Something to answer.
 pub(super) enum Input {
     Picture(PathBuf),
@@ -20,8 +24,8 @@ pub(super) enum Input {
 /// What a path of the command line stands for: itself, the pictures in a folder, or what standard input names. `tables`
 /// says whether the network takes tables, and not pictures.
 pub(super) fn inputs(path: &Path, tables: bool) -> Result<Vec<Input>, Error> {
-    if path == Path::new("-") {
-        let stdin = || Input::Table { name: "-".into(), path: "/dev/stdin".into() };
+    if path == Path::new(STDIN) {
+        let stdin = || Input::Table { name: STDIN.into(), path: STDIN_PATH.into() };
         return if tables { Ok(vec![stdin()]) } else { pictures_from_stdin() };
     }
     if path.is_dir() {

@@ -1,0 +1,107 @@
+//! What `train` says before it begins.
+
+use crate::progress::{counted, tell};
+use ftprop_data::{ColumnKind, Dataset, TableTransform};
+use ftprop_train::device::Place;
+use ftprop_train::recipe::Recipe;
+use ftprop_train::trainer::Trainer;
+use ftprop_train::words::plain;
+use std::collections::HashSet;
+
+/// Things that are named before the others are only counted.
+const NAMED: usize = 3;
+
+/// Says what is about to be trained, and what may surprise.
+pub(super) fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, place: &Place) {
+    if let Some(note) = &place.note {
+        tell(note);
+    }
+    tell(&format!(
+        "{}: {} training{} and {} test examples, {} classes; {} parameters; {} {}; {}{}",
+        plain(&recipe.name),
+        trainer.train_examples(),
+        match trainer.validation_examples() {
+            0 => String::new(),
+            held_out => format!(", {held_out} held-out"),
+        },
+        dataset.test.len(),
+        dataset.classes.len(),
+        trainer.parameters(),
+        recipe.activation,
+        if recipe.activation.is_hard() { recipe.layer_loss.to_string() } else { "full precision".into() },
+        match &place.team {
+            Some(team) => format!("{} on {}", counted(team.share().ranks as u32, "rank"), place.describe()),
+            None => place.describe(),
+        },
+        if place.gpu.is_some() { format!(", {}", recipe.train.precision) } else { String::new() }
+    ));
+    if let Some(table) = &dataset.table {
+        tell(&columns(table));
+    }
+    if dataset.passed_over.count() > 0 {
+        tell(&dataset.passed_over.to_string());
+    }
+    let batch = trainer.recipe().train.batch;
+    if batch < recipe.train.batch {
+        tell(&format!("batches have {batch} examples, not {}: there are no more", recipe.train.batch));
+    }
+    if let Some(untested) = untested(dataset) {
+        tell(&untested);
+    }
+    if let Some(measured) = measured(dataset) {
+        tell(&measured);
+    }
+}
+
+/// A table whose labels look like a measurement: many whole numbers, and few rows of each.
+fn measured(dataset: &Dataset) -> Option<String> {
+    let (classes, rows) = (dataset.classes.len(), dataset.train.len() + dataset.test.len());
+    let numbers = dataset.table.is_some() && dataset.classes.iter().all(|class| class.parse::<i64>().is_ok());
+    (numbers && classes > 20 && rows < 10 * classes).then(|| {
+        format!(
+            "the labels are {classes} different numbers in {rows} rows, each a class of its own; if they are a measurement, \
+             put them in ranges with names"
+        )
+    })
+}
+
+/// What a table's columns are taken for: that the last one is the label, or that a number with a unit is a text, may not be what
+/// was meant.
+pub(super) fn columns(table: &TableTransform) -> String {
+    let name = table.label.as_ref().map_or_else(String::new, |name| format!(" (`{}`)", plain(name)));
+    let texts = table.columns.iter().filter_map(|column| match &column.kind {
+        ColumnKind::Category { texts } => Some((&column.name, texts.len())),
+        ColumnKind::Number { .. } => None,
+    });
+    let texts: Vec<String> = texts.map(|(name, count)| format!("{} ({count} different)", plain(name))).collect();
+    let numbers = table.columns.len() - texts.len();
+    let mut said = format!("labels are in column {}{name}; learned from are ", table.label_at + 1);
+    match (numbers, texts.len()) {
+        (_, 0) => said.push_str(&format!("{} of numbers", counted(numbers as u64, "column"))),
+        (0, count) => said.push_str(&format!("{} of texts: {}", counted(count as u64, "column"), some(&texts))),
+        (_, count) => said.push_str(&format!(
+            "{} of numbers and {count} of texts: {}",
+            counted(numbers as u64, "column"),
+            some(&texts)
+        )),
+    }
+    said
+}
+
+/// The first few names, and how many more there are.
+fn some<S: AsRef<str>>(names: &[S]) -> String {
+    let first: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let more = names.len().saturating_sub(NAMED);
+    format!("{}{}", first.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() })
+}
+
+/// What the test part cannot tell, if anything: classes without an example in it.
+fn untested(dataset: &Dataset) -> Option<String> {
+    let seen: HashSet<u32> = (0..dataset.test.len()).map(|i| dataset.test.label(i)).collect();
+    let missing: Vec<&str> = (0u32..)
+        .zip(&dataset.classes)
+        .filter(|(label, _)| !seen.contains(label))
+        .map(|(_, name)| name.as_str())
+        .collect();
+    (!missing.is_empty()).then(|| format!("the test part has no example of {}", plain(&some(&missing))))
+}
