@@ -117,6 +117,10 @@ fn wide_letters_do_not_shift_tables() {
     for table in tables.chunks(4) {
         assert!(table.iter().all(|line| line.len() == table[0].len()), "columns end elsewhere: {said}");
     }
+    let drawn = temp.run("eval run --plot wide.png").ok();
+    assert!(drawn.err.contains("wide.svg and wide.png"), "{drawn:?}");
+    let svg = temp.text("wide.svg");
+    assert!(svg.contains(">top-1 ") && svg.contains("of 12 examples"), "{svg}");
 }
 
 /// Pictures that do not decode can be left out wherever they are met, and the error says how.

@@ -202,13 +202,17 @@ impl Eval {
         let (tta, confusion, note) = (self.tta, &confusion, subject.note.as_ref());
         let measured =
             Measured { model: &subject.path, split, note, tta, tally: &tally, own_loss, seconds, classes, confusion };
+        let mut drawn = None;
         if let Some(path) = &self.plot {
-            report::picture(classes, confusion, &measured.title()).save(path)?;
+            drawn = Some(report::picture(classes, confusion, &measured.title()).save(path)?);
         }
         if self.json {
             say_json(&Report::new(&measured))?;
-        } else {
-            measured.say(self.confusion)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        measured.say(self.confusion)?;
+        if let Some(drawn) = drawn {
+            tell(&format!("which classes are taken for which in {0}.svg and {0}.png", drawn.display()));
         }
         Ok(ExitCode::SUCCESS)
     }

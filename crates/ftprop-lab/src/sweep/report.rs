@@ -27,12 +27,10 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     let finished = results.iter().flat_map(|r| &r.runs).filter(|run| run.summary.is_some()).count();
     let validated = results.iter().any(|r| r.accuracy.validation.count > 0);
     let order = match validated {
-        true => {
-            "the best come first, by their best epoch on the validation images, which the test images have no part in."
-        }
+        true => "the best come first, by their best epoch on the validation part, which the test part has no share in.",
         false => {
-            "the best come first, by the last epoch on the test images: whoever chooses by that order is flattered by \
-             it, and should hold images out to choose by (data.validation)."
+            "the best come first, by the last epoch on the test part: whoever chooses by that order is flattered by \
+             it, and should hold examples out to choose by (data.validation)."
         }
     };
     if let Some(question) = question {
@@ -40,7 +38,7 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     }
     page.text(&format!(
         "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
-         the seeds where there are several; {order} The best epoch on the test images flatters."
+         the seeds where there are several; {order} The best epoch on the test part flatters."
     ));
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();

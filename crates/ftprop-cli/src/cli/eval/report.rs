@@ -102,7 +102,8 @@ impl Measured<'_> {
     pub(super) fn title(&self) -> String {
         let Scores { top1, .. } = Scores::from(self.tally);
         let (model, examples, views) = (self.model.display(), self.tally.examples, self.views());
-        format!("{model}: top-1 {:.2} % of {examples} examples{views}", 100.0 * top1)
+        // Where there is not room for all of it, the figure stays.
+        format!("top-1 {:.2} % of {examples} examples{views}: {model}", 100.0 * top1)
     }
 
     /// One line, and with `confusion` the classes.
