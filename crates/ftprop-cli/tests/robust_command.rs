@@ -44,6 +44,11 @@ fn exact_networks_classify_as_they_were_trained_and_answers_are_proved_again() {
         let trained = accuracy(&format!("eval {model} {data} --json"));
         assert!((right - trained).abs() <= most, "{model}: {right} and {trained}");
     }
+    // A packed model knows what it was trained on.
+    let [told, known] = ["--source digits", ""].map(|source| {
+        json(&temp.run(&format!("robust run.ftp {source} --radius 1/300 --instances 1-3 --json")).ok().out)["robust"].clone()
+    });
+    assert_eq!(told, known);
     let report = json(&temp.run("robust run --radius 1/2 --instances 1-8,20 --json").ok().out);
     assert_eq!(report["changing"], 9);
     let report =
@@ -69,8 +74,12 @@ fn inputs_and_tables_and_what_cannot_be_asked() {
     let both = json(&temp.run("robust run --radius 2 --json").ok().out);
     assert_eq!(both["changing"], 6);
     temp.run("train --quiet --recipe thorough.toml --out conv --epochs 1").ok();
+    temp.write("longer.csv", "0,0,a\n1,0,a\n0,1,b\n1,1,b\n".repeat(9));
+    temp.run("train --data longer.csv --set activation=sign --quiet --out rows --epochs 1").ok();
+    temp.run("export rows -o rows.ftp").ok();
     let cases = [
         (1, "robust conv --radius 0.1", &["layer 0 (conv)", "fully connected"][..]),
+        (1, "robust rows.ftp --radius 0.1 --data longer.csv", &["for pictures", "give the run"]),
         (2, "robust run --radius 0", &["radius '0'"]),
         (2, "robust run --radius 1 --instances 9", &["there is no 9"]),
         (2, "robust run --radius 1 --instances 0", &["from 1 on"]),

@@ -48,7 +48,7 @@ pub(super) struct Robust {
     /// Where the data is, if not where it was in training
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The kind of data, such as mnist; for a packed model, which does not say what it was trained on
+    /// The kind of data, such as mnist; for a packed model that does not say what it was trained on
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// Training examples instead of those to test on

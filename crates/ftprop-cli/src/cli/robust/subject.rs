@@ -71,10 +71,16 @@ fn packed_model(path: &Path, place: &Place<'_>) -> Result<(ExactNetwork, Vec<Str
     let refused =
         |why: packed::Error| ftprop_export::Error::NotAModel { path: path.to_path_buf(), why: why.to_string() };
     let model = packed::Model::parse(&bytes).map_err(refused)?;
+    if model.preprocessing.element == packed::Element::Real {
+        return Err(Error::Other(
+            "proofs about a packed model are for pictures; give the run that it was made from".into(),
+        ));
+    }
     let network = exact::of_packed(&model)?;
-    let Some(source) = place.source else {
+    let remembered = model.notes.get(packed::note::SOURCE).map(String::as_str);
+    let Some(source) = place.source.or(remembered) else {
         return Err(Error::Usage(
-            "a packed model does not say what it was trained on; give --source, such as mnist, and --data".into(),
+            "this packed model does not say what it was trained on; give --source, such as mnist, and --data".into(),
         ));
     };
     let mut recipe = Recipe::default();
