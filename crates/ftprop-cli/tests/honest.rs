@@ -43,7 +43,7 @@ fn a_sweep_ranks_by_validation_where_there_is_some() {
     let sweep = "sweep --recipe small.toml --grid optimizer.lr=1e-5,1e-2 --quiet";
     temp.run(&format!("{sweep} --set data.validation=0.2 --out held")).ok();
     let report = temp.text("held/report.md");
-    assert!(report.contains("on the validation images") && report.contains("| validation |"), "{report}");
+    assert!(report.contains("on the validation part") && report.contains("| validation |"), "{report}");
     temp.run(&format!("{sweep} --out plain")).ok();
     let report = temp.text("plain/report.md");
     assert!(report.contains("flattered") && report.contains("data.validation"), "{report}");

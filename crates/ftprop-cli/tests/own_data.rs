@@ -317,6 +317,29 @@ fn what_the_columns_of_a_table_are_taken_for_is_told() {
     temp.run("predict run -").refused(1, &["standard input holds no examples"]);
 }
 
+/// Years as names made a row of the first line, with a class of its own; a table of texts without names lost its first row.
+#[test]
+fn a_first_line_is_taken_for_what_it_is() {
+    let temp = Temp::new();
+    let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 7, i % 5, i % 3)).collect();
+    let run = |name: &str, text: String| {
+        temp.write(&format!("{name}.csv"), text);
+        temp.run(&format!("train --data {name}.csv --epochs 1 --out {name}")).ok().err
+    };
+    let said = run("years", format!("1990,2000,label\n{rows}"));
+    assert!(said.contains("48 training and 12 test examples, 3 classes") && said.contains("(`label`)"), "{said}");
+    assert_eq!(temp.run("eval years --data years.csv --split all --json").json()["examples"], 60);
+    temp.write("new.csv", "2000,1990\n3,4\n5,6\n");
+    assert_eq!(temp.run("predict years new.csv").ok().out.lines().count(), 2);
+    // Where the labels are texts it cannot be known, and is told.
+    let said = run("kinds", format!("1990,2000,kind\n{}", "1,2,a\n3,4,b\n".repeat(30)));
+    assert!(said.contains("the first line alone has the label `kind`") && said.contains("csv.header=true"), "{said}");
+    let said = run("texts", "red,small,yes\nblue,large,no\nred,large,yes\nblue,small,no\n".repeat(15));
+    assert!(said.contains("48 training and 12 test examples, 2 classes") && !said.contains('`'), "{said}");
+    let said = run("named", format!("colour,size,kind\n{}", "red,small,yes\nblue,large,no\n".repeat(30)));
+    assert!(said.contains("48 training and 12 test examples, 2 classes") && said.contains("(`kind`)"), "{said}");
+}
+
 /// A column of whole numbers with few rows of each was learned as so many classes, without a word.
 #[test]
 fn labels_that_look_like_a_measurement_are_told_of() {

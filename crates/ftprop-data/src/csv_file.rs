@@ -61,13 +61,17 @@ impl CsvTable {
     }
 
     /// The same, and the number of the label's column. A label in numbers does not keep the first line from being a
-    /// header, for names of classes may be numbers; a column that is chosen by name makes it one.
+    /// header, for names of classes may be numbers; a column that is chosen by name makes it one, and so does a label that is the
+    /// only text among numbers. A first line that could as well be a row of texts is one.
     pub(crate) fn read_with_label(
         path: &Path,
         header: Option<bool>,
         label: &LabelColumn,
     ) -> Result<(CsvTable, usize), DataError> {
-        let (table, label_at) = Self::read_lines(path, header, label, None)?;
+        let (mut table, label_at) = Self::read_lines(path, header, label, None)?;
+        if header.is_none() && !matches!(label, LabelColumn::Name(_)) {
+            table = table.second_look(label_at);
+        }
         table.check_rows()?;
         Ok((table, label_at))
     }
@@ -159,6 +163,40 @@ impl CsvTable {
                 ),
             }),
         }
+    }
+
+    /// Whether the first line names the columns, now that the others are known: names of columns may be numbers, such as years,
+    /// and a table of texts alone need not have names.
+    fn second_look(self, label_at: usize) -> CsvTable {
+        let is_number = |row: usize| self.cell(row, label_at).parse::<f64>().is_ok();
+        match &self.names {
+            // Every name is also a value of its column, and what follows are texts as well.
+            Some(names) => {
+                let texts =
+                    |row: usize| (0..self.width).all(|at| at == label_at || self.cell(row, at).parse::<f32>().is_err());
+                let a_value = |column: usize| (0..self.rows()).any(|row| self.cell(row, column) == names[column]);
+                let a_row = self.rows() > 0 && texts(0) && (0..self.width).all(a_value);
+                if a_row { self.with_names_as_row() } else { self }
+            }
+            // All labels are numbers but this one.
+            None if self.rows() > 1 && !is_number(0) && (1..self.rows()).all(is_number) => self.with_row_as_names(),
+            None => self,
+        }
+    }
+
+    /// The same with the first row for names.
+    pub(crate) fn with_row_as_names(mut self) -> CsvTable {
+        if self.names.is_some() || self.lines.is_empty() {
+            return self;
+        }
+        let names: Vec<String> = (0..self.width).map(|column| self.cell(0, column).to_owned()).collect();
+        let begin = self.ends[self.width - 1];
+        self.text.drain(..begin as usize);
+        self.ends.drain(..self.width);
+        self.ends.iter_mut().for_each(|end| *end -= begin);
+        self.lines.remove(0);
+        self.names = Some(names);
+        self
     }
 
     /// The same with the first line as a row like the others.

@@ -210,8 +210,18 @@ impl TableTransform {
                 table = whole;
             }
         }
+        // Names that are numbers, such as years, were not taken for names.
+        if self.named && header.is_none() && table.names().is_none() && self.named_in_row(&table) {
+            table = table.with_row_as_names();
+        }
         table.check_rows()?;
         Ok(table)
+    }
+
+    /// Whether the first row holds the names of all columns.
+    fn named_in_row(&self, table: &CsvTable) -> bool {
+        let cells: Vec<&str> = (0..table.width()).filter(|_| table.rows() > 0).map(|at| table.cell(0, at)).collect();
+        self.columns.iter().all(|column| cells.contains(&column.name.as_str()))
     }
 
     /// What is wrong with a row, if anything is.

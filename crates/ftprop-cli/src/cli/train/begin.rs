@@ -51,6 +51,22 @@ pub(super) fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, 
     if let Some(measured) = measured(dataset) {
         tell(&measured);
     }
+    if let Some(alone) = alone(dataset) {
+        tell(&alone);
+    }
+}
+
+/// A first line that was taken for a row, with a label that no other row has: it may hold the names of columns.
+fn alone(dataset: &Dataset) -> Option<String> {
+    let labels = dataset.table.as_ref().filter(|table| !table.named).map(|_| dataset.train.labels())?;
+    let first = *labels.first()?;
+    let class = dataset.classes.get(first as usize)?;
+    (labels.iter().filter(|&&label| label == first).count() == 1).then(|| {
+        format!(
+            "the first line alone has the label `{}`; if it names the columns, say so by --set data.csv.header=true",
+            plain(class)
+        )
+    })
 }
 
 /// A table whose labels look like a measurement: many whole numbers, and few rows of each.
