@@ -37,8 +37,8 @@ pub(super) struct Selftest {
     /// Worker threads, 0 for one a core
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Only this part: goldens, or on a GPU batches, tuning, products, faults, networks, large (its kernels for large
-    /// batches), sharing (runs that share it); several with commas between them
+    /// Only this part: goldens, or on a GPU batches, tuning, products, faults, networks, rules (of those, the target
+    /// rules), large (kernels for large batches), sharing (runs that share it); several with commas between them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     part: Vec<String>,
     /// Print JSON
