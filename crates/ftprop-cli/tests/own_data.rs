@@ -350,6 +350,30 @@ fn labels_that_look_like_a_measurement_are_told_of() {
     assert!(run.err.contains("30 different numbers in 90 rows"), "{run:?}");
 }
 
+/// What is measured was called the test part wherever it came from, and a folder `test` beside `val` was left out in silence.
+#[test]
+fn the_parts_of_a_folder_are_called_by_their_names() {
+    let temp = Temp::new();
+    temp.photos("photos");
+    let said = |folder: &str| temp.run(&format!("train --data {folder} --dry-run")).ok().err;
+    assert!(said("photos").contains("class folders, train to learn from, val to measure by\n"), "{}", said("photos"));
+    temp.photos("more");
+    std::fs::rename(temp.path("more/val"), temp.path("photos/test")).unwrap();
+    let left_out = "val to measure by (test is left out, and can be measured by its own path)";
+    assert!(said("photos").contains(left_out), "{}", said("photos"));
+    std::fs::remove_dir_all(temp.path("photos/val")).unwrap();
+    std::fs::rename(temp.path("photos"), temp.path("other")).unwrap();
+    std::fs::rename(temp.path("other/train"), temp.path("other/Train")).unwrap();
+    assert!(said("other").contains("Train to learn from, test to measure by\n"), "{}", said("other"));
+    std::fs::remove_dir_all(temp.path("other/test")).unwrap();
+    temp.run("train --data other --quiet").refused(1, &["beside Train", "the path of Train itself"]);
+    // Trains can be told from cars.
+    std::fs::create_dir(temp.path("rails")).unwrap();
+    std::fs::rename(temp.path("other/Train/dark"), temp.path("rails/train")).unwrap();
+    std::fs::rename(temp.path("other/Train/bright"), temp.path("rails/car")).unwrap();
+    assert!(said("rails").contains("a folder of pictures in class folders"), "{}", said("rails"));
+}
+
 /// Folders as people have them: what is not as it should be is called what it is.
 #[test]
 fn folders_of_pictures_are_taken_as_people_have_them() {

@@ -12,12 +12,12 @@ pub struct Found {
     /// What to open it as.
     pub source: Source,
     /// What it is, in words: `a folder of pictures in class folders`.
-    pub what: &'static str,
+    pub what: String,
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
+        f.write_str(&self.what)
     }
 }
 
@@ -34,14 +34,14 @@ impl Source {
     /// use ftprop_data::Source;
     /// std::fs::write(&path, "1,2,iris\n")?;
     /// let found = Source::detect(&path)?;
-    /// assert_eq!((found.source, found.what), (Source::Csv, "a table"));
+    /// assert_eq!((found.source, found.what.as_str()), (Source::Csv, "a table"));
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn detect(path: &Path) -> Result<Found, DataError> {
         let about = std::fs::metadata(path).map_err(|why| DataError::Read { path: path.to_owned(), why })?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let found = |source, what| Ok(Found { source, what });
+        let found = |source, what: &str| Ok(Found { source, what: what.into() });
         if !about.is_dir() {
             let stem = name.strip_suffix(".gz").unwrap_or(&name);
             if stem.ends_with(".csv") || stem.ends_with(".tsv") {
@@ -76,11 +76,20 @@ impl Source {
             };
         }
         match folder::layout(path) {
-            Ok(folder::Layout::Parts { .. }) => found(Source::Folder, "pictures in train and test folders of classes"),
+            Ok(folder::Layout::Parts { train, test, others }) => {
+                let name = |folder: &Path| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let parts = format!("{} to learn from, {} to measure by", name(&train), name(&test));
+                let others: Vec<String> = others.iter().map(|other| name(other)).collect();
+                let left = match others.is_empty() {
+                    true => String::new(),
+                    false => format!(" ({} is left out, and can be measured by its own path)", others.join(" and ")),
+                };
+                found(Source::Folder, &format!("pictures in class folders, {parts}{left}"))
+            }
             Ok(folder::Layout::Classes) => found(Source::Folder, "a folder of pictures in class folders"),
             Err(error @ (DataError::LoosePictures { .. } | DataError::LoneClass { .. })) => Err(error),
             // There is a folder `train`: what lacks is beside it.
-            Err(error) if folder::TRAIN.iter().any(|name| path.join(name).is_dir()) => Err(error),
+            Err(error) if folder::has_train(path) => Err(error),
             Err(_) => Err(DataError::Unrecognised { path: path.to_owned() }),
         }
     }

@@ -21,9 +21,9 @@ use crate::sizes::check_sizes;
 use crate::split::{Content, Split};
 use crate::{DataError, Options, Source};
 
-/// The names a folder of training pictures may have.
-pub(crate) const TRAIN: [&str; 2] = ["train", "training"];
-/// The names a folder of test pictures may have.
+/// The names a folder of training pictures may have, in letters of any case.
+const TRAIN: [&str; 2] = ["train", "training"];
+/// The names a folder of test pictures may have; the first that is there is it.
 const TEST: [&str; 5] = ["val", "validation", "valid", "test", "testing"];
 /// The part of each class that is held out where nothing is set aside for testing.
 pub(crate) const TEST_FRACTION: f64 = 0.2;
@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Dataset, DataError>
     let mut passed_over = PassedOver::default();
     let known = options.known.as_ref().map(|known| &known.classes[..]);
     let (classes, train, test) = match layout {
-        Layout::Parts { train, test } => {
+        Layout::Parts { train, test, .. } => {
             let classes = known.map_or_else(|| class_folders(&train), |known| Ok(known.to_vec()))?;
             let mut part = |folder: &Path| read(folder, &classes, resize, shape, &mut passed_over);
             let (train, test) = (part(&train)?, part(&test)?);
@@ -61,8 +61,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Dataset, DataError>
 
 /// How a folder of pictures is laid out.
 pub(crate) enum Layout {
-    /// Class folders in a part for training and one for testing.
-    Parts { train: PathBuf, test: PathBuf },
+    /// Class folders in a part for training and one for testing, and others that might have been the latter.
+    Parts { train: PathBuf, test: PathBuf, others: Vec<PathBuf> },
     /// Class folders alone.
     Classes,
 }
@@ -74,15 +74,17 @@ pub(crate) fn layout(path: &Path) -> Result<Layout, DataError> {
         wanted: wanted.into(),
         places: vec![path.to_owned()],
     };
-    let train = TRAIN.map(|name| path.join(name)).into_iter().find(|folder| folder.is_dir());
-    if let Some(train) = train {
-        let test = TEST.map(|name| path.join(name)).into_iter().find(|folder| folder.is_dir());
-        return match test {
-            Some(test) => Ok(Layout::Parts { train, test }),
-            None => Err(missing("val/CLASS/* or test/CLASS/* beside train")),
+    if let Some(train) = called(path, &TRAIN).into_iter().next() {
+        let mut tests = called(path, &TEST).into_iter();
+        return match tests.next() {
+            Some(test) => Ok(Layout::Parts { train, test, others: tests.filter(|other| divided(other)).collect() }),
+            None => {
+                let name = train.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let instead = format!("(the path of {name} itself holds a part of it out)");
+                Err(missing(&format!("val/CLASS/* or test/CLASS/* beside {name} {instead}")))
+            }
         };
     }
-    let pictured = |folder: &Path| entries(folder).is_ok_and(|inside| inside.iter().any(Entry::is_picture));
     let all = entries(path)?;
     let classes: Vec<&Entry> = all.iter().filter(|entry| entry.is_folder && pictured(&entry.path)).collect();
     match (&classes[..], all.iter().filter(|entry| entry.is_picture()).count()) {
@@ -91,6 +93,32 @@ pub(crate) fn layout(path: &Path) -> Result<Layout, DataError> {
         ([only], _) => Err(DataError::LoneClass { path: only.path.clone() }),
         _ => Ok(Layout::Classes),
     }
+}
+
+/// Whether a folder holds pictures, and not only folders of them.
+fn pictured(folder: &Path) -> bool {
+    entries(folder).is_ok_and(|inside| inside.iter().any(Entry::is_picture))
+}
+
+/// Whether a folder holds folders.
+fn divided(folder: &Path) -> bool {
+    entries(folder).is_ok_and(|inside| inside.iter().any(|entry| entry.is_folder))
+}
+
+/// The folders in a folder that have one of some names, in the order of the names. One with pictures and no folders in it is no
+/// part but a class: trains can be told from cars.
+fn called(path: &Path, names: &[&str]) -> Vec<PathBuf> {
+    let all: Vec<Entry> = entries(path).unwrap_or_default();
+    let has = |entry: &&Entry, name: &str| {
+        let own = entry.path.file_name().and_then(|own| own.to_str()).unwrap_or_default();
+        entry.is_folder && own.eq_ignore_ascii_case(name) && (!pictured(&entry.path) || divided(&entry.path))
+    };
+    names.iter().flat_map(|name| all.iter().filter(move |entry| has(entry, name))).map(|e| e.path.clone()).collect()
+}
+
+/// Whether a folder has a part for training.
+pub(crate) fn has_train(path: &Path) -> bool {
+    !called(path, &TRAIN).is_empty()
 }
 
 /// The names of the class folders, sorted.

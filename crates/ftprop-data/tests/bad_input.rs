@@ -281,7 +281,8 @@ fn what_a_path_holds_is_found_out_or_said_to_be_unknown() {
     assert_eq!(Source::detect(cifar.path()).unwrap().source, Source::Cifar10);
     let photos = Temp::new();
     write_photos(&photos);
-    assert_eq!(Source::detect(photos.path()).unwrap().what, "pictures in train and test folders of classes");
+    let parts = Source::detect(photos.path()).unwrap().what;
+    assert_eq!(parts, "pictures in class folders, train to learn from, val to measure by");
     assert_eq!(Source::detect(&photos.path().join("train")).unwrap().what, "a folder of pictures in class folders");
     fs::remove_dir_all(photos.path().join("val")).unwrap();
     says(&Source::detect(photos.path()).unwrap_err(), &["val/CLASS"]);

@@ -66,7 +66,7 @@ fn a_prepared_file_gives_the_batches_of_its_folder() {
         let file = temp.path().join("pictures");
         let summary = made(&folder, &file, 2);
         let found = Source::detect(&file).unwrap();
-        assert_eq!((found.source, found.what), (Source::Prepared, "prepared pictures"));
+        assert_eq!((found.source, found.what.as_str()), (Source::Prepared, "prepared pictures"));
         let (from_folder, from_file) = (opened(Source::Folder, &folder), opened(Source::Prepared, &file));
         assert_eq!(from_folder.classes, from_file.classes);
         assert_eq!(summary.classes, from_file.classes.len());
