@@ -5,6 +5,7 @@
 //! CPU's tests run it, and so does a self test on a GPU.
 
 mod cases;
+mod distance;
 mod matrices;
 mod portions;
 mod rules;
@@ -13,6 +14,7 @@ mod teachers;
 
 pub use cases::{Case, cases, networks};
 use cases::{mixed, networks_only, plain_case, some_groups};
+pub use distance::{apart, distance};
 
 use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
 use crate::NnError;
@@ -147,7 +149,7 @@ fn beside_the_reference(
     let (mut engine, mut reference) = (make(case)?, case.reference()?);
     engine.initialise(17)?;
     reference.initialise(17)?;
-    let (images, labels) = case.data(case.examples);
+    let (images, labels) = if optimizer_too { case.steady_data()? } else { case.data(case.examples) };
     let mut error = distance(&engine.network()?.values, &reference.network()?.values);
     for number in 0..2 {
         let step = Step { seed: 5, number, progress: 0.4 };
@@ -372,23 +374,6 @@ fn blown_up(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     let named = engine.first_non_finite().is_some_and(|culprit| culprit.contains("layer 10 (fc)"));
     let error = if sound && named && !loss.is_finite() { 0.0 } else { f64::INFINITY };
     Ok(Check { name: "a network that blew up says where".into(), error, allowed: 0.0 })
-}
-
-/// ‖got − expected‖ / ‖expected‖, infinite where anything is not finite.
-pub fn distance(got: &[f32], expected: &[f32]) -> f64 {
-    let (mut apart, mut size) = (0.0f64, 0.0f64);
-    for (&g, &e) in got.iter().zip(expected) {
-        apart += (f64::from(g) - f64::from(e)).powi(2);
-        size += f64::from(e).powi(2);
-    }
-    let ratio = (apart / size.max(1e-30)).sqrt();
-    if got.len() == expected.len() && ratio.is_finite() { ratio } else { f64::INFINITY }
-}
-
-/// 0 where both have the same bits, else how far apart they are, which is more than 0.
-pub fn apart(got: &[f32], expected: &[f32]) -> f64 {
-    let bits = |numbers: &[f32]| numbers.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    if bits(got) == bits(expected) { 0.0 } else { distance(got, expected).max(f64::MIN_POSITIVE) }
 }
 
 #[cfg(test)]
