@@ -49,6 +49,20 @@ fn a_sweep_ranks_by_validation_where_there_is_some() {
     assert!(report.contains("flattered") && report.contains("data.validation"), "{report}");
 }
 
+/// A single example that was held out kept the first epoch that had it right.
+#[test]
+fn too_few_to_choose_by_are_told_of() {
+    let temp = Temp::with_recipes();
+    let said = |validation: &str, out: &str| {
+        temp.run(&format!("train --recipe small.toml --set data.validation={validation} --epochs 1 --out {out}"))
+            .ok()
+            .err
+    };
+    assert!(said("1", "one").contains("1 example is held out to choose an epoch by, fewer than there are classes"));
+    assert!(said("9", "nine").contains("9 examples are held out"));
+    assert!(!said("0.1", "enough").contains("chance chooses") && !said("0", "none").contains("chance chooses"));
+}
+
 #[test]
 fn a_packed_model_has_the_loss_it_was_trained_with() {
     let temp = Temp::with_recipes();

@@ -26,7 +26,9 @@ pub enum SearchError {
         expected: usize,
     },
     /// A cell that is no number.
-    #[error("row {row}, column {column}: '{text}' is not a finite number; remove or repair that row")]
+    #[error(
+        "row {row}, column {column}: '{text}' is not a finite number; inputs are numbers, and the label is in the last column"
+    )]
     NotFinite {
         /// The row.
         row: usize,

@@ -45,6 +45,14 @@ pub(super) fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, 
     if batch < recipe.train.batch {
         tell(&format!("batches have {batch} examples, not {}: there are no more", recipe.train.batch));
     }
+    let (held_out, classes) = (trainer.validation_examples(), dataset.classes.len());
+    if (1..classes).contains(&held_out) {
+        tell(&format!(
+            "{} held out to choose an epoch by, fewer than there are classes, so chance chooses; data.validation is a share \
+             below 1, or a number",
+            if held_out == 1 { "1 example is".to_string() } else { format!("{held_out} examples are") }
+        ));
+    }
     if let Some(untested) = untested(dataset) {
         tell(&untested);
     }
