@@ -5,9 +5,11 @@ mod packed;
 use super::{load, say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
+use crate::terminal::Stream;
 use clap::Args;
 use ftprop_data::Source;
 use ftprop_export::zoo;
+use ftprop_lab::report::columns::width;
 use ftprop_nn::Shape;
 use ftprop_nn::graph::{Graph, Node};
 use ftprop_tensor::Cpu;
@@ -95,7 +97,7 @@ impl Summary {
         if self.json {
             say_json(&report)?;
         } else {
-            report.lines().iter().try_for_each(|line| say(line))?;
+            report.lines(Stream::Out.columns().unwrap_or(usize::MAX)).iter().try_for_each(|line| say(line))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -184,11 +186,13 @@ fn row(graph: &Graph, node: &Node) -> Row {
 }
 
 impl Report {
-    /// As a table with a line for each layer.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let dash = |n: usize| if n == 0 { "–".to_string() } else { grouped(n) };
-        let head = ["layer", "", "output", "parameters", "multiply-adds", "activation bits"].map(String::from);
-        let mut rows = vec![head, [String::new(), "input".into(), self.input.clone(), dash(0), dash(0), dash(0)]];
+    /// As a table with a line for each layer, or below each other where so many columns do not hold it.
+    pub(super) fn lines(&self, room: usize) -> Vec<String> {
+        let dash = |n: usize| if n == 0 { NONE.to_string() } else { grouped(n) };
+        let mut rows = vec![
+            HEAD.map(String::from),
+            [String::new(), "input".into(), self.input.clone(), dash(0), dash(0), dash(0)],
+        ];
         for r in &self.layers {
             rows.push([
                 r.layer.clone(),
@@ -203,6 +207,9 @@ impl Report {
             [self.parameters, self.multiply_adds, self.activation_bits].map(grouped);
         rows.push(["".into(), "in all".into(), "".into(), parameters, multiply_adds, bits]);
         let mut lines = aligned(&rows);
+        if lines.iter().any(|line| width(line) > room) {
+            lines = rows[1..].iter().flat_map(|row| apart(row, room)).collect();
+        }
         lines.push(format!(
             "weights {} in f32; activations of one example {}",
             bytes(self.weight_bits / 8),
@@ -210,6 +217,22 @@ impl Report {
         ));
         lines
     }
+}
+
+const HEAD: [&str; 6] = ["layer", "", "output", "parameters", "multiply-adds", "activation bits"];
+const INDENT: &str = "    ";
+/// Stands for what a layer has not.
+const NONE: &str = "–";
+
+/// A row as a line of words and one of figures, or one for each of them.
+fn apart(row: &[String; 6], room: usize) -> Vec<String> {
+    let [layer, kind, output, figures @ ..] = row;
+    let words: Vec<&str> = [layer, kind, output].into_iter().map(String::as_str).filter(|t| !t.is_empty()).collect();
+    let figures = figures.iter().zip(&HEAD[3..]).filter(|(figure, _)| *figure != NONE);
+    let figures: Vec<String> = figures.map(|(figure, name)| format!("{figure} {name}")).collect();
+    let together = figures.join(", ");
+    let figures = if together.is_empty() || INDENT.len() + width(&together) > room { figures } else { vec![together] };
+    std::iter::once(words.join("  ")).chain(figures.iter().map(|figures| format!("{INDENT}{figures}"))).collect()
 }
 
 /// Rows in columns: the first two to the left, the others to the right.
@@ -253,6 +276,12 @@ mod tests {
     fn shapes_and_numbers_read_well() {
         assert_eq!(parse_shape("3x32x16"), Ok(Shape { height: 32, width: 16, channels: 3 }));
         assert!(parse_shape("3x32").is_err() && parse_shape("a").is_err());
+        let row = ["3", "conv 64 3×3 pad 1", "64×8×8", "18,432", "1,179,648", NONE].map(String::from);
+        assert_eq!(apart(&row, 47)[1..], ["    18,432 parameters, 1,179,648 multiply-adds"]);
+        assert_eq!(
+            apart(&row, 40),
+            ["3  conv 64 3×3 pad 1  64×8×8", "    18,432 parameters", "    1,179,648 multiply-adds"]
+        );
         assert_eq!((grouped(7), grouped(1234), grouped(1_000_000)), ("7".into(), "1,234".into(), "1,000,000".into()));
     }
 }

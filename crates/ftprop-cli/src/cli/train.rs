@@ -389,7 +389,7 @@ fn dry_run(recipe: &CheckedRecipe, dataset: &Dataset, json: bool) -> Result<Exit
     if let Some(table) = &dataset.table {
         say(&format!("# {}", begin::columns(table)))?;
     }
-    network.lines().iter().try_for_each(|line| say(format!("# {line}").trim_end()))?;
+    network.lines(usize::MAX).iter().try_for_each(|line| say(format!("# {line}").trim_end()))?;
     say(&format!("\n{}", recipe.to_toml()?.trim_end()))?;
     Ok(ExitCode::SUCCESS)
 }
