@@ -49,6 +49,22 @@ fn a_sweep_ranks_by_validation_where_there_is_some() {
     assert!(report.contains("flattered") && report.contains("data.validation"), "{report}");
 }
 
+/// A table to test by that was the one to train on, or one with every row twice, was measured without a word.
+#[test]
+fn test_rows_that_were_learned_from_are_told_of() {
+    let temp = Temp::new();
+    let rows: Vec<String> = (0..60).map(|i| format!("{},{},k{}\n", i * 7 % 60, i * 11 % 60, i % 3)).collect();
+    temp.write("t.csv", format!("x,y,kind\n{}", rows.concat()));
+    temp.write("twice.csv", format!("x,y,kind\n{}{}", rows.concat(), rows.concat()));
+    let said = |data: &str, out: &str| temp.run(&format!("train --data {data} --epochs 1 --out {out}")).ok().err;
+    let flatters = "are the same as training rows, labels included, so the test accuracy flatters";
+    assert!(said("t.csv --set data.csv.test_file=t.csv", "same").contains(&format!("60 of 60 test rows {flatters}")));
+    let twice = said("twice.csv", "twice");
+    assert!(twice.contains(flatters), "{twice}");
+    let once = said("t.csv", "once");
+    assert!(!once.contains("flatters"), "{once}");
+}
+
 /// A single example that was held out kept the first epoch that had it right.
 #[test]
 fn too_few_to_choose_by_are_told_of() {

@@ -74,6 +74,27 @@ impl Dataset {
     }
 }
 
+impl Dataset {
+    /// How many test examples are also training examples, with the same label, to the last digit. Of pictures in files nothing is
+    /// known but names and sizes, so none is counted.
+    ///
+    /// ```
+    /// use ftprop_data::{Options, Source, open};
+    /// let digits = open(Source::Digits, None, &Options::default())?;
+    /// assert_eq!(digits.repeated(), 0);
+    /// # Ok::<(), ftprop_data::DataError>(())
+    /// ```
+    pub fn repeated(&self) -> usize {
+        if matches!(self.train.content(), Content::Files { .. }) {
+            return 0;
+        }
+        let learned = sums(&self.train);
+        let known: HashSet<u32> = marked(&self.train, &learned).collect();
+        let count = |sums: &[u32]| marked(&self.test, sums).filter(|sum| known.contains(sum)).count();
+        if self.train.shares_examples(&self.test) { count(&learned) } else { count(&sums(&self.test)) }
+    }
+}
+
 impl Split {
     /// By which its examples are known again.
     pub fn mark(&self) -> Mark {
@@ -274,6 +295,21 @@ mod tests {
         let half = share(&rows[..500]);
         assert!((0.3..0.7).contains(&half), "{half}");
         assert_eq!(share(&more[1000..]), 0.0);
+    }
+
+    #[test]
+    fn test_examples_that_were_learned_from_are_counted() {
+        let rows: Vec<f32> = (0..20).map(|i| i as f32).collect();
+        assert_eq!(table(&rows, 4).repeated(), 0);
+        // Every row twice, with the same label; a copy may be in the other part or in the same one.
+        let twice: Vec<f32> = (0..20).map(|i| (i / 4 * 2 + i % 2) as f32).collect();
+        let doubled = table(&twice, 4);
+        let value = |split: &Split, at: usize| split.features().map(|(values, _)| values[split.number(at)]);
+        let learned: Vec<_> = (0..16).map(|at| value(&doubled.train, at)).collect();
+        let expected = (0..4).filter(|&at| learned.contains(&value(&doubled.test, at))).count();
+        assert!(expected > 0 && doubled.repeated() == expected, "{expected} and {}", doubled.repeated());
+        let same = Dataset { test: doubled.train.clone(), ..table(&twice, 4) };
+        assert_eq!(same.repeated(), 16);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use ftprop_train::trainer::Trainer;
 use ftprop_train::words::plain;
 use std::collections::HashSet;
 
+/// One in so many test rows is too many to have been learned from.
+const MANY_OF: usize = 10;
 /// Things that are named before the others are only counted.
 const NAMED: usize = 3;
 
@@ -62,6 +64,18 @@ pub(super) fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, 
     if let Some(alone) = alone(dataset) {
         tell(&alone);
     }
+    if let Some(repeated) = repeated(dataset) {
+        tell(&repeated);
+    }
+}
+
+/// Rows to measure by that were learned from, where there are many.
+fn repeated(dataset: &Dataset) -> Option<String> {
+    let all = dataset.table.as_ref().map(|_| dataset.test.len())?;
+    let repeated = dataset.repeated();
+    (repeated * MANY_OF >= all && repeated > 1).then(|| {
+        format!("{repeated} of {all} test rows are the same as training rows, labels included, so the test accuracy flatters")
+    })
 }
 
 /// A first line that was taken for a row, with a label that no other row has: it may hold the names of columns.
