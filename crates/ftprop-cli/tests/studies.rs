@@ -65,8 +65,12 @@ fn a_small_reproduction_has_a_whole_report() {
     let only = "reproduce --out table --seeds 2 --epochs 3 --validation 8 --set train.batch=16 --report-only";
     // Only what was trained is reported: another report must not replace a good one.
     let report = temp.read("table/report.md");
-    for (from, to, word) in [("--epochs 3", "", "another recipe"), ("--out table", "--out typo", "none of these runs")]
-    {
+    for (from, to, word) in [
+        ("--epochs 3", "", "another recipe"),
+        ("--seeds 2 --epochs 3", "--seeds 1 --epochs 4", "another recipe"),
+        ("--report-only", "--report-only --table imagenet", "another recipe"),
+        ("--out table", "--out typo", "none of these runs"),
+    ] {
         temp.run(&only.replace(from, to)).refused(1, &[word, "flags"]);
         assert!(report == temp.read("table/report.md") && !temp.path("typo").exists());
     }

@@ -79,7 +79,7 @@ impl Reproduce {
             settings: self.study.set.clone(),
         };
         // What is in the way is found before anything is trained.
-        let shown = covered(rows, &cells, &plan, &self.out)?;
+        let shown = covered(rows, &cells, &plan, &self.out).map_err(|error| self.about_flags(error))?;
         let (order, others) = asked_first(&cells, self.seeds, shown);
         if !others.is_empty() && !self.study.quiet {
             tell(&also_shown(&others));
@@ -94,6 +94,17 @@ impl Reproduce {
             }
             report(rows, &found, &study::history(&self.out)?)
         })
+    }
+
+    /// Where nothing is to be trained, another folder is no help.
+    fn about_flags(&self, error: ftprop_lab::Error) -> ftprop_lab::Error {
+        match error {
+            ftprop_lab::Error::OtherStudy { run, last, .. } if self.study.report_only => {
+                let what = format!("{} holds a run of another recipe", run.display());
+                ftprop_lab::Error::NotTrained { what, last }
+            }
+            other => other,
+        }
     }
 
     fn cells(&self, rows: Rows) -> Result<Vec<Cell>, Error> {

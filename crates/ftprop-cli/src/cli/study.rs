@@ -45,7 +45,7 @@ pub(super) struct StudyArgs {
     minutes: Option<f64>,
     /// Train nothing, only write the report of what is there
     #[arg(long)]
-    report_only: bool,
+    pub(super) report_only: bool,
     /// Print nothing but errors and the result
     #[arg(long)]
     pub(super) quiet: bool,
