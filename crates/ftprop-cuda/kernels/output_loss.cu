@@ -4,6 +4,10 @@
 // other end of the batch. `losses`, where it is given, has each example's own.
 #include "logits.cuh"
 
+// A loss as a multiple of 2^-30, as the CPU has it: such sums are exact, and so the same however examples were counted together,
+// which goes by the clock.
+__device__ __forceinline__ double on_grid(double loss) { return rint(loss * 1073741824.0) * (1.0 / 1073741824.0); }
+
 extern "C" __global__ void __launch_bounds__(256)
 output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, act_t* __restrict__ slopes, DeviceTally* __restrict__ tally, DeviceTally* __restrict__ partial,
             u32* __restrict__ counter, double* __restrict__ losses, const u32* __restrict__ not_numbers, const float* __restrict__ weights, const DeviceStep* __restrict__ step, const float* __restrict__ scalars, int n,
@@ -103,7 +107,7 @@ output_loss(const logit_t* __restrict__ logits, const u32* __restrict__ labels, 
 #else
 #error "unknown OUTPUT_LOSS"
 #endif
-        loss += own;
+        loss += on_grid(own);
         if (losses && lane == 0) losses[i] = own;
     }
     if (lane == 0) {

@@ -20,6 +20,7 @@ use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
 use crate::NnError;
 use crate::network::Step;
 use crate::optimizer::{GroupSpec, OptimizerSpec, ParameterGroups};
+use crate::output_loss::Tally;
 use std::sync::Arc;
 
 /// One thing that was compared.
@@ -79,6 +80,7 @@ pub fn run(
     rules::check(make, exactness, &mut add)?;
     let case = plain_case()?;
     add(whole_steps(make, &mixed(&case)?)?);
+    add(counted_apart(make, &case)?);
     add(resumed(make, &case)?);
     add(reduced(make, &case)?);
     add(frozen(make, &case)?);
@@ -199,6 +201,29 @@ fn whole_steps(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
         error: if counted { error } else { f64::INFINITY },
         allowed: 0.0,
     })
+}
+
+/// The loss of some steps has the same bits however they are counted together, since that may go by the clock.
+fn counted_apart(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
+    let batches: Vec<_> = (0..20).map(|number| case.data(40 + number)).collect();
+    let mut counts = Vec::new();
+    for spans in [&[20][..], &[1, 7, 2, 6, 4], &[13, 7]] {
+        let (mut engine, mut counted, mut first) = (make(case)?, Tally::default(), 0);
+        engine.initialise(6)?;
+        for &span in spans {
+            let steps = vec![(1.0, 0.5); span];
+            let first_step = first as u64;
+            engine.begin(StepSpan { seed: 1, epoch: 0, first_batch: first, first_step, steps, portion: None })?;
+            for (images, labels) in &batches[first..first + span] {
+                engine.step(images, labels)?;
+            }
+            counted.add(&engine.finish()?);
+            first += span;
+        }
+        counts.push(counted);
+    }
+    let error = if counts.iter().all(|count| *count == counts[0]) { 0.0 } else { f64::INFINITY };
+    Ok(Check { name: format!("{}: losses however steps are counted", case.name), error, allowed: 0.0 })
 }
 
 /// A state that another engine goes on from: the values must end up equal.

@@ -334,18 +334,24 @@ impl Case {
         Ok(self.data(best.map_or(self.examples, |(_, stream)| stream)))
     }
 
-    /// How far gradients of two steps move if examples do.
+    /// How far gradients of two steps move if examples and parameters do. Behind the first thresholds only parameters
+    /// count: what comes through them does not move.
     fn moved_by_a_nudge(&self, stream: u64) -> Result<f64, EngineError> {
         let ((images, labels), random) = (self.data(stream), Stream::numbered(stream ^ 1 << 32));
-        let nudge = |(i, value): (usize, &f32)| value * (1.0 + NUDGE * (2.0 * random.uniform(i as u64) - 1.0));
-        let nudged: Vec<f32> = images.iter().enumerate().map(nudge).collect();
+        let nudged = |values: &[f32], first: u64| -> Vec<f32> {
+            let noise = |i: usize| 1.0 + NUDGE * (2.0 * random.uniform(first + i as u64) - 1.0);
+            values.iter().enumerate().map(|(i, value)| value * noise(i)).collect()
+        };
         let (mut one, mut other, mut moved) = (self.reference()?, self.reference()?, 0.0f64);
         one.initialise(17)?;
         for number in 0..2 {
-            other.restore(&one.state()?)?;
+            let mut state = one.state()?;
+            state.network.values = nudged(&state.network.values, (number + 1) << 40).into();
+            other.restore(&state)?;
+            drop(state);
             let step = Step { seed: 5, number, progress: 0.4 };
             one.learn(&images, &labels, &step)?;
-            other.learn(&nudged, &labels, &step)?;
+            other.learn(&nudged(&images, 0), &labels, &step)?;
             moved = moved.max(distance(&other.gradients()?, &one.gradients()?));
             one.optimize(0.5)?;
         }
