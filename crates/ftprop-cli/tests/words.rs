@@ -44,6 +44,8 @@ fn predict_says_what_it_wants_from_standard_input() {
         .refused(1, &["paths of pictures", "the bytes of a picture", "instead of -"]);
     temp.write("noise", noise(1, 3000));
     run_with(&temp, "noise", "predict run -").refused(1, &["paths of pictures", "one a line", "binary data"]);
+    temp.write("names", "\n\n");
+    run_with(&temp, "names", "predict run -").refused(1, &["standard input names no picture"]);
     temp.write("names", format!("{picture}\r\n\nphotos/val/bright/0.png\n"));
     assert_eq!(run_with(&temp, "names", "predict run -").ok().out.lines().count(), 2);
     #[cfg(unix)]

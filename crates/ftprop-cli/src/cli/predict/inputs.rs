@@ -78,7 +78,12 @@ fn pictures_from_stdin() -> Result<Vec<Input>, Error> {
         .lock()
         .read_to_end(&mut bytes)
         .map_err(|why| FileError::new("read", Path::new("standard input"), why))?;
-    paths(&bytes).map_err(Error::Other)
+    let found = paths(&bytes).map_err(Error::Other)?;
+    // As a folder without pictures is: whoever gave it expects answers.
+    Ok(match found.is_empty() {
+        true => vec![Input::Wrong(STDIN.into(), "standard input names no picture; give paths, one a line".into())],
+        false => found,
+    })
 }
 
 /// How pictures of the kinds that are read begin.
