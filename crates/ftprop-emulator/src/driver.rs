@@ -6,6 +6,7 @@ use crate::memory::Memory;
 use crate::program::{Kernel, Program};
 use crate::warp::Launch;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -44,6 +45,18 @@ pub(crate) enum Work {
         byte: u8,
         bytes: usize,
     },
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Kernel { kernel, blocks, threads, shared, .. } => {
+                write!(f, "{} {blocks:?} blocks of {} threads, {shared} bytes", kernel.name, threads[0])
+            }
+            Work::Copy { bytes, .. } => write!(f, "a copy of {bytes} bytes"),
+            Work::Fill { bytes, .. } => write!(f, "{bytes} bytes filled"),
+        }
+    }
 }
 
 /// Captured work and what it waits for.
@@ -347,6 +360,7 @@ impl Gpu {
     pub(crate) fn launch_graph(&self, graph: usize) -> Result<(), Failure> {
         let graph = self.lock().graphs.get(&graph).cloned().ok_or(Failure::InvalidHandle)?;
         let mut left: Vec<usize> = (0..graph.nodes.len()).collect();
+        let told = std::env::var_os("FTPROP_EMULATOR_TRACE").is_some();
         let mut done = vec![false; graph.nodes.len()];
         while !left.is_empty() {
             let ready: Vec<usize> =
@@ -356,6 +370,9 @@ impl Gpu {
             }
             let choice = ready[self.lock().any(ready.len())];
             let node = left.swap_remove(choice);
+            if told {
+                eprintln!("{node}: {} after {:?}", graph.nodes[node].work, graph.nodes[node].after);
+            }
             self.perform(&graph.nodes[node].work)?;
             done[node] = true;
         }

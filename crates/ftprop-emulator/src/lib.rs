@@ -14,6 +14,8 @@
 //! - what a captured step leaves unordered is run in an order that changes each time;
 //! - lanes that wait for others that never come are told.
 //!
+//! With `FTPROP_EMULATOR_TRACE` in the environment it tells what each captured step consists of.
+//!
 //! It does not tell how fast anything is, sums of matrix products are rounded once and not as the hardware does, and it has no
 //! cuDNN or cuBLASLt. What it does not know, it refuses by name when the kernels are loaded.
 
