@@ -231,6 +231,7 @@ fn folders_and_files_that_are_not_what_they_should_be() {
         (1, "summary small.toml --input 3x0x1", &["input"]),
         (1, "selftest --golden empty", &["empty", "no golden case"]),
         (1, "selftest --golden nowhere", &["nowhere"]),
+        (2, "selftest --part large --device cpu", &["--part large", "--device cuda:0"]),
         (2, "eval run --batch 0", &["--batch"]),
         (2, "predict run x.png --top 0", &["--top"]),
     ];

@@ -66,6 +66,12 @@ impl Selftest {
             return Err(Error::Usage(format!("--part {part}: known are {}", known.join(", "))));
         }
         let place = Place::open(self.device.parse()?, self.threads)?;
+        // Nothing checked is nothing passed.
+        if let Some(part) = self.part.iter().find(|part| *part != "goldens").filter(|_| place.gpu.is_none()) {
+            return Err(Error::Usage(format!(
+                "--part {part} is about a GPU, and none is used; name one with --device cuda:0"
+            )));
+        }
         let cases = match &self.golden {
             _ if !self.wants("goldens") => Vec::new(),
             Some(folder) => golden::in_folder(folder)?,
