@@ -17,7 +17,7 @@ pub(super) struct EarlyUpdate {
 
 impl EarlyUpdate {
     /// Parameters, at least.
-    const LEAST: usize = 1 << 22;
+    const LEAST: usize = 1 << 21;
 
     pub(super) fn new(device: &Device, passes: &[CompiledPass], count: usize) -> Result<Option<Self>, CudaError> {
         let passes: Vec<Vec<Range<usize>>> = passes.iter().map(CompiledPass::parameters).collect();
