@@ -4,7 +4,8 @@
 //
 // A pool before the activation passes a window's slope to one place. So slopes, and their sums, are taken over windows first
 // (epilogue_backward_windows), from the largest values, which the way forward kept; then each place adds up what it is given
-// (epilogue_backward_places). Where the activation comes first, a place's slope follows from the sum of what it is given
+// (epilogue_backward_places). Where windows have no place in common, and no norm needs the sums first, one kernel does both
+// (TOGETHER). Where the activation comes first, a place's slope follows from the sum of what it is given
 // (epilogue_backward_groups).
 #include "epilogue.cu"
 
@@ -101,9 +102,34 @@ __device__ __forceinline__ void end_sums(sum_t (&sums)[SUMS][VEC], const ColumnT
 }
 
 #if POOL == POOL_BEFORE
-// From the slopes by the output to those by the windows' largest pre-activations, in their place, with the sums over channels.
+// Whether no place is in two windows, and its slope known with the window's.
+#define TOGETHER (NORMS == 0 && POOL_KERNEL == POOL_STRIDE && POOL_PAD == 0)
+
+#if TOGETHER
+// A window's slope to the place of its largest value, zeros to the others. Places below and beside the last windows are in none.
+__device__ __forceinline__ void spread(int pixel, int c, const FloatVec<VEC>& d, const Whole<VEC, position_t>& chosen, act_t* dy) {
+    const int image = pixel / (POOL_H * POOL_W), window = pixel % (POOL_H * POOL_W);
+    const int down = window / POOL_W, across = window % POOL_W;
+#pragma unroll
+    for (int u = 0; u < POOL_STRIDE + HEIGHT - POOL_H * POOL_STRIDE; u++)
+#pragma unroll
+        for (int v = 0; v < POOL_STRIDE + WIDTH - POOL_W * POOL_STRIDE; v++) {
+            const bool inside = u < POOL_STRIDE && v < POOL_STRIDE;
+            if ((u >= POOL_STRIDE && down != POOL_H - 1) || (v >= POOL_STRIDE && across != POOL_W - 1)) continue;
+            FloatVec<VEC> here;
+#pragma unroll
+            for (int e = 0; e < VEC; e++) here.v[e] = inside && chosen.v[e] == u * POOL_KERNEL + v ? d.v[e] : 0.0f;
+            const int row = image * ROWS_PER_IMAGE + (down * POOL_STRIDE + u) * WIDTH + across * POOL_STRIDE + v;
+            keep_slopes<ACCUMULATE1>(dy + (size_t)row * C + c, here);
+        }
+}
+#endif
+
+// From the slopes by the output to those by the windows' largest pre-activations, in their place, with the sums over channels; or
+// to those by the input.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
-epilogue_backward_windows(act_t* dout, const act_t* __restrict__ largest, const sum_t* __restrict__ scale, const void* __restrict__ shift, NormBackward norm1,
+epilogue_backward_windows(act_t* dout, const act_t* __restrict__ largest, const position_t* __restrict__ argmax, act_t* __restrict__ dy,
+                          const sum_t* __restrict__ scale, const void* __restrict__ shift, NormBackward norm1,
                           int biased, sum_t* __restrict__ partial, u32* __restrict__ counter, const DeviceStep* __restrict__ step,
                           const float* __restrict__ scalars, const u32* __restrict__ labels, int n) {
     const ColumnThread thread;
@@ -138,7 +164,11 @@ epilogue_backward_windows(act_t* dout, const act_t* __restrict__ largest, const 
                     sums[1][e] += (sum_t)d.v[e] * ((sum_t)here[i].v[e] - mean.v[e]);
 #endif
                 }
+#if TOGETHER
+                if (dy) spread(pixel, c, d, load_whole<VEC>(argmax + (size_t)pixel * C + c), dy);
+#else
                 store<VEC>(dout + (size_t)pixel * C + c, d);
+#endif
             }
         }
     }

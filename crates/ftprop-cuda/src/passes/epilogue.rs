@@ -538,6 +538,8 @@ impl CompiledEpilogue {
                 let args = BackwardWindowsArgs {
                     dout,
                     largest,
+                    argmax,
+                    dy,
                     scale,
                     shift,
                     norm1,
@@ -552,7 +554,7 @@ impl CompiledEpilogue {
                 // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
                 unsafe { windows.launch(stream, config, &args)? };
                 self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
-                if dy.is_null() {
+                if dy.is_null() || windows::together(pool, self.norm1.is_some()) {
                     return Ok(());
                 }
                 let coefficients1 = self.norm1.as_ref().map_or(DevicePtr::NULL, |norm| batch.at(norm.coefficients));
