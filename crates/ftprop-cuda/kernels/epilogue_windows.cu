@@ -102,9 +102,6 @@ __device__ __forceinline__ void end_sums(sum_t (&sums)[SUMS][VEC], const ColumnT
 }
 
 #if POOL == POOL_BEFORE
-// Whether no place is in two windows, and its slope known with the window's.
-#define TOGETHER (NORMS == 0 && POOL_KERNEL == POOL_STRIDE && POOL_PAD == 0)
-
 #if TOGETHER
 // A window's slope to the place of its largest value, zeros to the others. Places below and beside the last windows are in none.
 __device__ __forceinline__ void spread(int pixel, int c, const FloatVec<VEC>& d, const Whole<VEC, position_t>& chosen, act_t* dy) {

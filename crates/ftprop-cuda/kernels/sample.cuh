@@ -56,6 +56,7 @@
 #define STATISTICS 1
 #define LARGE 0
 #define KEEPS_LARGEST 1
+#define TOGETHER 0
 #define HEIGHT 16
 #define WIDTH 16
 #define POOL POOL_BEFORE

@@ -35,7 +35,5 @@ mod text;
 mod together;
 mod warp;
 
-pub use text::BadProgram;
-
 #[cfg(test)]
 mod tests;

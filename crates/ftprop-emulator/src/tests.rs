@@ -3,7 +3,7 @@
 use crate::driver::{Failure, Gpu, Work};
 use crate::lower::lower;
 
-/// A GPU with the kernel `f` of this text: `head` is its signature and directives.
+/// A GPU with one kernel, `f`.
 struct Bench {
     gpu: Gpu,
     program: usize,

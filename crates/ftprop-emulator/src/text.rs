@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a text is not a program that this GPU can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadProgram(pub String);
+pub(crate) struct BadProgram(pub(crate) String);
 
 impl fmt::Display for BadProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use super::carry::Carry;
 use super::column_reduction::ColumnReduction;
-use super::epilogue_source::{self, position_bytes};
+use super::epilogue_source::{self, position_bytes, windows_and_places_together};
 use super::norm::CompiledNorm;
 use super::threads::Threads;
 use super::windows::{self, BackwardGroupsArgs, BackwardPlacesArgs, BackwardWindowsArgs, WindowKernels};
@@ -554,7 +554,7 @@ impl CompiledEpilogue {
                 // SAFETY: the tensors have room for a full batch, the partial sums for any number of blocks.
                 unsafe { windows.launch(stream, config, &args)? };
                 self.norms().try_for_each(|norm| norm.agree_on_slopes(batch, stream))?;
-                if dy.is_null() || windows::together(pool, self.norm1.is_some()) {
+                if dy.is_null() || windows_and_places_together(f) {
                     return Ok(());
                 }
                 let coefficients1 = self.norm1.as_ref().map_or(DevicePtr::NULL, |norm| batch.at(norm.coefficients));

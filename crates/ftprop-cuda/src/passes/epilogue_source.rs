@@ -47,6 +47,13 @@ pub(super) fn turned() -> usize {
     usize::from(!tries("straight"))
 }
 
+/// Whether the kernel that goes back over a pool's windows also gives their places what they are given: no place is in two of
+/// them, and no norm has to know the sums first.
+pub(super) fn windows_and_places_together(f: &Epilogue) -> bool {
+    let has_norm = matches!(f.affine, Affine::Norm(_)) || matches!(f.residual, Some((_, Some(_))));
+    !has_norm && f.pool.is_some_and(|pool| pool.kernel == pool.stride && pool.pad == 0)
+}
+
 /// Bytes in which a pool keeps where in its window the largest value was.
 pub(super) fn position_bytes(kernel: usize) -> usize {
     match kernel {
@@ -120,6 +127,7 @@ fn source_of(source: Source, f: &Epilogue, shape: Shape, sharing: &Sharing, scal
         .int("STATISTICS", usize::from(f.takes_statistics()))
         .int("LARGE", usize::from(sharing.large))
         .int("KEEPS_LARGEST", usize::from(sharing.by_windows && !f.pool_last))
+        .int("TOGETHER", usize::from(windows_and_places_together(f)))
         .int("C", shape.channels)
         .int("VEC", sharing.vector_width)
         .int("HEIGHT", shape.height)

@@ -13,7 +13,7 @@ use ftprop_tensor::geometry::PoolGeometry;
 
 kernels! {
     /// From the slopes by the output to those by the windows' largest pre-activations, in their place, or where
-    /// [`together`] says so to those by the input.
+    /// its source says `TOGETHER` to those by the input.
     BackwardWindowsArgs = "epilogue_backward_windows" in WINDOWS_FILE {
         dout: DevicePtr,
         largest: DevicePtr,
@@ -87,12 +87,6 @@ impl WindowKernels {
 /// Whether a pool's places lie in few windows each, and few places in the same.
 pub(super) fn suit(pool: &PoolGeometry) -> bool {
     pool.kernel <= 2 * pool.stride && pool.stride <= 3
-}
-
-/// Whether the kernel that goes over windows also gives their places what they are given: no place is in two of them, and no
-/// norm has to know the sums first.
-pub(super) fn together(pool: &PoolGeometry, has_norm: bool) -> bool {
-    !has_norm && pool.kernel == pool.stride && pool.pad == 0
 }
 
 /// Groups of places that lie in the same windows, in one map.
