@@ -254,7 +254,7 @@ fn every_recipe_builds_and_says_what_its_name_says() {
             count += 1;
         }
     }
-    assert_eq!(count, 60);
+    assert_eq!(count, 63);
 }
 
 #[test]

@@ -319,3 +319,12 @@ fn a_study_answers_its_question_and_keeps_its_report() {
     );
     temp.run("sweep --study wrong.toml --out no").refused(1, &["grid is a list of texts, such as grid = ["]);
 }
+
+/// One recipe by itself was refused, however many seeds were asked for.
+#[test]
+fn the_seeds_of_one_recipe_are_swept() {
+    let temp = Temp::with_recipes();
+    temp.run("sweep --recipe small.toml --seeds 2 --epochs 1 --out seeds --quiet").ok();
+    let report = temp.text("seeds/report.md");
+    assert!(report.contains("# The seeds of small") && report.contains("2 of 2 runs are finished"), "{report}");
+}

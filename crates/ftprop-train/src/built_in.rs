@@ -60,9 +60,14 @@ const PHOTOGRAPHS: (&str, &str) =
 /// For a CPU.
 const QUICK: (&str, &str) = recipe!("cifar10", "quick", "-sign");
 
-/// The paper's convnet8, taught by another network.
-const TAUGHT: &[(&str, &str)] =
-    &[recipe!("cifar10", "convnet8", "-sign-taught"), recipe!("cifar10", "convnet8", "-qrelu-taught")];
+/// Taught by another network: the paper's convnet8, and ResNet-18 with a way around every convolution.
+const TAUGHT: &[(&str, &str)] = &[
+    recipe!("cifar10", "convnet8", "-sign-taught"),
+    recipe!("cifar10", "convnet8", "-qrelu-taught"),
+    recipe!("cifar10", "bireal18", "-sign-taught"),
+    recipe!("cifar10", "bireal18", "-qrelu-taught"),
+    ("cifar100-bireal18-sign-taught", include_str!("../recipes/cifar100/bireal18-sign-taught.toml")),
+];
 
 /// All but the digits.
 fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {

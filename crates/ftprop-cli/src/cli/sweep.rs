@@ -72,8 +72,9 @@ impl Sweep {
         for text in &self.grid {
             axes.push(text.parse()?);
         }
-        if axes.is_empty() && self.recipe.len() < 2 {
-            return Err(Error::Usage("nothing to compare; give --grid KEY=VALUE,VALUE or several --recipe".into()));
+        if axes.is_empty() && self.recipe.len() < 2 && seeds < 2 {
+            let remedy = "nothing to compare; give --grid KEY=VALUE,VALUE, several --recipe, or --seeds";
+            return Err(Error::Usage(remedy.into()));
         }
         self.study.refuse_overruled(&[])?;
         self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;

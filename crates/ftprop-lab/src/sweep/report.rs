@@ -21,7 +21,11 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
         results.push(Compared { point, accuracy: Accuracy::of(&runs), runs });
     }
     let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
-    let title = if keys.is_empty() { "recipes compared".into() } else { format!("a sweep over {}", keys.join(", ")) };
+    let title = match (keys.is_empty(), points) {
+        (true, [alone]) => format!("the seeds of {}", alone.base),
+        (true, _) => "recipes compared".into(),
+        (false, _) => format!("a sweep over {}", keys.join(", ")),
+    };
     let mut page = Document::new(&capital(&title));
     let all: usize = results.iter().map(|r| r.runs.len()).sum();
     let finished = results.iter().flat_map(|r| &r.runs).filter(|run| run.summary.is_some()).count();
