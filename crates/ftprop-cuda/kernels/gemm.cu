@@ -188,229 +188,280 @@ __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* out, const float* __restrict__ bias,
-     const act_t* addend, float* __restrict__ workspace, u32* __restrict__ counters, int n, int split_k) {
-    extern __shared__ __align__(16) unsigned char memory[];
-    elem_t* tiles = reinterpret_cast<elem_t*>(memory);
+// What a block computes of the product.
+struct Share {
+    int group, split, m0, n0;
+    // Of the whole product.
+    int rows, depth;
+    // Its tiles of the depth: from the first up to the end.
+    int first, end;
 
-    const int group = blockIdx.z / split_k, split = blockIdx.z % split_k;
-    const int m0 = blockIdx.x * BM, n0 = blockIdx.y * BN;
+    __device__ __forceinline__ Share(int n, int split_k) {
+        group = blockIdx.z / split_k;
+        split = blockIdx.z % split_k;
+        m0 = blockIdx.x * BM;
+        n0 = blockIdx.y * BN;
 #if MODE == MODE_FORWARD
-    const int rows = n * OH * OW, depth = GEMM_K;
+        rows = n * OH * OW;
+        depth = GEMM_K;
 #elif MODE == MODE_INPUT
-    const int rows = n * H * W, depth = GEMM_K;
+        rows = n * H * W;
+        depth = GEMM_K;
 #elif MODE == MODE_WEIGHTS
-    const int rows = OCG, depth = n * OH * OW;
+        rows = OCG;
+        depth = n * OH * OW;
 #endif
-    const int depth_tiles = (depth + BK - 1) / BK;
-    const int first = (int)((long long)depth_tiles * split / split_k);
-    const int end = (int)((long long)depth_tiles * (split + 1) / split_k);
+        const int depth_tiles = (depth + BK - 1) / BK;
+        first = (int)((long long)depth_tiles * split / split_k);
+        end = (int)((long long)depth_tiles * (split + 1) / split_k);
+    }
+};
 
-    constexpr int A_ACROSS = (A_DEPTH_MAJOR ? BM : BK) / VA, A_DOWN = THREADS / A_ACROSS;
-    constexpr int A_TIMES = ((A_DEPTH_MAJOR ? BK : BM) + A_DOWN - 1) / A_DOWN;
+// What a thread copies of each tile: TIMES pieces of V elements, DOWN rows of the tile apart. Every count is known to the
+// compiler, and so is every check that can never fail: addresses are most of the work here.
+constexpr int A_LONG = A_DEPTH_MAJOR ? BM : BK, A_ROWS = A_DEPTH_MAJOR ? BK : BM;
+constexpr int A_ACROSS = A_LONG / VA, A_DOWN = THREADS / A_ACROSS, A_TIMES = (A_ROWS + A_DOWN - 1) / A_DOWN;
+constexpr int B_LONG = B_DEPTH_MAJOR ? BN : BK, B_ROWS = B_DEPTH_MAJOR ? BK : BN;
+constexpr int B_ACROSS = B_LONG / VB, B_DOWN = THREADS / B_ACROSS, B_TIMES = (B_ROWS + B_DOWN - 1) / B_DOWN;
+
 #if MODE == MODE_WEIGHTS
-    // Where each pixel of the right operand's depth begins, and its row and column: worked out once a tile, one
-    // tile ahead of its use.
-    __shared__ int4 depth_rows[2][BK];
-    auto find_rows = [&](int tile) {
+// Where each pixel of the right operand's depth begins, and its row and column: worked out once a tile, one tile ahead of its
+// use.
+struct DepthPixels {
+    int4 (&kept)[2][BK];
+
+    __device__ __forceinline__ void find(const Share& share, int tile) const {
         if (threadIdx.x < BK) {
             int k = tile * BK + threadIdx.x, image = k / (OH * OW), pixel = k % (OH * OW);
             int y = pixel / OW * STRIDE - PAD, x = pixel % OW * STRIDE - PAD;
-            int base = ((image * H + y) * W + x) * XC + group * CIG;
-            depth_rows[tile & 1][threadIdx.x] = make_int4(base, k < depth ? y : -1000000, x, 0);
+            int base = ((image * H + y) * W + x) * XC + share.group * CIG;
+            kept[tile & 1][threadIdx.x] = make_int4(base, k < share.depth ? y : -1000000, x, 0);
         }
-    };
-#else
-    // Where each row of the left operand begins: its image, and the window's corner in it. A thread keeps those
-    // of the rows it copies, unless they are many.
-    constexpr bool KEPT = A_TIMES <= 4;
-    struct __align__(16) Row {
-        int base, y, x;
-    };
-    auto row_of = [&](int i) {
-        int m = m0 + i;
-        Row row;
-#if MODE == MODE_FORWARD
-        int image = m / (OH * OW), pixel = m % (OH * OW);
-        row.y = pixel / OW * STRIDE - PAD;
-        row.x = pixel % OW * STRIDE - PAD;
-        row.base = ((image * H + row.y) * W + row.x) * XC + group * CIG;
-#else
-        int image = m / (H * W), pixel = m % (H * W);
-        row.y = pixel / W + PAD;
-        row.x = pixel % W + PAD;
-        row.base = image * (OH * OW * OC) + group * OCG;
-#endif
-        if (m >= rows) row.y = -1000000;
-        return row;
-    };
-    Row kept[KEPT ? A_TIMES : 1];
-    __shared__ Row shared_rows[KEPT ? 1 : BM];
-    if constexpr (KEPT) {
-#pragma unroll
-        for (int i = 0; i < A_TIMES; i++) kept[i] = row_of(threadIdx.x / A_ACROSS + i * A_DOWN);
-    } else {
-        for (int i = threadIdx.x; i < BM; i += THREADS) shared_rows[i] = row_of(i);
-        __syncthreads();
     }
+};
+
+__device__ __forceinline__ void fetch_left(const Share& share, const elem_t* left, int k0, int a_row, int a_at, u32 to) {
+    const bool inside = OCG % BM == 0 || share.m0 + a_at < OCG;
+    const elem_t* from = left + (size_t)(k0 + a_row) * OC + share.group * OCG + share.m0 + a_at;
+#pragma unroll
+    for (int i = 0; i < A_TIMES; i++) {
+        if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
+        bool valid = inside && k0 + a_row + i * A_DOWN < share.depth;
+        copy_async<VA * sizeof(elem_t)>(to + i * (A_DOWN * A_STRIDE * (int)sizeof(elem_t)), from + i * (A_DOWN * OC), valid);
+    }
+}
+#else
+// Where a row of the left operand begins: its image, and the window's corner in it.
+struct __align__(16) Row {
+    int base, y, x;
+};
+__device__ __forceinline__ Row row_of(const Share& share, int i) {
+    int m = share.m0 + i;
+    Row row;
+#if MODE == MODE_FORWARD
+    int image = m / (OH * OW), pixel = m % (OH * OW);
+    row.y = pixel / OW * STRIDE - PAD;
+    row.x = pixel % OW * STRIDE - PAD;
+    row.base = ((image * H + row.y) * W + row.x) * XC + share.group * CIG;
+#else
+    int image = m / (H * W), pixel = m % (H * W);
+    row.y = pixel / W + PAD;
+    row.x = pixel % W + PAD;
+    row.base = image * (OH * OW * OC) + share.group * OCG;
+#endif
+    if (m >= share.rows) row.y = -1000000;
+    return row;
+}
+
+// A thread keeps those of the rows it copies, unless they are many; then the block does.
+constexpr bool KEPT = A_TIMES <= 4;
+struct Rows {
+    Row kept[KEPT ? A_TIMES : 1];
+    Row (&shared)[KEPT ? 1 : BM];
+
+    __device__ __forceinline__ Rows(const Share& share, Row (&room)[KEPT ? 1 : BM]) : shared(room) {
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int i = 0; i < A_TIMES; i++) kept[i] = row_of(share, threadIdx.x / A_ACROSS + i * A_DOWN);
+        } else {
+            for (int i = threadIdx.x; i < BM; i += THREADS) shared[i] = row_of(share, i);
+            __syncthreads();
+        }
+    }
+    // The row of the thread's piece i, which is row a_row of the tile.
+    __device__ __forceinline__ Row at(int i, int a_row) const {
+        if constexpr (KEPT) return kept[i];
+        else return shared[a_row];
+    }
+};
+
+__device__ __forceinline__ void fetch_left(const Rows& rows, const elem_t* left, int k0, int a_row, int a_at, u32 to) {
+    // Where a tile's depth lies within one tap, that tap is the same for all threads.
+    constexpr bool ONE_TAP = PER_TAP % BK == 0;
+    const int k = k0 + a_at, tap = (ONE_TAP ? k0 : k) / PER_TAP, c = ONE_TAP ? k0 % PER_TAP + a_at : k % PER_TAP;
+    const int r = tap / KW, s = tap % KW;
+    const bool inside = GEMM_K % BK == 0 || k < GEMM_K;
+#if MODE == MODE_FORWARD
+    const int offset = (r * W + s) * XC + c;
+#endif
+#pragma unroll
+    for (int i = 0; i < A_TIMES; i++) {
+        if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
+        const Row row = rows.at(i, a_row + i * A_DOWN);
+#if MODE == MODE_FORWARD
+        bool valid = inside && (u32)(row.y + r) < (u32)H && (u32)(row.x + s) < (u32)W;
+        int at = row.base + offset;
+#else
+        int y = row.y - r, x = row.x - s;
+        bool valid = inside && (STRIDE == 1 || (y >= 0 && x >= 0 && y % STRIDE == 0 && x % STRIDE == 0));
+        y /= STRIDE;
+        x /= STRIDE;
+        valid = valid && (u32)y < (u32)OH && (u32)x < (u32)OW;
+        int at = row.base + (y * OW + x) * OC + c;
+#endif
+        copy_async<VA * sizeof(elem_t)>(to + i * (A_DOWN * A_STRIDE * (int)sizeof(elem_t)), left + at, valid);
+    }
+}
 #endif
 
-    // What a thread copies of each tile: TIMES pieces of V elements, DOWN rows of the tile apart. Every count is
-    // known to the compiler, and so is every check that can never fail: addresses are most of the work here.
-    constexpr int A_LONG = A_DEPTH_MAJOR ? BM : BK, A_ROWS = A_DEPTH_MAJOR ? BK : BM;
-    constexpr int B_LONG = B_DEPTH_MAJOR ? BN : BK, B_ROWS = B_DEPTH_MAJOR ? BK : BN;
-    constexpr int B_ACROSS = B_LONG / VB, B_DOWN = THREADS / B_ACROSS, B_TIMES = (B_ROWS + B_DOWN - 1) / B_DOWN;
+#if MODE == MODE_FORWARD
+__device__ __forceinline__ void fetch_right(const Share& share, const elem_t* right, int k0, int b_row, int b_at, u32 to) {
+    const int k = k0 + b_at;
+    bool inside = GEMM_K % BK == 0 || k < GEMM_K;
+#if XCG == CIG
+    const int at = k;
+#else
+    inside = inside && k % XCG < CIG;
+    const int at = k / XCG * CIG + k % XCG;
+#endif
+    const elem_t* from = right + (share.group * OCG + share.n0 + b_row) * (KH * KW * CIG) + at;
+#pragma unroll
+    for (int i = 0; i < B_TIMES; i++) {
+        if (B_ROWS % B_DOWN != 0 && b_row + i * B_DOWN >= B_ROWS) break;
+        bool valid = inside && (GEMM_N % BN == 0 || share.n0 + b_row + i * B_DOWN < GEMM_N);
+        copy_async<VB * sizeof(elem_t)>(to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), from + i * (B_DOWN * (KH * KW * CIG)), valid);
+    }
+}
+#elif MODE == MODE_INPUT
+__device__ __forceinline__ void fetch_right(const Share& share, const elem_t* right, int k0, int b_row, int b_at, u32 to) {
+    constexpr bool ONE_TAP = OCG % BK == 0;
+    const int col = share.n0 + b_at;
+    const bool inside = GEMM_N % BN == 0 || col < GEMM_N;
+#pragma unroll
+    for (int i = 0; i < B_TIMES; i++) {
+        const int kk = b_row + i * B_DOWN;
+        if (B_ROWS % B_DOWN != 0 && kk >= B_ROWS) break;
+        const int k = k0 + kk, tap = (ONE_TAP ? k0 : k) / OCG, from = ONE_TAP ? k0 % OCG + kk : k % OCG;
+        bool valid = inside && (GEMM_K % BK == 0 || k < GEMM_K);
+        int at = ((share.group * OCG + from) * (KH * KW) + tap) * CIG + col;
+        copy_async<VB * sizeof(elem_t)>(to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), right + at, valid);
+    }
+}
+#else
+__device__ __forceinline__ void fetch_right(const Share& share, const elem_t* right, const int4 (&pixels)[BK], int b_row, int b_at, u32 to) {
+    const int col = share.n0 + b_at;
+    const bool inside = GEMM_N % BN == 0 || col < GEMM_N;
+    const int tap = col / XCG, r = tap / KW, s = tap % KW, offset = (r * W + s) * XC + col % XCG;
+#pragma unroll
+    for (int i = 0; i < B_TIMES; i++) {
+        const int kk = b_row + i * B_DOWN;
+        if (B_ROWS % B_DOWN != 0 && kk >= B_ROWS) break;
+        const int4 from = pixels[kk];
+        bool valid = inside && (u32)(from.y + r) < (u32)H && (u32)(from.z + s) < (u32)W;
+        int at = from.x + offset;
+        copy_async<VB * sizeof(elem_t)>(to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), right + at, valid);
+    }
+}
+#endif
+
+// A block's accumulators over its share of the depth, the tiles of which are fetched STAGES - 1 ahead.
+__device__ __forceinline__ void multiply_share(const Share& share, const elem_t* left, const elem_t* right, float (&acc)[PAIRS * 2]) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    elem_t* tiles = reinterpret_cast<elem_t*>(memory);
+    const u32 tiles_at = (u32)__cvta_generic_to_shared(tiles);
     const int a_row = threadIdx.x / A_ACROSS, a_at = threadIdx.x % A_ACROSS * VA;
     const int b_row = threadIdx.x / B_ACROSS, b_at = threadIdx.x % B_ACROSS * VB;
-    const u32 tiles_at = (u32)__cvta_generic_to_shared(tiles);
-
+#if MODE == MODE_WEIGHTS
+    __shared__ int4 pixels_of_depth[2][BK];
+    const DepthPixels pixels{pixels_of_depth};
+#else
+    __shared__ Row rows_of_block[KEPT ? 1 : BM];
+    const Rows rows(share, rows_of_block);
+#endif
     auto fetch = [&](int tile, int stage) {
         const u32 stage_at = tiles_at + stage * (A_SIZE + B_SIZE) * (int)sizeof(elem_t);
         const u32 a_to = stage_at + (a_row * A_STRIDE + a_at) * (int)sizeof(elem_t);
         const u32 b_to = stage_at + (A_SIZE + b_row * B_STRIDE + b_at) * (int)sizeof(elem_t);
-        const int k0 = tile * BK;
-#if MODE != MODE_WEIGHTS
-        {
-            // Where a tile's depth lies within one tap, that tap is the same for all threads.
-            constexpr bool ONE_TAP = PER_TAP % BK == 0;
-            const int k = k0 + a_at, tap = (ONE_TAP ? k0 : k) / PER_TAP, c = ONE_TAP ? k0 % PER_TAP + a_at : k % PER_TAP;
-            const int r = tap / KW, s = tap % KW;
-            const bool inside = GEMM_K % BK == 0 || k < GEMM_K;
-#if MODE == MODE_FORWARD
-            const int offset = (r * W + s) * XC + c;
-#endif
-#pragma unroll
-            for (int i = 0; i < A_TIMES; i++) {
-                if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
-                const Row row = KEPT ? kept[KEPT ? i : 0] : shared_rows[KEPT ? 0 : a_row + i * A_DOWN];
-#if MODE == MODE_FORWARD
-                bool valid = inside && (u32)(row.y + r) < (u32)H && (u32)(row.x + s) < (u32)W;
-                int at = row.base + offset;
-#else
-                int y = row.y - r, x = row.x - s;
-                bool valid = inside && (STRIDE == 1 || (y >= 0 && x >= 0 && y % STRIDE == 0 && x % STRIDE == 0));
-                y /= STRIDE;
-                x /= STRIDE;
-                valid = valid && (u32)y < (u32)OH && (u32)x < (u32)OW;
-                int at = row.base + (y * OW + x) * OC + c;
-#endif
-                copy_async<VA * sizeof(elem_t)>(a_to + i * (A_DOWN * A_STRIDE * (int)sizeof(elem_t)), left + at, valid);
-            }
-        }
-#else
-        {
-            const bool inside = OCG % BM == 0 || m0 + a_at < OCG;
-            const elem_t* from = left + (size_t)(k0 + a_row) * OC + group * OCG + m0 + a_at;
-#pragma unroll
-            for (int i = 0; i < A_TIMES; i++) {
-                if (A_ROWS % A_DOWN != 0 && a_row + i * A_DOWN >= A_ROWS) break;
-                bool valid = inside && k0 + a_row + i * A_DOWN < depth;
-                copy_async<VA * sizeof(elem_t)>(a_to + i * (A_DOWN * A_STRIDE * (int)sizeof(elem_t)), from + i * (A_DOWN * OC), valid);
-            }
-        }
-#endif
-#if MODE == MODE_FORWARD
-        {
-            const int k = k0 + b_at;
-            bool inside = GEMM_K % BK == 0 || k < GEMM_K;
-#if XCG == CIG
-            const int at = k;
-#else
-            inside = inside && k % XCG < CIG;
-            const int at = k / XCG * CIG + k % XCG;
-#endif
-            const elem_t* from = right + (group * OCG + n0 + b_row) * (KH * KW * CIG) + at;
-#pragma unroll
-            for (int i = 0; i < B_TIMES; i++) {
-                if (B_ROWS % B_DOWN != 0 && b_row + i * B_DOWN >= B_ROWS) break;
-                bool valid = inside && (GEMM_N % BN == 0 || n0 + b_row + i * B_DOWN < GEMM_N);
-                copy_async<VB * sizeof(elem_t)>(b_to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), from + i * (B_DOWN * (KH * KW * CIG)), valid);
-            }
-        }
-#else
-        {
-            const int col = n0 + b_at;
-            const bool inside = GEMM_N % BN == 0 || col < GEMM_N;
 #if MODE == MODE_WEIGHTS
-            const int tap = col / XCG, r = tap / KW, s = tap % KW, offset = (r * W + s) * XC + col % XCG;
-#endif
-#pragma unroll
-            for (int i = 0; i < B_TIMES; i++) {
-                const int kk = b_row + i * B_DOWN;
-                if (B_ROWS % B_DOWN != 0 && kk >= B_ROWS) break;
-#if MODE == MODE_INPUT
-                constexpr bool ONE_TAP = OCG % BK == 0;
-                const int k = k0 + kk, tap = (ONE_TAP ? k0 : k) / OCG, from = ONE_TAP ? k0 % OCG + kk : k % OCG;
-                bool valid = inside && (GEMM_K % BK == 0 || k < GEMM_K);
-                int at = ((group * OCG + from) * (KH * KW) + tap) * CIG + col;
+        fetch_left(share, left, tile * BK, a_row, a_at, a_to);
+        fetch_right(share, right, pixels.kept[tile & 1], b_row, b_at, b_to);
 #else
-                const int4 from = depth_rows[tile & 1][kk];
-                bool valid = inside && (u32)(from.y + r) < (u32)H && (u32)(from.z + s) < (u32)W;
-                int at = from.x + offset;
-#endif
-                copy_async<VB * sizeof(elem_t)>(b_to + i * (B_DOWN * B_STRIDE * (int)sizeof(elem_t)), right + at, valid);
-            }
-        }
+        fetch_left(rows, left, tile * BK, a_row, a_at, a_to);
+        fetch_right(share, right, tile * BK, b_row, b_at, b_to);
 #endif
     };
 
-    float acc[PAIRS * 2];
 #pragma unroll
     for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
-
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
 #if MODE == MODE_WEIGHTS
-        find_rows(first + s);
+        pixels.find(share, share.first + s);
         __syncthreads();
 #endif
-        if (first + s < end) fetch(first + s, s);
+        if (share.first + s < share.end) fetch(share.first + s, s);
         asm volatile("cp.async.commit_group;");
     }
 #if MODE == MODE_WEIGHTS
-    find_rows(first + STAGES - 1);
+    pixels.find(share, share.first + STAGES - 1);
 #endif
     int stage = 0;
-    for (int tile = first; tile < end; tile++) {
+    for (int tile = share.first; tile < share.end; tile++) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
         __syncthreads();
         int ahead = tile + STAGES - 1;
-        if (ahead < end) fetch(ahead, stage == 0 ? STAGES - 1 : stage - 1);
+        if (ahead < share.end) fetch(ahead, stage == 0 ? STAGES - 1 : stage - 1);
         asm volatile("cp.async.commit_group;");
 #if MODE == MODE_WEIGHTS
-        find_rows(ahead + 1);
+        pixels.find(share, ahead + 1);
 #endif
         const elem_t* a = tiles + stage * (A_SIZE + B_SIZE);
         multiply(a, a + A_SIZE, acc);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
+}
 
-    if (split_k > 1) {
-        const int tile = (group * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-        float* mine = workspace + (size_t)(tile * split_k + split) * (BM * BN) + threadIdx.x;
+// Puts a block's accumulators aside. In the block of a tile that finishes last they become the sums of all of its blocks, and
+// true comes back.
+__device__ __forceinline__ bool add_splits(const Share& share, float* workspace, u32* counters, int split_k, float (&acc)[PAIRS * 2]) {
+    const int tile = (share.group * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    float* mine = workspace + (size_t)(tile * split_k + share.split) * (BM * BN) + threadIdx.x;
 #pragma unroll
-        for (int i = 0; i < PAIRS * 2; i++) __stcg(mine + i * THREADS, acc[i]);
-        if (!last_block(counters + tile, split_k)) return;
-        const float* all = workspace + (size_t)(tile * split_k) * (BM * BN) + threadIdx.x;
+    for (int i = 0; i < PAIRS * 2; i++) __stcg(mine + i * THREADS, acc[i]);
+    if (!last_block(counters + tile, split_k)) return false;
+    const float* all = workspace + (size_t)(tile * split_k) * (BM * BN) + threadIdx.x;
 #pragma unroll
-        for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
-        // As many loads at once as registers allow.
-        constexpr int AT_ONCE = PAIRS <= 8 ? 8 : PAIRS <= 16 ? 4 : 2;
+    for (int i = 0; i < PAIRS * 2; i++) acc[i] = 0.0f;
+    // As many loads at once as registers allow.
+    constexpr int AT_ONCE = PAIRS <= 8 ? 8 : PAIRS <= 16 ? 4 : 2;
 #pragma unroll(AT_ONCE)
-        for (int s = 0; s < split_k; s++) {
+    for (int s = 0; s < split_k; s++) {
 #pragma unroll
-            for (int i = 0; i < PAIRS * 2; i++) acc[i] += __ldcg(all + (size_t)s * (BM * BN) + i * THREADS);
-        }
+        for (int i = 0; i < PAIRS * 2; i++) acc[i] += __ldcg(all + (size_t)s * (BM * BN) + i * THREADS);
     }
+    return true;
+}
 
+// The epilogue: with a bias or an addend, rounded, where they belong.
+__device__ __forceinline__ void write_tile(const Share& share, const float (&acc)[PAIRS * 2], out_t* out, const float* __restrict__ bias, const act_t* addend) {
+    const int group = share.group;
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
         int row, col;
         place(p, row, col);
-        row += m0;
-        col += n0;
-        if (row >= rows) continue;
+        row += share.m0;
+        col += share.n0;
+        if (row >= share.rows) continue;
 #if MODE == MODE_FORWARD
         size_t at = (size_t)row * OC + group * OCG + col;
 #elif MODE == MODE_INPUT
@@ -456,4 +507,14 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
             }
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* out, const float* __restrict__ bias,
+     const act_t* addend, float* __restrict__ workspace, u32* __restrict__ counters, int n, int split_k) {
+    const Share share(n, split_k);
+    float acc[PAIRS * 2];
+    multiply_share(share, left, right, acc);
+    if (split_k > 1 && !add_splits(share, workspace, counters, split_k, acc)) return;
+    write_tile(share, acc, out, bias, addend);
 }
