@@ -123,6 +123,14 @@ __device__ __forceinline__ float gradient(float v) {
 #if PRECISION != PRECISION_F32
 // What formulas call, which in f32 is the CPU's series, by the unit that has it: to about two units in the last place too.
 __device__ __forceinline__ float exp_negative(float x) { return __expf(x); }
+// 4e / (1 + e)² with e = exp(-2|x|), by the units for powers of two and reciprocals. The denominator is between 1 and 4, so that
+// nothing has to be scaled, and the 4 is two more in the exponent.
+__device__ __forceinline__ float sech_squared(float x) {
+    float four_e, r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(four_e) : "f"(fmaf(fabsf(x), -2.8853900818f, 2.0f)));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(fmaf(four_e, 0.25f, 1.0f)));
+    return four_e * r * r;
+}
 #endif
 
 template <int N> struct FloatVec {
@@ -276,17 +284,19 @@ template <int N, typename T> __device__ __forceinline__ void store_whole(T* p, c
     }
 }
 
-// True in the block that finishes last of `count`; what the others wrote before is then visible to it.
+// True in the block that finishes last of `count`; what the others wrote before is then visible to it. One thread counts for its
+// block, and its count is a release and an acquire, which the block's barriers pass on: a fence of every thread takes longer than
+// all of the rest.
 __device__ __forceinline__ bool last_block(u32* counter, u32 count) {
     __shared__ u32 last;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        last = atomicAdd(counter, 1u) == count - 1;
+        u32 before;
+        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+        last = before == count - 1;
         if (last) *counter = 0;
     }
     __syncthreads();
-    if (last) __threadfence();
     return last;
 }
 

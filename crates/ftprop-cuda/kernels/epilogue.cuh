@@ -118,10 +118,16 @@ struct Outputs {
 };
 
 #if POOL != POOL_NONE
-// Takes z where it is larger, and says whether it did. A NaN is larger than all.
-__device__ __forceinline__ bool take_larger(float& most, float z) {
+// The larger of two. A NaN is larger than all.
+__device__ __forceinline__ float larger_of(float a, float b) {
     float larger;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(most), "f"(z));
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
+}
+
+// Takes z where it is larger, and says whether it did.
+__device__ __forceinline__ bool take_larger(float& most, float z) {
+    const float larger = larger_of(most, z);
     const bool took = !(larger == most);
     most = larger;
     return took;
@@ -136,17 +142,19 @@ __device__ __forceinline__ bool take_larger(double& most, double z) {
 struct PoolWindow {
     SumVec<VEC> most;
     FloatVec<VEC> from;
-    Whole<VEC, position_t> at;
+    Whole<VEC, u32> at;
     bool bad;
     // Places outside of the map are not looked at, but where the window's first place in it is, r0 and q0, is read for them, so
     // that no load waits for a branch. With WHOLE there are none.
     template <bool WHOLE> __device__ __forceinline__ void look(const act_t* corner, int top, int left, int r0, int q0, const Affine& affine) {
-        bad = false;
+        const sum_t nothing = -__int_as_float(0x7f800000);
+        // A NaN among all pre-activations stays in it.
+        float all = -__int_as_float(0x7f800000);
 #pragma unroll
         for (int e = 0; e < VEC; e++) {
-            most.v[e] = -__int_as_float(0x7f800000);
+            most.v[e] = nothing;
             from.v[e] = 0.0f;
-            at.v[e] = (position_t)(r0 * POOL_KERNEL + q0);
+            at.v[e] = (u32)(r0 * POOL_KERNEL + q0);
         }
         constexpr int AT_ONCE = POOL_KERNEL <= 4 ? POOL_KERNEL : 1;
 #pragma unroll(AT_ONCE)
@@ -159,17 +167,26 @@ struct PoolWindow {
                 for (int e = 0; e < VEC; e++) {
                     sum_t z = affine.z(e, v.v[e], 0.0f);
 #if POOL == POOL_AFTER
-                    bad |= inside && z != z;
+                    all = larger_of(all, (float)z);
                     z = activation((float)z);
 #endif
-                    if (!inside || !take_larger(most.v[e], z)) continue;
-                    from.v[e] = v.v[e];
-                    at.v[e] = (position_t)(r * POOL_KERNEL + q);
+                    // Chosen, not branched to: neighbouring channels seldom agree.
+                    const bool took = take_larger(most.v[e], inside ? z : nothing);
+                    from.v[e] = took ? v.v[e] : from.v[e];
+                    at.v[e] = took ? (u32)(r * POOL_KERNEL + q) : at.v[e];
                 }
             }
         }
+        bad = all != all;
 #pragma unroll
         for (int e = 0; e < VEC; e++) bad |= most.v[e] != most.v[e];
+    }
+    // The chosen places as they are kept.
+    __device__ __forceinline__ Whole<VEC, position_t> positions() const {
+        Whole<VEC, position_t> kept;
+#pragma unroll
+        for (int e = 0; e < VEC; e++) kept.v[e] = (position_t)at.v[e];
+        return kept;
     }
 };
 
@@ -186,7 +203,7 @@ __device__ __forceinline__ Outputs pooled_outputs(int pixel, int c, const Affine
     } else {
         window.look<false>(corner, top, left, r0, q0, affine);
     }
-    store_whole<VEC>(argmax + (size_t)pixel * C + c, window.at);
+    store_whole<VEC>(argmax + (size_t)pixel * C + c, window.positions());
     if constexpr (KEEPS_LARGEST) store<VEC>(largest + (size_t)pixel * C + c, window.from);
     Outputs out;
     out.bad = window.bad;

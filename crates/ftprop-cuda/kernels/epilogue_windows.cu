@@ -3,10 +3,10 @@
 // in a window each place lies the compiler knows.
 //
 // A pool before the activation passes a window's slope to one place. So slopes, and their sums, are taken over windows first
-// (epilogue_backward_windows), from the largest values, which the way forward kept; then each place adds up what it is given
-// (epilogue_backward_places). Where windows have no place in common, and no norm needs the sums first, one kernel does both
+// (epilogue_backward_windows), from the largest values, which the way forward kept (KEEPS_LARGEST); then each place adds up what it
+// is given (epilogue_backward_places). Where windows have no place in common, and no norm needs the sums first, one kernel does both
 // (TOGETHER). Where the activation comes first, a place's slope follows from the sum of what it is given
-// (epilogue_backward_groups).
+// (epilogue_backward_groups), unless slopes are proportional to what is given: then it is the sum of the windows' slopes.
 #include "epilogue.cu"
 
 #define GROUPS_DOWN ((HEIGHT + POOL_PAD - 1) / POOL_STRIDE + 1)
@@ -101,7 +101,7 @@ __device__ __forceinline__ void end_sums(sum_t (&sums)[SUMS][VEC], const ColumnT
 #endif
 }
 
-#if POOL == POOL_BEFORE
+#if KEEPS_LARGEST
 #if TOGETHER
 // A window's slope to the place of its largest value, zeros to the others. Places below and beside the last windows are in none.
 __device__ __forceinline__ void spread(int pixel, int c, const FloatVec<VEC>& d, const Whole<VEC, position_t>& chosen, act_t* dy) {

@@ -4,8 +4,11 @@
 //
 // H x W pixels of CI channels, stored XC apart, which is four, become OH x OW of OC. Numbers of a window's row lie next to
 // each other in the patch, as they do in a filter. For bf16 the numbers are widened, which changes none: tf32 holds them
-// all. With HALVES they stay as they are, two to a piece, and a pixel has its fourth, which is zero.
-#include "common.cuh"
+// all. With HALVES they stay as they are, two to a piece, and a pixel has its fourth, which is zero; then the matrix units take the
+// filters from shared memory themselves, where they can.
+//
+// The next patch is on its way while the matrix units work on this one.
+#include "warpgroup.cuh"
 
 #define WARPS 8
 #if HALVES
@@ -33,23 +36,29 @@ __device__ __forceinline__ int offset_of(int tap, int t) {
     return offset;
 }
 
-// The rows of the picture that output rows from `y0` on look at; zeros around it.
-template <int ROWS> __device__ __forceinline__ void load_patch(piece_t* patch, const act_t* x, int image, int y0) {
+// Asks for the rows of the picture that output rows from `y0` on look at; zeros around it.
+template <int ROWS> __device__ __forceinline__ void ask_for_patch(piece_t* patch, const act_t* x, int image, int y0) {
     const act_t* from = x + (size_t)image * (H * W * XC);
 #pragma unroll 4
     for (int i = threadIdx.x; i < ROWS * PATCH_W; i += WARPS * 32) {
-        int py = y0 * STRIDE - PAD + i / PATCH_W, px = i % PATCH_W - PAD;
+        const int py = y0 * STRIDE - PAD + i / PATCH_W, px = i % PATCH_W - PAD;
+        const bool inside = (u32)py < (u32)H && (u32)px < (u32)W;
+        const act_t* pixel = inside ? from + (py * W + px) * XC : from;
+        const u32 to = (u32)__cvta_generic_to_shared(patch + i * PIECES);
 #if HALVES
-        uint2 pixel = make_uint2(0u, 0u);
-        if ((u32)py < (u32)H && (u32)px < (u32)W) pixel = *reinterpret_cast<const uint2*>(from + (py * W + px) * XC);
-        *reinterpret_cast<uint2*>(patch + i * PIECES) = pixel;
-#else
-        FloatVec<XC> pixel = {};
-        if ((u32)py < (u32)H && (u32)px < (u32)W) pixel = load<XC>(from + (py * W + px) * XC);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(pixel), "r"(inside ? 8 : 0));
+#elif PRECISION == PRECISION_BF16
+        FloatVec<XC> numbers = {};
+        if (inside) numbers = load<XC>(pixel);
 #pragma unroll
-        for (int c = 0; c < CI; c++) patch[i * CI + c] = pixel.v[c];
+        for (int c = 0; c < CI; c++) patch[i * CI + c] = numbers.v[c];
+#else
+#pragma unroll
+        for (int c = 0; c < CI; c++)
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + 4 * c), "l"(pixel + c), "r"(inside ? 4 : 0));
 #endif
     }
+    asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
 // Piece `tap` of a filter.
@@ -83,24 +92,113 @@ __host__ __device__ constexpr int patch_rows(int pixels) {
     return ((rows < OH ? rows : OH) - 1) * STRIDE + KH;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32, OC <= 48 ? 3 : 2)
-patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* __restrict__ y, int n) {
-    constexpr int AT_ONCE = WARPS * 32, TILES = (IMAGE + AT_ONCE - 1) / AT_ONCE, NI = OC / 8;
-    extern __shared__ __align__(16) unsigned char memory[];
+#define NI (OC / 8)
+// The channel in a column of the matrix units, eights of which are numbered j: so that a thread, which has two neighbouring
+// columns of each, has 2 NI channels in a row.
+__device__ __forceinline__ int channel_of(int j, int column) { return column / 2 * (2 * NI) + 2 * j + column % 2; }
+
+// A thread's channels of one pixel.
+__device__ __forceinline__ void store_channels(act_t* to, const float (&sums)[NI][4], int first) {
+#pragma unroll
+    for (int j = 0; j < NI; j += 2) {
+        if constexpr (sizeof(act_t) == 4) {
+            *reinterpret_cast<float4*>(to + 2 * j) = make_float4(sums[j][first], sums[j][first + 1], sums[j + 1][first], sums[j + 1][first + 1]);
+        } else if constexpr (NI % 4 == 0) {
+            if (j % 4) continue;
+            *reinterpret_cast<uint4*>(to + 2 * j) =
+                make_uint4(two_bf16(sums[j][first], sums[j][first + 1]), two_bf16(sums[j + 1][first], sums[j + 1][first + 1]),
+                           two_bf16(sums[j + 2][first], sums[j + 2][first + 1]), two_bf16(sums[j + 3][first], sums[j + 3][first + 1]));
+        } else {
+            *reinterpret_cast<uint2*>(to + 2 * j) = make_uint2(two_bf16(sums[j][first], sums[j][first + 1]), two_bf16(sums[j + 1][first], sums[j + 1][first + 1]));
+        }
+    }
+}
+
+// What a warp's 32 pixels have of the windows' pieces 8 s to 8 s + 7, as the matrix units take it.
+__device__ __forceinline__ void read_windows(piece_t (&a)[2][4], const piece_t* const (&window)[4], int s, int t) {
+    const int first = offset_of(s * 8, t), second = offset_of(s * 8 + 4, t);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        a[i][0] = window[2 * i][first];
+        a[i][1] = window[2 * i + 1][first];
+        a[i][2] = window[2 * i][second];
+        a[i][3] = window[2 * i + 1][second];
+    }
+}
+
+#if HALVES && WARPGROUPS
+// Filters as the units read them: 16 numbers of each at a time, in two pieces of eight.
+#define STEP_BYTES (OC * 32)
+__device__ __forceinline__ void arrange_filters(unsigned char* filters, const act_t* w) {
+    u32* pieces = reinterpret_cast<u32*>(filters);
+    for (int i = threadIdx.x; i < STEPS * OC * 8; i += WARPS * 32) {
+        const int row = i / 4 % OC, tap = i / (OC * 4) * 4 + i % 4;
+        pieces[i] = filter_piece(w + channel_of(row / 8, row % 8) * (KH * KW * CI), tap);
+    }
+    show_shared();
+}
+__device__ __forceinline__ void multiply_windows(float (&acc)[2][NI][4], const piece_t* const (&window)[4], const unsigned char* filters, int, int t) {
+    // Of two steps, since one is still read while the next is on its way.
+    u32 a[2][2][4];
+    read_windows(a[0], window, 0, t);
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+        const u64 b = matrix_in_shared(filters + s * STEP_BYTES, OC * 16, 128);
+        begin_products();
+        multiply_add_group<NI>(acc[0], a[s % 2][0], b);
+        multiply_add_group<NI>(acc[1], a[s % 2][1], b);
+        end_products();
+        if (s + 1 == STEPS) break;
+        products_done<1>();
+        read_windows(a[(s + 1) % 2], window, s + 1, t);
+    }
+    products_done<0>();
+}
+#else
+// Filters in the order in which the matrix units take them.
+__device__ __forceinline__ void arrange_filters(unsigned char* memory, const act_t* w) {
     TwoPieces* filters = reinterpret_cast<TwoPieces*>(memory);
-    piece_t* patch = reinterpret_cast<piece_t*>(filters + STEPS * NI * 32);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    // Filters in the order in which the matrix units take them.
     for (int i = threadIdx.x; i < STEPS * NI * 32; i += WARPS * 32) {
-        int tap = i / (NI * 32) * 8 + i % 4, channel = i / 32 % NI * 8 + i / 4 % 8;
-        const act_t* filter = w + channel * (KH * KW * CI);
+        const int tap = i / (NI * 32) * 8 + i % 4;
+        const act_t* filter = w + channel_of(i / 32 % NI, i / 4 % 8) * (KH * KW * CI);
         filters[i] = {filter_piece(filter, tap), filter_piece(filter, tap + 4)};
     }
+}
+__device__ __forceinline__ void multiply_windows(float (&acc)[2][NI][4], const piece_t* const (&window)[4], const unsigned char* memory, int lane, int t) {
+    const TwoPieces* filters = reinterpret_cast<const TwoPieces*>(memory);
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+        piece_t a[2][4];
+        read_windows(a, window, s, t);
+#pragma unroll
+        for (int j = 0; j < NI; j++) {
+            const TwoPieces b = filters[(s * NI + j) * 32 + lane];
+            multiply_pieces(acc[0][j], a[0], b);
+            multiply_pieces(acc[1][j], a[1], b);
+        }
+    }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32, RESIDENT)
+patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* __restrict__ y, int n) {
+    constexpr int AT_ONCE = WARPS * 32, TILES = (IMAGE + AT_ONCE - 1) / AT_ONCE, ROWS = patch_rows(AT_ONCE);
+    extern __shared__ __align__(128) unsigned char memory[];
+    piece_t* patches = reinterpret_cast<piece_t*>(memory + STEPS * OC * 8 * sizeof(piece_t));
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    auto ask = [&](int tile, int which) {
+        if (tile < n * TILES) ask_for_patch<ROWS>(patches + which * (ROWS * PATCH_ROW), x, tile / TILES, tile % TILES * AT_ONCE / OW);
+    };
+    ask(blockIdx.x, 0);
+    arrange_filters(memory, w);
+    int which = 0;
     for (int tile = blockIdx.x; tile < n * TILES; tile += gridDim.x) {
         const int image = tile / TILES, p0 = tile % TILES * AT_ONCE, y0 = p0 / OW;
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
         __syncthreads();
-        load_patch<patch_rows(AT_ONCE)>(patch, x, image, y0);
-        __syncthreads();
+        ask(tile + gridDim.x, which ^ 1);
+        const piece_t* patch = patches + which * (ROWS * PATCH_ROW);
+        which ^= 1;
         // Each warp has 32 pixels, of which a thread reads four.
         int pixel[4];
         const piece_t* window[4];
@@ -111,34 +209,9 @@ patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* _
             window[i] = patch + (p / OW - y0) * (STRIDE * PATCH_ROW) + p % OW * (STRIDE * PIECES);
         }
         float acc[2][NI][4] = {};
+        multiply_windows(acc, window, memory, lane, t);
 #pragma unroll
-        for (int s = 0; s < STEPS; s++) {
-            const int first = offset_of(s * 8, t), second = offset_of(s * 8 + 4, t);
-            piece_t a[2][4];
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                a[i][0] = window[2 * i][first];
-                a[i][1] = window[2 * i + 1][first];
-                a[i][2] = window[2 * i][second];
-                a[i][3] = window[2 * i + 1][second];
-            }
-#pragma unroll
-            for (int j = 0; j < NI; j++) {
-                const TwoPieces b = filters[(s * NI + j) * 32 + lane];
-                multiply_pieces(acc[0][j], a[0], b);
-                multiply_pieces(acc[1][j], a[1], b);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (pixel[i] >= IMAGE) continue;
-            act_t* to = y + ((size_t)image * IMAGE + pixel[i]) * OC + 2 * t;
-#pragma unroll
-            for (int j = 0; j < NI; j++) {
-                float v0 = acc[i / 2][j][i % 2 * 2], v1 = acc[i / 2][j][i % 2 * 2 + 1];
-                if constexpr (sizeof(act_t) == 4) *reinterpret_cast<float2*>(to + j * 8) = make_float2(v0, v1);
-                else *reinterpret_cast<u32*>(to + j * 8) = two_bf16(v0, v1);
-            }
-        }
+        for (int i = 0; i < 4; i++)
+            if (pixel[i] < IMAGE) store_channels(y + ((size_t)image * IMAGE + pixel[i]) * OC + t * (2 * NI), acc[i / 2], i % 2 * 2);
     }
 }

@@ -8,7 +8,7 @@ use crate::environment::tries;
 use crate::library::Library;
 use crate::nvrtc::{Nvrtc, Target};
 use crate::precision::Precision;
-use ftprop_nn::trace::exp_negative;
+use ftprop_nn::trace::called_functions;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
@@ -17,8 +17,9 @@ macro_rules! headers {
 }
 
 /// What files of kernels include, each once, before which it may stand.
-const HEADERS: [(&str, &str); 8] = headers!(
+const HEADERS: [(&str, &str); 9] = headers!(
     "common.cuh",
+    "warpgroup.cuh",
     "sample.cuh",
     "order.cuh",
     "logits.cuh",
@@ -94,7 +95,7 @@ impl Source {
             Precision::Bf16 => "PRECISION_BF16",
         };
         let sizes: String = abi::SIZES.iter().map(|(name, bytes)| format!("#define {name} {bytes}\n")).collect();
-        let exact = if self.precision == Precision::F32 { exp_negative() } else { String::new() };
+        let exact = if self.precision == Precision::F32 { called_functions() } else { String::new() };
         let mut text = format!("#define PRECISION {precision}\n{sizes}{}", self.macros);
         let formulas = format!("#include \"common.cuh\"\n{exact}{}\n", self.functions);
         include(self.file.name, self.file.text, &formulas, &mut Vec::new(), &mut text);

@@ -192,7 +192,7 @@ impl Executor {
         let stream = if tries("first") { CudaStream::urgent(device)? } else { CudaStream::new(device)? };
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
-        let early = match tries("early") && alone && optimizer.can_be_parted() {
+        let early = match !tries("late") && alone && optimizer.can_be_parted() {
             true => EarlyUpdate::new(device, &passes, parameters.count())?,
             false => None,
         };
@@ -425,7 +425,7 @@ impl Executor {
                 pass.gradients(&context, &self.stream)?;
             }
             if pass.has_unfinished_gradients(n) {
-                let beside = pass.uses_side_stream() || tries("ends");
+                let beside = pass.uses_side_stream() || !tries("inline");
                 pass.end_gradients(&context, if beside { self.side_stream()? } else { &self.stream })?;
             }
             if context.further.curvature.is_some() {

@@ -127,7 +127,9 @@ unsafe fn read(program: Program, (size, text): (Sized, Text)) -> Result<Vec<u8>,
 fn target(known: &[i32], capability: i32) -> Target {
     // A compiler that does not say what it knows is taken at its word when it is asked.
     if known.is_empty() || known.contains(&capability) {
-        return Target::Machine(format!("sm_{capability}"));
+        // With what only this architecture has (warpgroup.cuh): its code runs nowhere else, but is made where it runs.
+        let own = if capability == 90 { "a" } else { "" };
+        return Target::Machine(format!("sm_{capability}{own}"));
     }
     match known.iter().copied().filter(|&one| one < capability).max() {
         Some(older) => Target::Ptx(format!("compute_{older}")),
@@ -214,7 +216,8 @@ mod tests {
     #[test]
     fn a_gpu_newer_than_the_compiler_gets_ptx_of_the_newest_that_it_knows() {
         let known = [75, 80, 86, 89, 90, 100];
-        assert_eq!(target(&known, 90), Target::Machine("sm_90".into()));
+        assert_eq!(target(&known, 90), Target::Machine("sm_90a".into()));
+        assert_eq!(target(&known, 89), Target::Machine("sm_89".into()));
         assert_eq!(target(&known, 103), Target::Ptx("compute_100".into()));
         assert_eq!(target(&known, 87), Target::Ptx("compute_86".into()));
         assert_eq!(target(&known, 120), Target::Ptx("compute_100".into()));

@@ -19,10 +19,8 @@ pub(crate) const GRADIENT_FILE: KernelFile =
 const THREADS: usize = 256;
 /// How many ways the warps of a block share the output's channels on the way back; they share its pixels two ways.
 const PARTIES: usize = 4;
-/// The most blocks of a forward product; each arranges the filters for itself.
-const FORWARD_BLOCKS: usize = 1024;
-/// A gradient has at most so many blocks, times how many of them fit on a multiprocessor of a large GPU. On a smaller one
-/// the last of them wait, and there are more sums to add than need be, which is little.
+/// A product has at most so many blocks, times how many of them fit on a multiprocessor of a large GPU. On a smaller one
+/// the last of them wait; a gradient then has more sums to add than need be, which is little.
 const MULTIPROCESSORS: usize = 132;
 
 /// A product as these kernels compute it.
@@ -107,9 +105,11 @@ impl Patch {
         }
     }
 
-    /// Blocks of a gradient that a multiprocessor has room for.
+    /// Blocks that a multiprocessor has room for. With more, a product of halves would have too few registers for the matrix
+    /// units to go on while others are waited for.
     fn resident(&self) -> usize {
-        if self.is_picture() && self.gemm.geometry.out_channels <= 32 { 3 } else { 2 }
+        let most = if self.gemm.mode == Mode::Forward && !self.halves() { 48 } else { 32 };
+        if self.is_picture() && self.gemm.geometry.out_channels <= most { 3 } else { 2 }
     }
 
     /// Pixels of one image that is written, or of a gradient's slopes.
@@ -165,7 +165,8 @@ impl Patch {
                 // A pixel, and a window, in pieces of four bytes.
                 let pixel = if self.halves() { 2 } else { g.in_channels };
                 let steps = (g.kernel_h * g.kernel_w * pixel).div_ceil(8);
-                patch(g.kernel_h) * pixel + steps * g.out_channels / 8 * 64
+                // The patch that is worked on, and the next.
+                2 * patch(g.kernel_h) * pixel + steps * g.out_channels * 8
             }
             Mode::Weights => {
                 let bytes = self.number_bytes();
@@ -183,7 +184,8 @@ impl Patch {
     /// Blocks that share the pixels, and those that share a filter's rows.
     fn blocks(&self, n: usize) -> (usize, usize) {
         match self.gemm.mode {
-            Mode::Forward => (self.tiles(n).min(FORWARD_BLOCKS), 1),
+            // Each arranges the filters for itself, so they stay as long as there is something to do.
+            Mode::Forward => (self.tiles(n).min(self.resident() * MULTIPROCESSORS), 1),
             Mode::Input => (self.tiles(n), 1),
             Mode::Weights => {
                 let across = self.gemm.geometry.kernel_h / self.window_rows();
@@ -219,7 +221,7 @@ impl Patch {
         };
         let source = self.gemm.source_of(file).int("HALVES", usize::from(self.halves()));
         match self.gemm.mode {
-            Mode::Forward => source,
+            Mode::Forward => source.int("RESIDENT", self.resident()),
             Mode::Input => source.int("PIXELS", self.pixels()).int("FILTER_WIDTH", self.filter_width()),
             Mode::Weights => source
                 .int("PIXELS", self.pixels())

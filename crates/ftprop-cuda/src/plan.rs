@@ -74,6 +74,16 @@ impl Epilogue {
         self.branch.map(|(op, _)| op).or(self.activation)
     }
 
+    /// Whether the windows of its pool have slopes of their own, which places add up: where the pool comes before the activation,
+    /// and where slopes are proportional to what comes down.
+    pub(crate) fn has_slopes_by_windows(&self) -> bool {
+        !self.pool_last
+            || match self.activation {
+                Some(ActivationOp::Hard(unit, _)) => unit.is_proportional(),
+                Some(ActivationOp::Soft(_)) | None => true,
+            }
+    }
+
     /// Whether norms go over its inputs first.
     pub(crate) fn takes_statistics(&self) -> bool {
         let takes = |norm: &Norm| !norm.is_fixed();

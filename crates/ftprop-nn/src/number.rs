@@ -102,6 +102,12 @@ pub trait Number:
     /// 1 − tanh²(x), which keeps its digits far from zero and is even to the bit.
     #[inline(always)]
     fn sech_squared(self) -> Self {
+        self.sech_squared_by_exp()
+    }
+
+    /// The same, from the exponential.
+    #[inline(always)]
+    fn sech_squared_by_exp(self) -> Self {
         let e = (Self::of(-2.0) * self.abs()).exp_negative();
         Self::of(4.0) * e / ((Self::of(1.0) + e) * (Self::of(1.0) + e))
     }

@@ -297,8 +297,14 @@ impl HardUnit {
     /// ∂ℓ/∂z of one unit with gradient g and pre-activation z, alone in its batch at the start of training.
     pub fn slope(&self, g: f32, z: f32) -> f32 {
         let moment = Moment::default();
-        let (t, s) = (self.target(&moment, 0, g, z), self.layer_loss.scheduled(moment.progress));
-        self.layer_loss.slope(self.reach(), self.share(&moment), [t, g, z, s])
+        let t = (self.rule != TargetRule::gradient_sign()).then(|| self.target(&moment, 0, g, z));
+        let s = self.layer_loss.scheduled(moment.progress);
+        self.layer_loss.slope(self.reach(), self.share(&moment), t, [g, z, s])
+    }
+
+    /// Whether the slope is the gradient times a factor that follows from the pre-activation alone.
+    pub fn is_proportional(&self) -> bool {
+        self.rule == TargetRule::gradient_sign() && self.weighted && self.layer_loss.is_even()
     }
 
     /// φ of one unit with target t and pre-activation z: how hard its layer loss pushes it, weights left aside.

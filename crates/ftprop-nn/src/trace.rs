@@ -1,7 +1,7 @@
 //! Formulas written down: the same generic code that runs on the CPU, as text for a GPU's compiler.
 //!
 //! A [`Tape`] takes note of what is done to [`Traced`] numbers, one operation a line, in a language that is C, C++ and
-//! CUDA alike. What they call beside is [`exp_negative`].
+//! CUDA alike. What they call beside are the [`called_functions`].
 //!
 //! ```
 //! use ftprop_nn::number::Number;
@@ -224,6 +224,13 @@ impl<'a> Number for Traced<'a> {
         }
     }
 
+    fn sech_squared(self) -> Self {
+        match self {
+            Traced::Constant(a) => Traced::Constant(a.sech_squared()),
+            Traced::On(tape, name) => tape.value(format_args!("sech_squared({name})")),
+        }
+    }
+
     fn sum(count: u32, f: impl Fn(Self) -> Self) -> Self {
         // The body is written on the tape of whatever it uses, which only shows when it has been written; so a first
         // term finds the tape, and the others are a loop.
@@ -255,10 +262,11 @@ pub fn function<const N: usize>(
     format!("{QUALIFIERS} float {name}({arguments}) {{\n{lines}    return {result};\n}}\n")
 }
 
-/// The function `exp_negative`, which others call: the CPU's, operation by operation. A device may have one of its own that is
-/// faster.
-pub fn exp_negative() -> String {
-    function("exp_negative", &["x"], |[x]| x.exp_negative_series())
+/// The functions that others call, `exp_negative` and `sech_squared`: the CPU's, operation by operation. A device may have some of
+/// its own that are faster.
+pub fn called_functions() -> String {
+    let exp = function("exp_negative", &["x"], |[x]| x.exp_negative_series());
+    exp + &function("sech_squared", &["x"], |[x]| x.sech_squared_by_exp())
 }
 
 /// A function that changes some numbers, given others.

@@ -4,7 +4,7 @@
 use ftprop_nn::layer_loss::LayerLoss;
 use ftprop_nn::optimizer::{OptimizerSpec, ParameterGroups, Setting};
 use ftprop_nn::target::{Further, HardUnit, Moment, QreluForm, TargetRule};
-use ftprop_nn::trace::exp_negative;
+use ftprop_nn::trace::called_functions;
 use ftprop_nn::{Activation, Optimizer};
 use ftprop_tensor::Cpu;
 use ftprop_tensor::random::{Purpose, Stream};
@@ -23,7 +23,7 @@ fn run(name: &str, text: &str) -> Option<Vec<u32>> {
     let folder = std::env::temp_dir().join(format!("ftprop-traced-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (source, program) = (folder.join("traced.cpp"), folder.join("traced"));
-    let text = text.replacen(PRELUDE, &format!("{PRELUDE}{}", exp_negative()), 1);
+    let text = text.replacen(PRELUDE, &format!("{PRELUDE}{}", called_functions()), 1);
     std::fs::write(&source, &text).unwrap();
     let compiled = Command::new("c++").args(["-O1", "-ffp-contract=off", "-o"]).arg(&program).arg(&source).output();
     let Ok(compiled) = compiled else {

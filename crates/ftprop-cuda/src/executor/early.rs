@@ -18,10 +18,14 @@ pub(super) struct EarlyUpdate {
 impl EarlyUpdate {
     /// Parameters, at least.
     const LEAST: usize = 1 << 21;
+    /// And of all parameters at least so many in ten: with fewer there is little to gain, and to wait for more would leave too
+    /// little to do meanwhile.
+    const LEAST_TENTHS: usize = 6;
 
     pub(super) fn new(device: &Device, passes: &[CompiledPass], count: usize) -> Result<Option<Self>, CudaError> {
         let passes: Vec<Vec<Range<usize>>> = passes.iter().map(CompiledPass::parameters).collect();
-        let Some((range, after)) = last_parameters(&passes, count, EarlyUpdate::LEAST) else { return Ok(None) };
+        let least = EarlyUpdate::LEAST.max(count * EarlyUpdate::LEAST_TENTHS / 10);
+        let Some((range, after)) = last_parameters(&passes, count, least) else { return Ok(None) };
         let range = range.start.next_multiple_of(4)..range.end;
         Ok(Some(EarlyUpdate { range, after, stream: SideStream::new(device)? }))
     }

@@ -168,7 +168,7 @@ enum Training {
         bias_gradient: Kernel<BiasGradientArgs>,
         counter: Region,
         keeps_dz: bool,
-        /// In the place of `backward`, and of `input` where the pool comes before the activation.
+        /// In the place of `backward`, and of `input` where windows have slopes of their own.
         by_windows: Option<WindowKernels>,
     },
     /// Sums and slopes together, by blocks that wait for each other.
@@ -218,7 +218,8 @@ impl CompiledEpilogue {
             Some((tensor, Some(own))) => Some(norm(own, *tensor)?),
             Some((_, None)) | None => None,
         };
-        let largest = if sharing.by_windows && !epilogue.pool_last { options.batch * out.len() } else { 0 };
+        let largest =
+            if sharing.by_windows && epilogue.has_slopes_by_windows() { options.batch * out.len() } else { 0 };
         let largest = layout.take(largest * options.precision.activation_bytes());
         let forward_cooperative = match cooperative {
             Some(config) => {

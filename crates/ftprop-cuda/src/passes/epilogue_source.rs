@@ -126,7 +126,7 @@ fn source_of(source: Source, f: &Epilogue, shape: Shape, sharing: &Sharing, scal
         .int("TURNED", turned())
         .int("STATISTICS", usize::from(f.takes_statistics()))
         .int("LARGE", usize::from(sharing.large))
-        .int("KEEPS_LARGEST", usize::from(sharing.by_windows && !f.pool_last))
+        .int("KEEPS_LARGEST", usize::from(sharing.by_windows && f.has_slopes_by_windows()))
         .int("TOGETHER", usize::from(windows_and_places_together(f)))
         .int("C", shape.channels)
         .int("VEC", sharing.vector_width)

@@ -41,7 +41,7 @@ kernels! {
         n: i32,
     }
 
-    /// The first pass back where the pool follows the activation.
+    /// The first pass back where the pool follows such an activation.
     BackwardGroupsArgs = "epilogue_backward_groups" in WINDOWS_FILE {
         dout: DevicePtr,
         y: DevicePtr,
@@ -62,22 +62,22 @@ kernels! {
 
 /// The kernels that go by windows.
 pub(super) enum WindowKernels {
-    /// For a pool before the activation.
+    /// For windows that have slopes of their own.
     Before {
         windows: Kernel<BackwardWindowsArgs>,
         places: Kernel<BackwardPlacesArgs>,
         /// The input's values at the largest of each window.
         largest: Region,
     },
-    /// For a pool after it; the second pass back is the usual one.
+    /// For a pool after an activation whose slopes follow from all windows of a place; the second pass back is the usual one.
     After(Kernel<BackwardGroupsArgs>),
 }
 
 impl WindowKernels {
     pub(super) fn find(module: &Module, epilogue: &Epilogue, largest: Region) -> Result<Self, CudaError> {
-        match epilogue.pool_last {
-            true => Ok(WindowKernels::After(Kernel::find(module)?)),
-            false => {
+        match epilogue.has_slopes_by_windows() {
+            false => Ok(WindowKernels::After(Kernel::find(module)?)),
+            true => {
                 Ok(WindowKernels::Before { windows: Kernel::find(module)?, places: Kernel::find(module)?, largest })
             }
         }

@@ -57,6 +57,10 @@ impl MarginLoss for SaturatedHinge {
     fn phi<N: Number>(&self, m: N, _: N) -> N {
         N::indicator(N::both(N::of(self.b).at_most(m), m.at_most(N::of(1.0))))
     }
+    #[inline(always)]
+    fn is_even(&self) -> bool {
+        self.b == -1.0
+    }
 }
 
 /// 1 − tanh(a·m). With a = 1 it is the paper's own: slope 1 at the threshold and no region without slope.
@@ -72,6 +76,10 @@ impl MarginLoss for SoftHinge {
     #[inline(always)]
     fn phi<N: Number>(&self, m: N, _: N) -> N {
         N::of(self.a) * (N::of(self.a) * m).sech_squared()
+    }
+    #[inline(always)]
+    fn is_even(&self) -> bool {
+        true
     }
 }
 

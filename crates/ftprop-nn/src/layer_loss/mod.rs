@@ -38,6 +38,11 @@ pub trait MarginLoss: fmt::Debug + Send + Sync + 'static {
     fn loss(&self, m: f32, s: f32) -> f32;
     /// φ(m) = −ℓ′(m), written over any number so that it runs on every device. Mark it `#[inline(always)]`.
     fn phi<N: Number>(&self, m: N, s: N) -> N;
+    /// Whether φ(−m) is φ(m), to the bit, whatever m is. Then a margin's sign need not be computed.
+    #[inline(always)]
+    fn is_even(&self) -> bool {
+        false
+    }
     /// What `s` is when a share of training, 0 to 1, is done.
     fn scheduled(&self, _progress: f32) -> f32 {
         0.0
@@ -57,10 +62,17 @@ pub(crate) enum Targets<'a> {
 trait AnyLoss: fmt::Debug + Send + Sync {
     fn loss(&self, m: f32, s: f32) -> f32;
     fn scheduled(&self, progress: f32) -> f32;
+    fn is_even(&self) -> bool;
     fn phi(&self, reach: Reach, t: f32, z: f32, s: f32) -> f32;
-    fn slope(&self, reach: Reach, share: Option<f32>, tgzs: [f32; 4]) -> f32;
+    fn slope(&self, reach: Reach, share: Option<f32>, target: Option<f32>, gzs: [f32; 3]) -> f32;
     fn slopes(&self, cpu: &Cpu, at: &SlopesAt<'_>, g: &mut [f32], z: &[f32]);
-    fn traced_slope<'a>(&self, reach: Reach, share: Option<Traced<'a>>, tgzs: [Traced<'a>; 4]) -> Traced<'a>;
+    fn traced_slope<'a>(
+        &self,
+        reach: Reach,
+        share: Option<Traced<'a>>,
+        target: Option<Traced<'a>>,
+        gzs: [Traced<'a>; 3],
+    ) -> Traced<'a>;
 }
 
 /// Where and how a layer's slopes are taken.
@@ -81,6 +93,10 @@ impl<L: MarginLoss> AnyLoss for L {
         MarginLoss::scheduled(self, progress)
     }
 
+    fn is_even(&self) -> bool {
+        MarginLoss::is_even(self)
+    }
+
     fn phi(&self, reach: Reach, t: f32, z: f32, s: f32) -> f32 {
         match reach {
             Reach::Threshold { scale } => AtThreshold(scale).phi(self, t, z, s),
@@ -89,8 +105,8 @@ impl<L: MarginLoss> AnyLoss for L {
         }
     }
 
-    fn slope(&self, reach: Reach, share: Option<f32>, tgzs: [f32; 4]) -> f32 {
-        slope_at(self, reach, share, tgzs)
+    fn slope(&self, reach: Reach, share: Option<f32>, target: Option<f32>, gzs: [f32; 3]) -> f32 {
+        slope_at(self, reach, share, target, gzs)
     }
 
     fn slopes(&self, cpu: &Cpu, at: &SlopesAt<'_>, g: &mut [f32], z: &[f32]) {
@@ -101,17 +117,23 @@ impl<L: MarginLoss> AnyLoss for L {
         }
     }
 
-    fn traced_slope<'a>(&self, reach: Reach, share: Option<Traced<'a>>, tgzs: [Traced<'a>; 4]) -> Traced<'a> {
-        slope_at(self, reach, share, tgzs)
+    fn traced_slope<'a>(
+        &self,
+        reach: Reach,
+        share: Option<Traced<'a>>,
+        target: Option<Traced<'a>>,
+        gzs: [Traced<'a>; 3],
+    ) -> Traced<'a> {
+        slope_at(self, reach, share, target, gzs)
     }
 }
 
-/// The slope for a target t, a gradient g, a pre-activation z and the scheduled number s.
-fn slope_at<N: Number, L: MarginLoss>(loss: &L, reach: Reach, share: Option<N>, tgzs: [N; 4]) -> N {
+/// The slope for a target, the paper's where none is given, a gradient g, a pre-activation z and the scheduled number s.
+fn slope_at<N: Number, L: MarginLoss>(loss: &L, reach: Reach, share: Option<N>, target: Option<N>, gzs: [N; 3]) -> N {
     match reach {
-        Reach::Threshold { scale } => slope(loss, AtThreshold(scale), share, tgzs),
-        Reach::Single => slope(loss, AtMiddle, share, tgzs),
-        Reach::PerStep { k } => slope(loss, AtEach(k), share, tgzs),
+        Reach::Threshold { scale } => slope(loss, AtThreshold(scale), share, target, gzs),
+        Reach::Single => slope(loss, AtMiddle, share, target, gzs),
+        Reach::PerStep { k } => slope(loss, AtEach(k), share, target, gzs),
     }
 }
 
@@ -134,14 +156,14 @@ struct SlopeOf<'a, L, R> {
 impl<L: MarginLoss, R: PhiOf> elementwise::Binary for SlopeOf<'_, L, R> {
     #[inline(always)]
     fn apply(&self, g: f32, z: f32) -> f32 {
-        slope(self.loss, self.reach, self.share, [g.opposite_sign(), g, z, self.s])
+        slope(self.loss, self.reach, self.share, None, [g, z, self.s])
     }
 }
 
 impl<L: MarginLoss, R: PhiOf> elementwise::Ternary for SlopeOf<'_, L, R> {
     #[inline(always)]
     fn apply(&self, g: f32, z: f32, t: f32) -> f32 {
-        slope(self.loss, self.reach, self.share, [t, g, z, self.s])
+        slope(self.loss, self.reach, self.share, Some(t), [g, z, self.s])
     }
 }
 
@@ -210,20 +232,31 @@ impl LayerLoss {
         self.0.scheduled(progress)
     }
 
+    /// Whether φ(−m) is φ(m).
+    pub(crate) fn is_even(self) -> bool {
+        self.0.is_even()
+    }
+
     pub(crate) fn phi_at(self, reach: Reach, t: f32, z: f32, s: f32) -> f32 {
         self.0.phi(reach, t, z, s)
     }
 
-    pub(crate) fn slope(self, reach: Reach, share: Option<f32>, tgzs: [f32; 4]) -> f32 {
-        self.0.slope(reach, share, tgzs)
+    pub(crate) fn slope(self, reach: Reach, share: Option<f32>, target: Option<f32>, gzs: [f32; 3]) -> f32 {
+        self.0.slope(reach, share, target, gzs)
     }
 
     pub(crate) fn slopes(self, cpu: &Cpu, at: &SlopesAt<'_>, g: &mut [f32], z: &[f32]) {
         self.0.slopes(cpu, at, g, z);
     }
 
-    pub(crate) fn traced_slope<'a>(self, reach: Reach, share: Option<Traced<'a>>, tgzs: [Traced<'a>; 4]) -> Traced<'a> {
-        self.0.traced_slope(reach, share, tgzs)
+    pub(crate) fn traced_slope<'a>(
+        self,
+        reach: Reach,
+        share: Option<Traced<'a>>,
+        target: Option<Traced<'a>>,
+        gzs: [Traced<'a>; 3],
+    ) -> Traced<'a> {
+        self.0.traced_slope(reach, share, target, gzs)
     }
 }
 
@@ -251,6 +284,19 @@ mod tests {
                     let phi = loss.phi(m, progress);
                     assert!((phi - slope).abs() < 5e-3 * (1.0 + phi.abs()), "{loss} at {m}: {phi} for {slope}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_says_that_it_is_even_is_so_to_the_bit() {
+        let others = ["soft_hinge:2.5", "soft_hinge:0.7"].map(named);
+        let even: Vec<LayerLoss> = LayerLoss::all().into_iter().chain(others).filter(|loss| loss.is_even()).collect();
+        assert!(even.contains(&LayerLoss::soft_hinge()) && even.contains(&LayerLoss::saturated_hinge()));
+        for loss in even {
+            for i in 0..4000 {
+                let m = i as f32 * 0.0123;
+                assert_eq!(loss.phi(m, 0.3).to_bits(), loss.phi(-m, 0.3).to_bits(), "{loss} at {m}");
             }
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct AtThreshold(pub(super) f32);
 impl PhiOf for AtThreshold {
     #[inline(always)]
     fn phi<N: Number, L: MarginLoss>(self, loss: &L, t: N, z: N, s: N) -> N {
-        N::of(self.0) * loss.phi(t * z, s)
+        N::of(self.0) * loss.phi(margin(loss, t, z), s)
     }
 }
 
@@ -46,7 +46,7 @@ impl PhiOf for AtMiddle {
         // A tiny negative z would round to −1, the edge of the saturated losses, from outside.
         let beyond = N::of(-1.0 - f32::EPSILON);
         let m = N::either(z.less(N::of(0.0)), m.min(beyond), m);
-        loss.phi(t * m, s)
+        loss.phi(margin(loss, t, m), s)
     }
 }
 
@@ -57,21 +57,31 @@ impl PhiOf for AtEach {
     #[inline(always)]
     fn phi<N: Number, L: MarginLoss>(self, loss: &L, t: N, z: N, s: N) -> N {
         let last = N::of((self.0 - 1) as f32);
-        N::sum(self.0, |i| loss.phi(t * (z - i / last), s)) / N::of(self.0 as f32)
+        N::sum(self.0, |i| loss.phi(margin(loss, t, z - i / last), s)) / N::of(self.0 as f32)
     }
 }
 
-/// The slope of the weighted layer loss at a target: −t φ(tz) times |g|, or times `share` where one is given.
+/// The margin t·z, or z itself where the sign does not matter.
+#[inline(always)]
+fn margin<N: Number, L: MarginLoss>(loss: &L, t: N, z: N) -> N {
+    if loss.is_even() { z } else { t * z }
+}
+
+/// The slope of the weighted layer loss at a target, the paper's sign(−g) where none is given: −t φ(tz) times |g|, or times
+/// `share` where there is one.
 #[inline(always)]
 pub(super) fn slope<N: Number, L: MarginLoss>(
     loss: &L,
     reach: impl PhiOf,
     share: Option<N>,
-    [t, g, z, s]: [N; 4],
+    target: Option<N>,
+    [g, z, s]: [N; 3],
 ) -> N {
-    let weight = match share {
-        None => g.abs(),
-        Some(share) => share,
-    };
-    -t * (reach.phi(loss, t, z, s) * weight)
+    let t = target.unwrap_or_else(|| g.opposite_sign());
+    let phi = reach.phi(loss, t, z, s);
+    match (target, share) {
+        // −sign(−g) |g| is g.
+        (None, None) => phi * g,
+        (_, share) => -t * (phi * share.unwrap_or_else(|| g.abs())),
+    }
 }

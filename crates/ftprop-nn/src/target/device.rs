@@ -48,8 +48,9 @@ impl HardUnit {
         let inputs = &["g", "z", "label", "step", "random", "s", "share"];
         Some(function(name, inputs, |[g, z, label, step, random, s, share]| {
             let seen = Seen { g, z, h: self.activation.value(z), label, step, random };
-            let t = self.rule.0.traced(seen, Traced::of(0.0)).expect("a rule of single units");
-            self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), [t, g, z, s])
+            let traced = || self.rule.0.traced(seen, Traced::of(0.0)).expect("a rule of single units");
+            let t = (self.rule != TargetRule::gradient_sign()).then(traced);
+            self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), t, [g, z, s])
         }))
     }
 
@@ -80,13 +81,13 @@ impl HardUnit {
             }
         });
         let slope = function("slope_at", &["t", "g", "z", "s", "share"], |[t, g, z, s, share]| {
-            self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), [t, g, z, s])
+            self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), Some(t), [g, z, s])
         });
         let steepness = function("steepness", &["t", "g", "z", "s"], |[t, g, z, s]| {
-            self.layer_loss.traced_slope(self.reach(), Some(Traced::of(1.0)), [t, g, z, s])
+            self.layer_loss.traced_slope(self.reach(), Some(Traced::of(1.0)), Some(t), [g, z, s])
         });
         let pressing = function("pressing", &["g", "z", "s"], |[g, z, s]| {
-            let slope = self.layer_loss.traced_slope(self.reach(), None, [g.opposite_sign(), g, z, s]);
+            let slope = self.layer_loss.traced_slope(self.reach(), None, None, [g, z, s]);
             self.pressing(g, z, slope)
         });
         let moved = function("moved", &["g", "z"], |[g, z]| self.moved_to(g, z));

@@ -169,3 +169,28 @@ fn a_random_subset_keeps_its_share_of_the_papers_targets_and_another_one_at_each
         assert!(wrong.parse::<TargetRule>().is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn slopes_that_are_said_to_be_proportional_are() {
+    let rules = ["gradient_sign", "random_subset:0.5"].map(|name| name.parse::<TargetRule>().unwrap());
+    let mut proportional = 0;
+    for loss in LayerLoss::all() {
+        for (activation, rule, weighted) in
+            ["sign", "qrelu:3"].into_iter().flat_map(|a| rules.map(|r| [(a, r, true), (a, r, false)])).flatten()
+        {
+            let activation = activation.parse().unwrap();
+            let unit = HardUnit { rule, weighted, ..HardUnit::new(activation, loss) };
+            if !unit.is_proportional() {
+                continue;
+            }
+            proportional += 1;
+            for i in -30..30 {
+                let z = i as f32 * 0.11;
+                // Powers of two, so that nothing is rounded.
+                let (one, both) = (unit.slope(0.25, z), unit.slope(0.25, z) + unit.slope(-0.5, z));
+                assert_eq!((unit.slope(-0.5, z), both), (-2.0 * one, unit.slope(-0.25, z)), "{loss} at {z}");
+            }
+        }
+    }
+    assert!(proportional >= 4);
+}
