@@ -327,4 +327,5 @@ fn the_seeds_of_one_recipe_are_swept() {
     temp.run("sweep --recipe small.toml --seeds 2 --epochs 1 --out seeds --quiet").ok();
     let report = temp.text("seeds/report.md");
     assert!(report.contains("# The seeds of small") && report.contains("2 of 2 runs are finished"), "{report}");
+    assert!(report.contains("Test accuracy of small, means over the seeds."), "{report}");
 }

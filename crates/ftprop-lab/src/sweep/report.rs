@@ -30,10 +30,13 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     let all: usize = results.iter().map(|r| r.runs.len()).sum();
     let finished = results.iter().flat_map(|r| &r.runs).filter(|run| run.summary.is_some()).count();
     let validated = results.iter().any(|r| r.accuracy.validation.count > 0);
-    let order = match validated {
-        true => "the best come first, by their best epoch on the validation part, which the test part has no share in.",
-        false => {
-            "the best come first, by the last epoch on the test part: whoever chooses by that order is flattered by \
+    let order = match (points.len(), validated) {
+        (1, _) => ".",
+        (_, true) => {
+            "; the best come first, by their best epoch on the validation part, which the test part has no share in."
+        }
+        (_, false) => {
+            "; the best come first, by the last epoch on the test part: whoever chooses by that order is flattered by \
              it, and should hold examples out to choose by (data.validation)."
         }
     };
@@ -42,13 +45,13 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     }
     page.text(&format!(
         "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
-         the seeds where there are several; {order} The best epoch on the test part flatters."
+         the seeds where there are several{order} The best epoch on the test part flatters."
     ));
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
     // Without a grid the recipes are compared with each other, with one they are not.
-    let groups: Vec<(&str, Vec<&Compared<'_>>)> = match keys.is_empty() {
-        true => vec![("recipes", results.iter().collect())],
+    let groups: Vec<(&str, Vec<&Compared<'_>>)> = match keys.is_empty() && bases.len() > 1 {
+        true => vec![(RECIPES, results.iter().collect())],
         false => bases.iter().map(|b| (*b, results.iter().filter(|r| r.point.base == *b).collect())).collect(),
     };
     for (name, rows) in &groups {
@@ -72,13 +75,15 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A recipe's name stays as it is.
-fn capital_if_plain(name: &str, keys: &[&str]) -> String {
-    if keys.is_empty() { capital(name) } else { name.to_string() }
+/// The heading of recipes that are compared with each other; a recipe's name stays as it is.
+const RECIPES: &str = "recipes";
+
+fn heading(name: &str) -> String {
+    if name == RECIPES { capital(name) } else { name.to_string() }
 }
 
 fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
-    page.heading(&capital_if_plain(base, keys));
+    page.heading(&heading(base));
     rows.sort_by(|a, b| {
         let rank = |r: &Compared<'_>| {
             let Accuracy { last, validation, .. } = &r.accuracy;
