@@ -184,6 +184,15 @@ template <int N, bool LAST = false> __device__ __forceinline__ FloatVec<N> load(
     }
     return r;
 }
+// Neighbouring words in one piece. As structs compilers take them apart where they come from several places, and memory keeps up
+// with few pieces that are no whole sector of 32 bytes together with their neighbours'.
+__device__ __forceinline__ void store_words(void* to, u32 a, u32 b) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b) : "memory");
+}
+__device__ __forceinline__ void store_words(void* to, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
 template <int N> __device__ __forceinline__ void store(float* p, const FloatVec<N>& r) {
     if constexpr (N % 4 == 0) {
 #pragma unroll

@@ -452,9 +452,67 @@ __device__ __forceinline__ bool add_splits(const Share& share, float* workspace,
     return true;
 }
 
-// The epilogue: with a bias or an addend, rounded, where they belong.
-__device__ __forceinline__ void write_tile(const Share& share, const float (&acc)[PAIRS * 2], out_t* out, const float* __restrict__ bias, const act_t* addend) {
-    const int group = share.group;
+#if MODE == MODE_WEIGHTS
+#define OUT_ROW GEMM_N
+#elif MODE == MODE_FORWARD
+#define OUT_ROW OC
+#else
+#define OUT_ROW CI
+#endif
+// Where a row and a column of the whole product are in what is written.
+__device__ __forceinline__ size_t place_out(const Share& share, int row, int col) {
+#if MODE == MODE_WEIGHTS
+    return (size_t)(share.group * OCG + row) * OUT_ROW + col;
+#else
+    return (size_t)row * OUT_ROW + share.group * GEMM_N + col;
+#endif
+}
+
+// The sums as they are written: with a bias or an addend, or rounded as gradients are. All of them are looked up before any is
+// written.
+__device__ __forceinline__ void finish(const Share& share, float (&acc)[PAIRS * 2], const float* __restrict__ bias, const act_t* addend) {
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++) {
+        int row, col;
+        place(p, row, col);
+        row += share.m0;
+        col += share.n0;
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            float& v = acc[2 * p + e];
+#if MODE == MODE_WEIGHTS
+            v = gradient(v);
+#elif MODE == MODE_FORWARD
+            if (bias && col + e < GEMM_N) v += bias[share.group * OCG + col + e];
+#else
+            if (addend && row < share.rows && col + e < GEMM_N) v += widen(addend[place_out(share, row, col) + e]);
+#endif
+        }
+    }
+}
+
+// A block's finished sums to where they belong.
+#if PRECISION == PRECISION_BF16 && MODE != MODE_WEIGHTS && !OUT_F32 && GEMM_N % 16 == 0 && OUT_ROW % 16 == 0
+// Of two eights of columns a thread of an even lane writes four numbers of the first, with its neighbour's, and the neighbour four
+// of the second: together whole sectors of 32 bytes, of which memory takes more than of halves.
+__device__ __forceinline__ void write_tile(const Share& share, const float (&acc)[PAIRS * 2], out_t* out) {
+    const bool odd = threadIdx.x % 2;
+#pragma unroll
+    for (int p = 0; p < PAIRS; p++) {
+        // A pair of the first eight; that of the second is two further.
+        if (p % 4 >= 2) continue;
+        int row, col;
+        place(p, row, col);
+        row += share.m0;
+        col += share.n0;
+        const u32 first = two_bf16(acc[2 * p], acc[2 * p + 1]), second = two_bf16(acc[2 * p + 4], acc[2 * p + 5]);
+        const u32 other = __shfl_xor_sync(~0u, odd ? first : second, 1);
+        if (row >= share.rows || col >= GEMM_N) continue;
+        store_words(out + place_out(share, row, odd ? col + 6 : col), odd ? other : first, odd ? second : other);
+    }
+}
+#else
+__device__ __forceinline__ void write_tile(const Share& share, const float (&acc)[PAIRS * 2], out_t* out) {
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
         int row, col;
@@ -462,18 +520,7 @@ __device__ __forceinline__ void write_tile(const Share& share, const float (&acc
         row += share.m0;
         col += share.n0;
         if (row >= share.rows) continue;
-#if MODE == MODE_FORWARD
-        size_t at = (size_t)row * OC + group * OCG + col;
-#elif MODE == MODE_INPUT
-        size_t at = (size_t)row * CI + group * CIG + col;
-#elif MODE == MODE_WEIGHTS
-        size_t at = (size_t)(group * OCG + row) * GEMM_N + col;
-#endif
-        float v[2] = {acc[2 * p], acc[2 * p + 1]};
-#if MODE == MODE_WEIGHTS
-        v[0] = gradient(v[0]);
-        v[1] = gradient(v[1]);
-#endif
+        const float v[2] = {acc[2 * p], acc[2 * p + 1]};
 #if MODE == MODE_WEIGHTS && XCG != CIG
         // The channels that padding added have no weights.
 #pragma unroll
@@ -481,21 +528,10 @@ __device__ __forceinline__ void write_tile(const Share& share, const float (&acc
             int tap = (col + e) / XCG, c = (col + e) % XCG;
             if (col + e < GEMM_N && c < CIG) out[((size_t)row * (KH * KW) + tap) * CIG + c] = v[e];
         }
-        continue;
-#endif
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            if (col + e < GEMM_N) {
-#if MODE == MODE_FORWARD
-                if (bias) v[e] += bias[group * OCG + col + e];
-#elif MODE == MODE_INPUT
-                if (addend) v[e] += widen(addend[at + e]);
-#endif
-            }
-        }
-        constexpr bool even = GEMM_N % 2 == 0 && (MODE == MODE_WEIGHTS || (MODE == MODE_FORWARD ? OC : CI) % 2 == 0) && PAIRED;
-        if (even && col + 1 < GEMM_N) {
-            if constexpr (sizeof(out_t) == 4) *reinterpret_cast<float2*>(out + at) = make_float2(v[0], v[1]);
+#else
+        const size_t at = place_out(share, row, col);
+        if (GEMM_N % 2 == 0 && OUT_ROW % 2 == 0 && PAIRED && col + 1 < GEMM_N) {
+            if constexpr (sizeof(out_t) == 4) store_words(out + at, __float_as_uint(v[0]), __float_as_uint(v[1]));
             else *reinterpret_cast<u32*>(out + at) = two_bf16(v[0], v[1]);
         } else {
 #pragma unroll
@@ -506,8 +542,10 @@ __device__ __forceinline__ void write_tile(const Share& share, const float (&acc
                 }
             }
         }
+#endif
     }
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* out, const float* __restrict__ bias,
@@ -516,5 +554,6 @@ gemm(const elem_t* __restrict__ left, const elem_t* __restrict__ right, out_t* o
     float acc[PAIRS * 2];
     multiply_share(share, left, right, acc);
     if (split_k > 1 && !add_splits(share, workspace, counters, split_k, acc)) return;
-    write_tile(share, acc, out, bias, addend);
+    finish(share, acc, bias, addend);
+    write_tile(share, acc, out);
 }

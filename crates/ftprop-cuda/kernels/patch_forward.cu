@@ -93,24 +93,28 @@ __host__ __device__ constexpr int patch_rows(int pixels) {
 }
 
 #define NI (OC / 8)
-// The channel in a column of the matrix units, eights of which are numbered j: so that a thread, which has two neighbouring
-// columns of each, has 2 NI channels in a row.
-__device__ __forceinline__ int channel_of(int j, int column) { return column / 2 * (2 * NI) + 2 * j + column % 2; }
+static_assert(NI % 2 == 0, "no such width");
+// Eights of the matrix units' columns of which a thread stores its two of each at once, 16 bytes; at the end it may be fewer.
+#define EIGHTS (8 / (int)sizeof(act_t))
+// The channel in a column of eight number j. Channels that a thread stores at once follow each other, and then come those of the
+// next thread: what the four threads of a pixel write are whole sectors of 32 bytes. Of halves of them memory keeps up with few.
+__device__ __forceinline__ int channel_of(int j, int column) {
+    const int first = j / EIGHTS * EIGHTS, eights = NI - first < EIGHTS ? NI - first : EIGHTS;
+    return first * 8 + column / 2 * (2 * eights) + (j - first) * 2 + column % 2;
+}
 
 // A thread's channels of one pixel.
-__device__ __forceinline__ void store_channels(act_t* to, const float (&sums)[NI][4], int first) {
+__device__ __forceinline__ void store_channels(act_t* pixel, const float (&sums)[NI][4], int which, int t) {
 #pragma unroll
-    for (int j = 0; j < NI; j += 2) {
-        if constexpr (sizeof(act_t) == 4) {
-            *reinterpret_cast<float4*>(to + 2 * j) = make_float4(sums[j][first], sums[j][first + 1], sums[j + 1][first], sums[j + 1][first + 1]);
-        } else if constexpr (NI % 4 == 0) {
-            if (j % 4) continue;
-            *reinterpret_cast<uint4*>(to + 2 * j) =
-                make_uint4(two_bf16(sums[j][first], sums[j][first + 1]), two_bf16(sums[j + 1][first], sums[j + 1][first + 1]),
-                           two_bf16(sums[j + 2][first], sums[j + 2][first + 1]), two_bf16(sums[j + 3][first], sums[j + 3][first + 1]));
-        } else {
-            *reinterpret_cast<uint2*>(to + 2 * j) = make_uint2(two_bf16(sums[j][first], sums[j][first + 1]), two_bf16(sums[j + 1][first], sums[j + 1][first + 1]));
-        }
+    for (int first = 0; first < NI; first += EIGHTS) {
+        act_t* to = pixel + channel_of(first, 2 * t);
+        // A word is one channel in f32, two in bf16.
+        auto word = [&](int j) {
+            if constexpr (sizeof(act_t) == 4) return __float_as_uint(sums[first + j / 2][which + j % 2]);
+            else return two_bf16(sums[first + j][which], sums[first + j][which + 1]);
+        };
+        if (first + EIGHTS <= NI) store_words(to, word(0), word(1), word(2), word(3));
+        else store_words(to, word(0), word(1));
     }
 }
 
@@ -212,6 +216,6 @@ patch_forward(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* _
         multiply_windows(acc, window, memory, lane, t);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            if (pixel[i] < IMAGE) store_channels(y + ((size_t)image * IMAGE + pixel[i]) * OC + t * (2 * NI), acc[i / 2], i % 2 * 2);
+            if (pixel[i] < IMAGE) store_channels(y + ((size_t)image * IMAGE + pixel[i]) * OC, acc[i / 2], i % 2 * 2, t);
     }
 }
