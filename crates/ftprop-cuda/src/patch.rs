@@ -238,6 +238,7 @@ impl Patch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::TILES;
     use crate::library::Library;
     use ftprop_tensor::geometry::ConvGeometry;
 
@@ -337,6 +338,36 @@ mod tests {
         ] {
             let image = Patch::of(&Gemm { precision, ..gemm }).source().compile((8, 0));
             assert!(image.unwrap_or_else(|error| panic!("{error}")).starts_with(b"\x7fELF"));
+        }
+    }
+
+    /// Compilers had taken pairs of numbers apart, and memory keeps up with few stores of four bytes.
+    #[test]
+    fn neighbouring_numbers_are_written_by_one_instruction() {
+        if let Err(why) = Library::Nvrtc.load() {
+            println!("skipped: {why}");
+            return;
+        }
+        // For a GPU that no compiler knows it writes text.
+        let unknown = (99, 0);
+        let holds = |source: Source, wide: &str| {
+            let text = source.compile(unknown).unwrap_or_else(|error| panic!("{error}"));
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let stores = text.split_whitespace().filter(|word| word.starts_with("st.global"));
+            // Beside sums that are put aside for other blocks there is the count of those, which begins anew.
+            let (wide, others): (Vec<_>, Vec<_>) =
+                stores.filter(|store| !store.starts_with("st.global.cg")).partition(|store| *store == wide);
+            assert!(!wide.is_empty() && others.len() <= 1, "{wide:?}, {others:?}");
+        };
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            for gemm in [first(32, 32, 5, 1, 3), first(224, 64, 7, 2, 3)] {
+                holds(Patch::of(&Gemm { precision, ..gemm }).source(), "st.global.v4.b32");
+            }
+            for mode in [Mode::Forward, Mode::Input] {
+                let gemm = Gemm { mode, precision, ..second(64, 64) };
+                let tile = TILES.into_iter().find(|tile| tile.cols == 64).unwrap();
+                holds(gemm.source(tile), "st.global.v2.b32");
+            }
         }
     }
 
