@@ -83,19 +83,6 @@ template <int BYTES> __device__ __forceinline__ void copy_async(u32 to, const el
 #define PAIRS (MI * NI * 2)
 #endif
 
-// Where accumulators 2p and 2p + 1 of a thread belong in the tile.
-__device__ __forceinline__ void place(int p, int& row, int& col) {
-#if PRECISION == PRECISION_F32
-    row = (threadIdx.x / 16) * MICRO_M + p / (MICRO_N / 2);
-    col = (threadIdx.x % 16) * MICRO_N + p % (MICRO_N / 2) * 2;
-#else
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int mi = p / (NI * 2), ni = p / 2 % NI;
-    row = warp / WARPS_N * WM + mi * 16 + lane / 4 + (p & 1) * 8;
-    col = warp % WARPS_N * WN + ni * 8 + lane % 4 * 2;
-#endif
-}
-
 #if PRECISION == PRECISION_F32
 // Sixteen products are summed at a time: short sums lose less to rounding.
 __device__ __forceinline__ void multiply(const elem_t* a, const elem_t* b, float (&total)[PAIRS * 2]) {
@@ -216,6 +203,21 @@ struct Share {
         end = (int)((long long)depth_tiles * (split + 1) / split_k);
     }
 };
+
+// Where accumulators 2p and 2p + 1 of a thread belong in the whole product.
+__device__ __forceinline__ void place(const Share& share, int p, int& row, int& col) {
+#if PRECISION == PRECISION_F32
+    row = (threadIdx.x / 16) * MICRO_M + p / (MICRO_N / 2);
+    col = (threadIdx.x % 16) * MICRO_N + p % (MICRO_N / 2) * 2;
+#else
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int mi = p / (NI * 2), ni = p / 2 % NI;
+    row = warp / WARPS_N * WM + mi * 16 + lane / 4 + (p & 1) * 8;
+    col = warp % WARPS_N * WN + ni * 8 + lane % 4 * 2;
+#endif
+    row += share.m0;
+    col += share.n0;
+}
 
 // What a thread copies of each tile: TIMES pieces of V elements, DOWN rows of the tile apart. Every count is known to the
 // compiler, and so is every check that can never fail: addresses are most of the work here.
@@ -474,9 +476,7 @@ __device__ __forceinline__ void finish(const Share& share, float (&acc)[PAIRS * 
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
         int row, col;
-        place(p, row, col);
-        row += share.m0;
-        col += share.n0;
+        place(share, p, row, col);
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             float& v = acc[2 * p + e];
@@ -502,9 +502,7 @@ __device__ __forceinline__ void write_tile(const Share& share, const float (&acc
         // A pair of the first eight; that of the second is two further.
         if (p % 4 >= 2) continue;
         int row, col;
-        place(p, row, col);
-        row += share.m0;
-        col += share.n0;
+        place(share, p, row, col);
         const u32 first = two_bf16(acc[2 * p], acc[2 * p + 1]), second = two_bf16(acc[2 * p + 4], acc[2 * p + 5]);
         const u32 other = __shfl_xor_sync(~0u, odd ? first : second, 1);
         if (row >= share.rows || col >= GEMM_N) continue;
@@ -516,9 +514,7 @@ __device__ __forceinline__ void write_tile(const Share& share, const float (&acc
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
         int row, col;
-        place(p, row, col);
-        row += share.m0;
-        col += share.n0;
+        place(share, p, row, col);
         if (row >= share.rows) continue;
         const float v[2] = {acc[2 * p], acc[2 * p + 1]};
 #if MODE == MODE_WEIGHTS && XCG != CIG
