@@ -81,8 +81,8 @@ impl Observer for Reporter<'_> {
     }
 
     fn notice(&mut self, _run: &RunView<'_>, notice: &Notice) {
-        // Other settings are what the caller asked for.
-        if !matches!(notice, Notice::Changed(_))
+        // Other settings, and another network to begin with, are what the caller asked for.
+        if !matches!(notice, Notice::Begun { .. } | Notice::Changed(_))
             && let Ok(mut warnings) = self.shared.warnings.lock()
         {
             warnings.push(notice.to_string());

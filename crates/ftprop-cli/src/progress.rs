@@ -9,6 +9,7 @@ use ftprop_train::observe::{Answer, Ending, Notice, Observer, ObserverError, Run
 use ftprop_train::run::{EpochMetrics, Scores};
 use ftprop_train::words::{plain, plain_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -328,14 +329,24 @@ impl Observer for Progress {
             (Sink::Quiet, Notice::Checkpoint(_) | Notice::LoneExample { .. } | Notice::NoEffect { .. }) => {
                 tell(&notice.to_string())
             }
-            (Sink::Quiet, Notice::Changed(_) | Notice::OtherNumber { .. }) => {}
-            _ => self.message(&notice.to_string()),
+            (Sink::Quiet, Notice::Begun { .. } | Notice::Changed(_) | Notice::OtherNumber { .. }) => {}
+            _ => self.message(&from_here(notice).to_string()),
         }
     }
 
     fn end(&mut self, _run: &RunView<'_>, _ending: &Ending) -> Result<(), ObserverError> {
         self.finish();
         Ok(())
+    }
+}
+
+/// The same notice with paths as they are seen from the folder that the program was started in.
+fn from_here(notice: &Notice) -> Cow<'_, Notice> {
+    let Notice::Begun { from, taken, new } = notice else { return Cow::Borrowed(notice) };
+    let here = std::env::current_dir().ok().and_then(|here| from.strip_prefix(here).ok());
+    match here {
+        Some(from) => Cow::Owned(Notice::Begun { from: from.into(), taken: *taken, new: new.clone() }),
+        None => Cow::Borrowed(notice),
     }
 }
 

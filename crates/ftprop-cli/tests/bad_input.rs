@@ -141,7 +141,6 @@ fn settings_that_cannot_be() {
         (2, "--threads=-1", &["--threads"]),
         (2, "--at-once=-1", &["--at-once"]),
         (2, "--dry-run --recipe thorough.toml", &["--dry-run", "single recipe"]),
-        (2, "--init-from x --recipe thorough.toml", &["--init-from", "single recipe"]),
     ];
     assert!(table.len() >= 55);
     for (code, arguments, words) in table {

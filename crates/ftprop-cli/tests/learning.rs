@@ -66,6 +66,43 @@ fn a_second_stage_begins_with_another_activation() {
     assert!(said.err.contains("4 of 4 tensors are those of soft\n"), "{said:?}");
 }
 
+/// The recipe says what to begin with as the command line does, so that a sweep's settings can; what has a checkpoint does not
+/// begin again.
+#[test]
+fn a_recipe_names_the_network_it_begins_with() {
+    let temp = Temp::with_recipes();
+    temp.run("train --recipe small.toml --quiet --set activation=saturated_relu --out soft").ok();
+    let stage = "--epochs 2 --set optimizer.lr=1e-3";
+    temp.run(&format!("train --recipe small.toml --quiet {stage} --init-from soft --out said")).ok();
+    temp.run(&format!("train --recipe small.toml --quiet {stage} --set train.init_from=soft --out set")).ok();
+    assert!(temp.read("said/best.safetensors") == temp.read("set/best.safetensors"));
+    temp.run(&format!("train --recipe small.toml --quiet {stage} --out anew")).ok();
+    assert!(temp.read("said/best.safetensors") != temp.read("anew/best.safetensors"));
+
+    temp.run(&format!("sweep --recipe small.toml --quiet {stage} --grid train.init_from=soft --seeds 1 --out sweep"))
+        .ok();
+    assert!(temp.text("sweep/report.md").contains("init_from"));
+
+    // Where it lies is no part of what is learned, and once there is a checkpoint it may be gone.
+    std::fs::rename(temp.path("soft"), temp.path("elsewhere")).unwrap();
+    let said = temp.run("train --resume set --epochs 3").ok();
+    assert!(!said.err.contains("tensors are those of"), "{said:?}");
+    temp.run("train --recipe small.toml --quiet --set train.init_from=soft --out new").refused(1, &["soft"]);
+    assert!(!temp.path("new").exists());
+    // Several recipes begin with it too, each where it fits.
+    let other = temp.text("small.toml").replace("small", "other") + "optimizer.lr = 1e-4\n";
+    temp.write("other.toml", other);
+    let both =
+        temp.run("train --recipe small.toml --recipe other.toml --init-from elsewhere --epochs 1 --out both").ok();
+    assert!(
+        ["small (run 1)", "other (run 2)"].iter().all(|run| both.err.contains(&format!("{run}: 4 of 4"))),
+        "{both:?}"
+    );
+    let one = temp.run("train --recipe small.toml --recipe thorough.toml --init-from elsewhere --epochs 1 --out one");
+    assert!(one.err.contains("one/thorough failed: no layer's weights"), "{one:?}");
+    assert!(temp.path("one/small/summary.json").exists());
+}
+
 /// What a teacher says is learned beside the labels; a killed run that has one goes on with it, wherever it has moved.
 #[test]
 fn a_teacher_is_learned_from() {

@@ -13,7 +13,7 @@ use crate::words::{counted, plain};
 use ftprop_data::{Dataset, Source};
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why an observer cannot go on; it ends the run.
@@ -87,6 +87,15 @@ pub enum Notice {
         /// Why it does not.
         why: &'static str,
     },
+    /// The run begins with another network's numbers.
+    Begun {
+        /// Where that network is.
+        from: PathBuf,
+        /// How many of its parameters were taken.
+        taken: usize,
+        /// The names of those that begin anew, since it has none of their name and shape.
+        new: Vec<String>,
+    },
     /// The run goes on with other settings.
     Changed(Vec<Change>),
     /// The last batch of each epoch gives a batch norm a single value a channel.
@@ -123,6 +132,10 @@ impl fmt::Display for Notice {
                 found[0], found[1], published[0], published[1]
             ),
             Notice::NoEffect { key, why } => write!(f, "{key} has no effect: {why}"),
+            Notice::Begun { from, taken, new } => {
+                write!(f, "{taken} of {} tensors are those of {}", taken + new.len(), from.display())?;
+                if new.is_empty() { Ok(()) } else { write!(f, "; anew: {}", new.join(", ")) }
+            }
             Notice::Changed(changes) => {
                 let changes: Vec<String> =
                     changes.iter().map(|change| plain(&change.to_string()).into_owned()).collect();

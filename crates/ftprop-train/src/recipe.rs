@@ -236,6 +236,9 @@ pub struct TrainRecipe {
     /// measured and kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ema: Option<f64>,
+    /// A trained run, or a checkpoint, whose numbers the network begins with wherever they have the same name and shape.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_from: Option<PathBuf>,
     /// A trained run, or a checkpoint, whose network is learned from beside the labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<PathBuf>,
@@ -310,6 +313,7 @@ impl Default for Recipe {
                 sync_norm: false,
                 clip: None,
                 ema: None,
+                init_from: None,
                 teacher: None,
                 teacher_weight: None,
                 teacher_temperature: None,
@@ -372,11 +376,15 @@ impl Recipe {
         self.data.csv.test_file.clone_from(&data.csv.test_file);
         self.data.workers = data.workers;
         self.data.on_device = data.on_device;
-        // Where a teacher lies does not matter, that there is one does.
-        self.train.teacher = self.train.teacher.take().map(|own| match &train.teacher {
-            Some(other) => other.clone(),
-            None => own.file_name().map_or_else(PathBuf::new, PathBuf::from),
-        });
+        // Where another network lies does not matter, that there is one does.
+        let place = |own: &mut Option<PathBuf>, other: &Option<PathBuf>| {
+            *own = own.take().map(|own| match other {
+                Some(other) => other.clone(),
+                None => own.file_name().map_or_else(PathBuf::new, PathBuf::from),
+            });
+        };
+        place(&mut self.train.teacher, &train.teacher);
+        place(&mut self.train.init_from, &train.init_from);
         (self.train.device, self.train.threads) = (train.device, train.threads);
         (self.train.diagnostics, self.train.checkpoint_seconds) = (train.diagnostics, train.checkpoint_seconds);
     }

@@ -13,8 +13,6 @@ mod spread;
 mod start;
 mod whitening;
 
-pub use start::Taken;
-
 use crate::changes::{self, Change, Changed};
 use crate::checked::CheckedRecipe;
 use crate::checkpoint::{self, Checkpoint, Contents, ModelInfo, State};
@@ -222,6 +220,7 @@ impl Trainer {
                 // The others are given it.
                 if first {
                     whiten(&mut *trainer.engine, &train, &dataset.normalize, seed)?;
+                    trainer.begin_with_another()?;
                 }
             }
         }

@@ -51,10 +51,11 @@ pub(super) fn find(recipe: &mut Recipe, data: Option<&Path>) -> Result<Option<Fo
     Ok(found)
 }
 
-/// Puts the teacher, where there is one, where it is found from any folder; it may be one of the zoo.
-pub(super) fn place_teacher(recipe: &mut Recipe) -> Result<(), ftprop_export::Error> {
-    if let Some(teacher) = &mut recipe.train.teacher {
-        *teacher = absolute(&zoo::resolve_weights(teacher)?);
+/// Puts the networks that a recipe names, its teacher and the one to begin with, where they are found from any folder; they may be
+/// of the zoo.
+pub(super) fn place_networks(recipe: &mut Recipe) -> Result<(), ftprop_export::Error> {
+    for network in [&mut recipe.train.teacher, &mut recipe.train.init_from].into_iter().flatten() {
+        *network = absolute(&zoo::resolve_weights(network)?);
     }
     Ok(())
 }

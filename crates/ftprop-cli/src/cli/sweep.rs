@@ -1,6 +1,6 @@
 //! `ftprop sweep`
 
-use super::data::{locate, place_teacher, recipe_layers};
+use super::data::{locate, place_networks, recipe_layers};
 use super::study::StudyArgs;
 use crate::error::Error;
 use crate::progress::tell;
@@ -120,7 +120,7 @@ impl Sweep {
         }
         recipe.data.path = recipe.data.path.as_deref().map(absolute);
         recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-        place_teacher(&mut recipe).map_err(|error| match error {
+        place_networks(&mut recipe).map_err(|error| match error {
             ftprop_export::Error::Train(error) => error,
             other => ftprop_train::Error::Outside(Box::new(other)),
         })?;

@@ -2,28 +2,26 @@
 
 mod begin;
 
-use super::data::{locate, place_teacher, recipe_layers};
+use super::data::{locate, place_networks, recipe_layers};
 use super::ranks::{RankArgs, Seat};
-use super::{load, quoted, say, say_json};
+use super::{quoted, say, say_json};
 use crate::board::Board;
 use crate::error::Error;
 use crate::progress::{Progress, counted, tell};
 use begin::tell_begin;
 use clap::Args;
 use ftprop_data::Dataset;
-use ftprop_export::zoo;
 use ftprop_lab::pictures::Pictures;
 use ftprop_tensor::Share;
 use ftprop_train::checked::CheckedRecipe;
 use ftprop_train::config::Layers;
 use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
-use ftprop_train::model::Which;
 use ftprop_train::observe::{Ending, StopFlag, Together};
 use ftprop_train::recipe::{Recipe, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
 use ftprop_train::team::claims;
-use ftprop_train::trainer::{Taken, Trainer};
+use ftprop_train::trainer::Trainer;
 use ftprop_train::words::{plain, seconds};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -64,7 +62,8 @@ pub(super) struct Train {
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     out: Option<PathBuf>,
     /// Begin with the network of another run, or one of the zoo (zoo:NAME), wherever layers have the same place and shape,
-    /// so with another last layer where there are other classes; groups with lr_factor = 0 freeze what is not to be learned again
+    /// so with another last layer where there are other classes; groups with lr_factor = 0 freeze what is not to be learned
+    /// again (train.init_from)
     #[arg(long, value_name = "RUN", conflicts_with = "resume")]
     init_from: Option<PathBuf>,
     /// Go on with a run where it stopped
@@ -112,8 +111,8 @@ struct Finished {
 impl Train {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         if self.recipe.len() > 1 {
-            if self.init_from.is_some() || self.dry_run {
-                return Err(Error::Usage("--init-from and --dry-run go with a single recipe".into()));
+            if self.dry_run {
+                return Err(Error::Usage("--dry-run goes with a single recipe".into()));
             }
             return self.run_several();
         }
@@ -195,13 +194,8 @@ impl Train {
         // pictures, which are decoded when they are needed.
         let existed = self.out.as_ref().is_some_and(|out| out.exists());
         let folder = trainer.claim()?.cloned().unwrap_or(folder);
-        let begun = match &self.init_from {
-            Some(run) => Some(self.begin_with(run, &mut trainer, place).inspect_err(|_| folder.take_back(existed))?),
-            None => None,
-        };
         let out = folder.path().display().to_string();
         if !self.quiet {
-            begun.iter().for_each(|words| tell(words));
             tell_begin(&trainer, &recipe, dataset, place);
             if resumed {
                 tell(&self.going_on(&trainer, &out));
@@ -247,17 +241,6 @@ impl Train {
             true => format!("{out} was ended after {done} by train.patience{kept}; go on with a larger one"),
             false => format!("going on with {out} in epoch {}, step {}", state.epoch, state.batch + 1),
         }
-    }
-
-    /// Takes over another run's network, and says what of it.
-    fn begin_with(&self, run: &Path, trainer: &mut Trainer, place: &Place) -> Result<String, Error> {
-        let source = load(&zoo::resolve_weights(run)?, Which::Best, place.cpu.clone(), 1)?;
-        let Taken { parameters, new } = trainer.start_from(&source.network)?;
-        let anew = match &new[..] {
-            [] => String::new(),
-            names => format!("; anew: {}", names.join(", ")),
-        };
-        Ok(format!("{parameters} of {} tensors are those of {}{anew}", parameters + new.len(), run.display()))
     }
 
     /// Whether several networks may train at the same time.
@@ -334,7 +317,10 @@ impl Train {
         if let Some(threads) = self.threads {
             recipe.train.threads = threads;
         }
-        place_teacher(recipe)?;
+        if self.init_from.is_some() {
+            recipe.train.init_from.clone_from(&self.init_from);
+        }
+        place_networks(recipe)?;
         recipe.train.diagnostics |= self.diagnostics;
         Ok(())
     }
