@@ -34,6 +34,7 @@ mod shared;
 mod text;
 mod together;
 mod warp;
+mod warpgroup;
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use crate::program::{Action, Instruction, Kernel, Program, Special};
 use crate::registers::{Combine, Compute, Operands, Register, Registers, Source, Truth};
 use crate::text::{self, BadProgram, Entry, Space, Statement, bad, bytes_of};
 use crate::together::{Together, pack_bf16};
+use crate::warpgroup::GroupProduct;
 use crate::{float, integer};
 use operands::{Names, global_addresses};
 use std::collections::HashMap;
@@ -30,6 +31,7 @@ pub(crate) fn lower(text: &str) -> Result<Program, BadProgram> {
 struct Lowering {
     names: Names,
     code: Vec<Instruction>,
+    group_products: Vec<GroupProduct>,
     /// Branches and the labels that they go to.
     branches: Vec<(usize, String)>,
     labels: HashMap<String, usize>,
@@ -48,7 +50,14 @@ impl Lowering {
         let mut names = Names::new(addresses);
         variables.iter().filter(|v| v.space == Space::Shared).for_each(|v| names.place(v));
         let parameters = entry.parameters.iter().map(|p| names.parameter(p)).collect::<Result<_, _>>()?;
-        Ok(Lowering { names, code: Vec::new(), branches: Vec::new(), labels: HashMap::new(), parameters })
+        Ok(Lowering {
+            names,
+            code: Vec::new(),
+            group_products: Vec::new(),
+            branches: Vec::new(),
+            labels: HashMap::new(),
+            parameters,
+        })
     }
 
     fn kernel(mut self, entry: &Entry) -> Result<Kernel, BadProgram> {
@@ -78,6 +87,7 @@ impl Lowering {
         Ok(Kernel {
             name: entry.name.clone(),
             code: self.code,
+            group_products: self.group_products,
             parameters: self.parameters,
             most_threads: entry.most_threads,
             lines: self.names.lines,
@@ -126,6 +136,7 @@ impl Lowering {
             "mov" => self.mov(d),
             "cvta" => self.convert_address(d),
             "shfl" | "vote" | "redux" | "activemask" | "ldmatrix" | "mma" => self.together(d),
+            "wgmma" => self.warpgroup(d),
             "cvt" => self.convert(d),
             "setp" => self.compare(d),
             "selp" => self.choose(d),

@@ -4,6 +4,7 @@ use crate::convert::Conversion;
 use crate::registers::{Compute, Line, Operands, Source, Truth};
 use crate::text::Space;
 use crate::together::Together;
+use crate::warpgroup::GroupProduct;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -77,6 +78,11 @@ pub(crate) enum Action {
     /// Until no more than so many groups of copies are under way.
     AwaitCopies(usize),
     Together(Together),
+    /// A product of four warps, by its number among the kernel's.
+    GroupProduct(u32),
+    CommitProducts,
+    /// Until no more than so many groups of products are under way.
+    AwaitProducts(usize),
     Branch(u32),
     Barrier,
     Exit,
@@ -98,6 +104,7 @@ pub(crate) struct Instruction {
 pub(crate) struct Kernel {
     pub(crate) name: String,
     pub(crate) code: Vec<Instruction>,
+    pub(crate) group_products: Vec<GroupProduct>,
     /// Offsets and sizes of its arguments.
     pub(crate) parameters: Vec<(usize, usize)>,
     pub(crate) most_threads: Option<u32>,

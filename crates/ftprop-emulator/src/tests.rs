@@ -267,3 +267,63 @@ fn launches_have_limits() {
     assert_eq!(check(264, 32, 100 << 10, true), Ok(()));
     assert_eq!(check(265, 32, 100 << 10, true), Err(Failure::TooLargeToCooperate));
 }
+
+/// Four warps multiply matrices in shared memory, whose rows begin anywhere, and whose numbers follow each other in depth or
+/// across; another warp that writes what may still be read is told of.
+#[test]
+fn four_warps_multiply_what_lies_in_shared_memory() {
+    let run = |wide: bool, early: bool| {
+        // Numbers 0 to 15 deep of 64 rows and 16 columns, as bf16: row + 2 depth and column - depth, small whole numbers.
+        // A row or a depth takes 16 bytes; pieces of eight numbers lie 2048 bytes apart, the second matrix at 16384.
+        let place = "and.b32 %r11, %r5, 7; shr.u32 %r12, %r5, 3; mul.lo.s32 %r12, %r12, 2048; \
+                     mad.lo.s32 %r12, %r6, 16, %r12; mad.lo.s32 %r12, %r11, 2, %r12;";
+        let put = |at: u32, rows: u32, value: &str| {
+            let order =
+                if wide { "mov.u32 %r5, %r7; mov.u32 %r6, %r8;" } else { "mov.u32 %r5, %r8; mov.u32 %r6, %r7;" };
+            format!(
+                "mov.u32 %r9, %r2; $A{at}: shr.u32 %r7, %r9, 4; and.b32 %r8, %r9, 15; {order} {place} {value} \
+                 cvt.rn.f32.s32 %f1, %r10; mov.f32 %f2, 0f00000000; cvt.rn.bf16x2.f32 %r13, %f2, %f1; \
+                 cvt.u16.u32 %h1, %r13; st.shared.b16 [%r12+{at}], %h1; add.s32 %r9, %r9, 128; \
+                 setp.lt.s32 %p1, %r9, {}; @%p1 bra $A{at};",
+                16 * rows
+            )
+        };
+        // The descriptors: start, 2048 bytes between pieces, 128 between eights.
+        let (along, down) = if wide { (128u64, 2048u64) } else { (2048, 128) };
+        let matrix = |at: u64| (at >> 4) | (along >> 4) << 16 | (down >> 4) << 32;
+        let done = "wgmma.wait_group.sync.aligned 0;";
+        let (before, after) = if early { ("", done) } else { (done, "") };
+        let order = u32::from(wide);
+        let body = format!(
+            "{INDEX} {} {} bar.sync 0; mov.u64 %rd5, {}; mov.u64 %rd6, {};\n\
+             mov.f32 %f10, 0f3F800000; mov.f32 %f11, %f10; mov.f32 %f12, %f10; mov.f32 %f13, %f10;\n\
+             mov.f32 %f14, %f10; mov.f32 %f15, %f10; mov.f32 %f16, %f10; mov.f32 %f17, %f10;\n\
+             wgmma.fence.sync.aligned;\n\
+             wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {{%f10,%f11,%f12,%f13,%f14,%f15,%f16,%f17}}, \
+             %rd5, %rd6, 1, 1, 1, {order}, {order};\n\
+             wgmma.commit_group.sync.aligned; {before} bar.sync 0;\n\
+             setp.eq.s32 %p2, %r2, 40; @%p2 st.shared.b32 [64], %r2; {after}\n\
+             shl.b32 %r14, %r2, 5; cvt.u64.u32 %rd7, %r14; add.s64 %rd7, %rd0, %rd7;\n\
+             st.global.v4.f32 [%rd7], {{%f10,%f11,%f12,%f13}}; st.global.v4.f32 [%rd7+16], {{%f14,%f15,%f16,%f17}};",
+            put(0, 64, "mad.lo.s32 %r10, %r8, 2, %r7;"),
+            put(16384, 16, "sub.s32 %r10, %r7, %r8;"),
+            matrix(0),
+            matrix(16384),
+        );
+        let bench = Bench::new(".param .u64 a", ".reg .b16 %h<4>; .shared .align 128 .b8 s[32768];", &body);
+        let out = bench.memory(&[0; 128 * 8]);
+        bench.run(1, 128, &[out]).map(|()| bench.read(out, 128 * 8))
+    };
+    for wide in [false, true] {
+        let found = run(wide, false).unwrap();
+        for (thread, sums) in found.chunks_exact(8).enumerate() {
+            for (k, sum) in sums.iter().enumerate() {
+                let row = (thread / 32 * 16 + thread % 32 / 4 + k % 4 / 2 * 8) as i32;
+                let column = (k / 4 * 8 + thread % 4 * 2 + k % 2) as i32;
+                let expected: i32 = 1 + (0..16).map(|depth| (row + 2 * depth) * (column - depth)).sum::<i32>();
+                assert_eq!(f32::from_bits(*sum), expected as f32, "row {row}, column {column}, {wide}");
+            }
+        }
+    }
+    assert_eq!(run(false, true), Err(Failure::IllegalAddress));
+}

@@ -5,8 +5,9 @@ mod access;
 use crate::memory::Places;
 use crate::program::{Action, Instruction, Kernel, Special};
 use crate::registers::{LANES, Operands, Registers};
-use crate::shared::SharedMemory;
+use crate::shared::{SharedMemory, Touch};
 use crate::together::Together;
+use crate::warpgroup::ReadPlaces;
 use std::collections::VecDeque;
 
 /// What one launch is.
@@ -69,6 +70,9 @@ pub(crate) struct Warp {
     /// Copies of the group that is being filled, and of those before it.
     filling: Vec<Copy>,
     copies: VecDeque<Vec<Copy>>,
+    /// The same of what products under way read.
+    reading: ReadPlaces,
+    products: VecDeque<ReadPlaces>,
     local: Vec<u64>,
     /// Whether the turn was taken away from the group that would be next.
     rotate: bool,
@@ -87,6 +91,8 @@ impl Warp {
             alive: 0,
             filling: Vec::new(),
             copies: VecDeque::new(),
+            reading: ReadPlaces::new(),
+            products: VecDeque::new(),
             local: vec![0; LANES * kernel.local / 8],
             rotate: false,
             steps: 0,
@@ -103,6 +109,8 @@ impl Warp {
         self.groups = vec![Group { at: 0, mask: self.alive, parked: false }];
         self.filling.clear();
         self.copies.clear();
+        self.reading.clear();
+        self.products.clear();
         self.rotate = false;
     }
 
@@ -259,6 +267,23 @@ impl Warp {
                 Ok(())
             }
             Action::Trap => Err("the kernel gave up".into()),
+            Action::GroupProduct(_) if mask != !0 => Err("not all lanes of a warp are here".into()),
+            Action::GroupProduct(number) => {
+                let product = &launch.kernel.group_products[number as usize];
+                product.run(&mut self.registers, self.number, shared, &mut self.reading)
+            }
+            Action::CommitProducts => {
+                self.products.push_back(std::mem::take(&mut self.reading));
+                Ok(())
+            }
+            Action::AwaitProducts(left) => {
+                // Until now they may have been reading.
+                while self.products.len() > left {
+                    let places = self.products.pop_front().unwrap_or_default();
+                    places.into_iter().try_for_each(|place| shared.note(place, 16, self.number, Touch::Read))?;
+                }
+                Ok(())
+            }
             Action::CommitCopies => {
                 let filled = std::mem::take(&mut self.filling);
                 self.copies.push_back(filled);

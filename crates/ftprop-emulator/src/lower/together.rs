@@ -2,8 +2,10 @@
 
 use super::{Draft, Lowering, parts};
 use crate::program::Action;
+use crate::registers::Source;
 use crate::text::{BadProgram, Space, bad};
 use crate::together::{Reduction, Shuffle, Together};
+use crate::warpgroup::{GroupProduct, Left, Numbers};
 
 impl Lowering {
     pub(super) fn together(&mut self, d: &mut Draft<'_>) -> Result<Action, BadProgram> {
@@ -73,6 +75,58 @@ impl Lowering {
             }
             _ => return bad("an instruction of warps that is not known here"),
         }))
+    }
+
+    /// What four warps do together.
+    pub(super) fn warpgroup(&mut self, d: &mut Draft<'_>) -> Result<Action, BadProgram> {
+        let words = d.words.clone();
+        let kinds = match &words[1..] {
+            ["fence", "sync", "aligned"] => return Ok(Action::Nothing),
+            ["commit_group", "sync", "aligned"] => return Ok(Action::CommitProducts),
+            ["wait_group", "sync", "aligned"] => {
+                let count = d.operand(0)?.parse().map_err(|_| BadProgram("how many groups?".into()))?;
+                return Ok(Action::AwaitProducts(count));
+            }
+            ["mma_async", "sync", "aligned", _shape, kinds @ ..] => kinds,
+            _ => return bad("an instruction of four warps that is not known here"),
+        };
+        let numbers = match kinds {
+            ["f32", "bf16", "bf16"] => Numbers::Bf16,
+            ["f32", "tf32", "tf32"] => Numbers::Tf32,
+            _ => return bad("a product that is not known here"),
+        };
+        let names = parts(d.operand(0)?).unwrap_or_default();
+        let sums = names.into_iter().map(|name| self.names.register(name)).collect::<Result<Box<[_]>, _>>()?;
+        let shape = format!("m64n{}k{}", 2 * sums.len(), if numbers == Numbers::Bf16 { 16 } else { 8 });
+        if words[4] != shape || !sums.len().is_multiple_of(4) {
+            return bad("a product of another shape");
+        }
+        let left = match parts(d.operand(1)?) {
+            Some(names) if names.len() == 4 => {
+                let mut sources = [Source::Constant(0); 4];
+                for (to, name) in sources.iter_mut().zip(names) {
+                    *to = self.names.source(name, false)?;
+                }
+                Left::Registers(sources)
+            }
+            Some(_) => return bad("a product of another shape"),
+            None => Left::Shared(self.names.source(d.operand(1)?, true)?),
+        };
+        let right = self.names.source(d.operand(2)?, true)?;
+        // To what is there, and nothing negated; then what lies how, where that can be said.
+        let [added, signs @ ..] = &d.operands[3..] else { return bad("too few operands") };
+        let (signs, orders) = signs.split_at(signs.len().min(2));
+        if ![added].into_iter().chain(signs).all(|one| one == "1") {
+            return bad("only sums that are added to are known");
+        }
+        let wide = match (&left, orders) {
+            (_, []) => [false; 2],
+            (Left::Registers(_), [right]) => [false, right == "1"],
+            (Left::Shared(_), [left, right]) => [left == "1", right == "1"],
+            _ => return bad("too many operands"),
+        };
+        self.group_products.push(GroupProduct { numbers, sums, left, right, wide });
+        Ok(Action::GroupProduct(self.group_products.len() as u32 - 1))
     }
 
     /// The registers of a list, which are written.
