@@ -10,7 +10,7 @@
 #define NORM_SAVED_BYTES 32
 #define NORM_BACKWARD_BYTES 48
 #define DEVICE_MATRIX_BYTES 80
-// A convolution: gemm.cu, patch_*.cu.
+// A convolution: gemm.cu, patch_*.cu, shifted*.cu.
 #define H 16
 #define W 16
 #define CI 8
@@ -28,7 +28,7 @@
 #define BK 32
 #define WARPS_M 2
 #define WARPS_N 2
-#define STAGES 2
+#define STAGES 3
 #define VA 4
 #define VB 4
 #define GROUPS 1
@@ -41,6 +41,11 @@
 #define WINDOW_ROWS 1
 #define FILTER_WIDTH 1
 #define RESIDENT 2
+#define MT 1
+#define KC 8
+#define STEP 1
+#define PLACES_AT_ONCE 64
+#define SIXTY_FOURS 1
 // What follows it: epilogue*.cu, norm.cu, shared_norm.cu, average_pool.cu.
 #define C 32
 #define VEC 4

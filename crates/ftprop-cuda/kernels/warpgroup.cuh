@@ -8,9 +8,14 @@
 
 // A matrix in shared memory that is read in pieces of 8 rows by 16 bytes, each of them 128 bytes in a row: `along` is how many bytes
 // pieces that follow each other in depth lie apart, `down` those of the next eight rows.
-__device__ __forceinline__ u64 matrix_in_shared(const void* at, int along, int down) {
-    const u32 address = (u32)__cvta_generic_to_shared(at);
+//
+// Where all rows of 16 bytes that are equally deep follow each other, `down` is 128, and a matrix may begin with any of them: what the
+// units read is moved by a row if 16 is added to the address, by 1 in the first bits of what this returns.
+__device__ __forceinline__ u64 matrix_in_shared(u32 address, int along, int down) {
     return (u64)((address & 0x3ffff) >> 4) | (u64)(along >> 4) << 16 | (u64)(down >> 4) << 32;
+}
+__device__ __forceinline__ u64 matrix_in_shared(const void* at, int along, int down) {
+    return matrix_in_shared((u32)__cvta_generic_to_shared(at), along, down);
 }
 
 // What threads wrote to shared memory is seen by these units after this and a barrier.
@@ -46,6 +51,43 @@ template <int NI> __device__ __forceinline__ void multiply_add_group(float (&c)[
                      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
                      : SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4), SUMS_8(c, 6)
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+}
+// The same with both operands in shared memory. WIDE_A and WIDE_B say of which numbers that follow each other in memory have the same
+// depth; of f32 none can. What is rounded to tf32 is 8 deep, bf16 is 16, which is 32 bytes either way.
+#define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define NAMES_32 NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_48 NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define NAMES_64 NAMES_48 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_80 NAMES_64 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define NAMES_96 NAMES_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define NAMES_112 NAMES_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define NAMES_128 NAMES_112 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 2), SUMS_8(c, j + 4), SUMS_8(c, j + 6)
+#define MULTIPLY_SHARED(N, A, B, WIDE_A_AT, WIDE_B_AT, ...)                                                                        \
+    if constexpr (TF32)                                                                                                            \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" NAMES_##N "}, %" #A ", %" #B ", 1, 1, 1;"         \
+                     : __VA_ARGS__                                                                                                 \
+                     : "l"(a), "l"(b));                                                                                            \
+    else                                                                                                                           \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES_##N "}, %" #A ", %" #B                     \
+                     ", 1, 1, 1, %" #WIDE_A_AT ", %" #WIDE_B_AT ";"                                                                \
+                     : __VA_ARGS__                                                                                                 \
+                     : "l"(a), "l"(b), "n"(WIDE_A), "n"(WIDE_B));
+
+template <bool TF32, int WIDE_A, int WIDE_B, int NI> __device__ __forceinline__ void multiply_shared(float (&c)[NI][4], u64 a, u64 b) {
+    static_assert(!TF32 || (!WIDE_A && !WIDE_B), "f32 numbers follow each other in depth");
+    if constexpr (NI == 4) {
+        MULTIPLY_SHARED(32, 16, 17, 18, 19, SUMS_8(c, 0), SUMS_8(c, 2))
+    } else if constexpr (NI == 6) {
+        MULTIPLY_SHARED(48, 24, 25, 26, 27, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4))
+    } else if constexpr (NI == 8) {
+        MULTIPLY_SHARED(64, 32, 33, 34, 35, SUMS_32(c, 0))
+    } else if constexpr (NI == 12) {
+        MULTIPLY_SHARED(96, 48, 49, 50, 51, SUMS_32(c, 0), SUMS_8(c, 8), SUMS_8(c, 10))
+    } else {
+        static_assert(NI == 16, "no such width");
+        MULTIPLY_SHARED(128, 64, 65, 66, 67, SUMS_32(c, 0), SUMS_32(c, 8))
     }
 }
 #else

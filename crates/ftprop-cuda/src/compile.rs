@@ -198,6 +198,11 @@ fn compiler() -> Result<&'static Nvrtc, CudaError> {
     Ok(Nvrtc::get().unwrap_or_else(|_| unreachable!("it was loaded above")))
 }
 
+/// Whether kernels for GPUs of that compute capability can have what `warpgroup.cuh` is about.
+pub(crate) fn has_warpgroups(capability: (u32, u32)) -> bool {
+    compiler().is_ok_and(|nvrtc| nvrtc.target(capability).architecture().ends_with("90a"))
+}
+
 pub(crate) fn nvrtc_version() -> Result<(i32, i32), CudaError> {
     Ok(compiler()?.version)
 }

@@ -16,6 +16,7 @@ use crate::kernel::{Kernel, LaunchConfig};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
 use crate::precision::Precision;
+use crate::shifted::{Shifted, ShiftedKernels};
 use crate::stream::CudaStream;
 use std::sync::{Arc, OnceLock};
 
@@ -90,6 +91,7 @@ enum Backend {
         counters: Region,
     },
     Patch(PatchKernels),
+    Shifted(ShiftedKernels),
     Cudnn {
         number: usize,
         /// Before cuDNN itself, which it must not outlive.
@@ -127,6 +129,7 @@ impl CompiledGemm {
         match algorithm {
             Algorithm::Tiled(tiling) => Some(gemm.source(tiling.tile)),
             Algorithm::Patch => Some(Patch::of(gemm).source()),
+            Algorithm::Shifted(cut) => Some(Shifted::of(gemm, cut).source()),
             Algorithm::Cudnn(_) | Algorithm::Cublas(_) => None,
         }
     }
@@ -141,6 +144,7 @@ impl CompiledGemm {
         Ok(match algorithm {
             Algorithm::Tiled(tiling) => 4 * gemm.workspace(n, tiling),
             Algorithm::Patch => 4 * Patch::of(gemm).workspace(n),
+            Algorithm::Shifted(cut) => 4 * Shifted::of(gemm, cut).workspace(n),
             Algorithm::Cudnn(number) => {
                 let cudnn = libraries.cudnn()?;
                 let spare = 4 * gemm.workspace(n, gemm.guess(n, cudnn.device().limits()?));
@@ -163,6 +167,7 @@ impl CompiledGemm {
         let backend = match algorithm {
             Algorithm::Tiled(tiling) => Backend::tiled(device, &gemm, tiling, batch, layout)?,
             Algorithm::Patch => Backend::Patch(PatchKernels::new(device, &gemm)?),
+            Algorithm::Shifted(cut) => Backend::Shifted(ShiftedKernels::new(device, &gemm, cut)?),
             Algorithm::Cudnn(number) => Backend::cudnn(device, &gemm, libraries.cudnn()?, number, batch, layout)?,
             Algorithm::Cublas(number) => Backend::Cublas { cublas: libraries.cublas()?.clone(), number },
         };
@@ -208,6 +213,7 @@ impl CompiledGemm {
                 self.run_tiled(*tiling, kernel, stream, n, operands, (workspace, arena.at(*counters)))
             }
             Backend::Patch(kernels) => kernels.run(&Patch::of(&self.gemm), stream, n, operands, workspace),
+            Backend::Shifted(kernels) => kernels.run(stream, n, operands, workspace),
             Backend::Cudnn { batch, spare, .. } if *batch != n => {
                 let kernel = spare.kernel(&self.gemm)?;
                 self.run_tiled(spare.tiling, kernel, stream, n, operands, (workspace, arena.at(spare.counters)))
@@ -228,7 +234,7 @@ impl CompiledGemm {
     /// Whether something is left to [`end`](Self::end) for n examples.
     pub(crate) fn has_end(&self, n: usize) -> bool {
         let library = match &self.backend {
-            Backend::Tiled { .. } | Backend::Patch(_) => false,
+            Backend::Tiled { .. } | Backend::Patch(_) | Backend::Shifted(_) => false,
             Backend::Cudnn { batch, .. } => *batch == n,
             Backend::Cublas { .. } => true,
         };
@@ -320,6 +326,7 @@ impl CompiledGemm {
         match &self.backend {
             Backend::Tiled { tiling, .. } => format!("{}x{}/{}", tiling.tile.rows, tiling.tile.cols, tiling.split_k),
             Backend::Patch(_) => "patch".into(),
+            Backend::Shifted(kernels) => kernels.describe(),
             Backend::Cudnn { number, .. } => format!("cudnn/{number}"),
             Backend::Cublas { number, .. } => format!("cublas/{number}"),
         }

@@ -1,7 +1,7 @@
 //! GPUs: which there are, and one that is in use.
 
 use crate::CudaError;
-use crate::compile::Source;
+use crate::compile::{Source, has_warpgroups};
 use crate::error::check;
 use crate::library::{Library, cublas_lt as cublas_api, cudnn as cudnn_api};
 use crate::module::Module;
@@ -152,6 +152,8 @@ pub(crate) struct DeviceLimits {
     pub(crate) multiprocessors: usize,
     /// Bytes of shared memory that one block can have.
     pub(crate) shared: usize,
+    /// Whether groups of four warps multiply together, see `warpgroup.cuh`.
+    pub(crate) warpgroups: bool,
 }
 
 /// A GPU in use; clones share it.
@@ -234,10 +236,7 @@ impl Device {
         Ok(DeviceInfo {
             ordinal: self.inner.ordinal,
             name: String::from_utf8_lossy(&name[..end]).into_owned(),
-            compute_capability: (
-                self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
+            compute_capability: self.compute_capability()?,
             multiprocessors: self.multiprocessors()?,
             memory_total,
             memory_free,
@@ -253,9 +252,15 @@ impl Device {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     }
 
+    fn compute_capability(&self) -> Result<(u32, u32), CudaError> {
+        let major = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        Ok((major, self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+    }
+
     pub(crate) fn limits(&self) -> Result<DeviceLimits, CudaError> {
         let shared = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        Ok(DeviceLimits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize })
+        let warpgroups = has_warpgroups(self.compute_capability()?);
+        Ok(DeviceLimits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize, warpgroups })
     }
 
     /// How many blocks, one a multiprocessor, can wait for each other in one kernel; 0 where none can.

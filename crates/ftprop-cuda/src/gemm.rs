@@ -6,6 +6,7 @@ use crate::device::DeviceLimits;
 use crate::environment::tries;
 use crate::joined::Joined;
 use crate::precision::Precision;
+use crate::shifted::Cut;
 use ftprop_tensor::geometry::ConvGeometry;
 
 pub(crate) const FILE: KernelFile = KernelFile { name: "gemm.cu", text: include_str!("../kernels/gemm.cu") };
@@ -97,6 +98,8 @@ pub(crate) enum Algorithm {
     Tiled(Tiling),
     /// Our own where channels are few, see [`Patch`](crate::patch::Patch).
     Patch,
+    /// Our own where windows move by one pixel, see [`Shifted`](crate::shifted::Shifted).
+    Shifted(Cut),
     /// The usual one of cuDNN's (0), or the number of one of its engines, from 1.
     Cudnn(usize),
     /// The number of one that cuBLASLt proposes.
@@ -440,17 +443,17 @@ mod tests {
             for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
                 for n in [1, 7, 64, 1024] {
                     let g = gemm(mode, precision);
-                    let limits = DeviceLimits { multiprocessors: 132, shared: 227 * 1024 };
+                    let limits = DeviceLimits { multiprocessors: 132, shared: 227 * 1024, warpgroups: true };
                     let tiling = g.guess(n, limits);
                     assert!(tiling.split_k >= 1 && tiling.split_k <= g.size(n).2.div_ceil(DEPTH));
                     assert!([false, true].iter().all(|&shared| g.candidates(n, limits, shared).contains(&tiling)));
-                    let small = DeviceLimits { multiprocessors: 30, shared: 99 * 1024 };
+                    let small = DeviceLimits { multiprocessors: 30, shared: 99 * 1024, warpgroups: true };
                     assert!(g.candidates(n, small, n > 64).iter().all(|c| g.shared_bytes(c.tile) <= small.shared));
                 }
             }
         }
         // A gradient of weights has few tiles and much depth, so it is split.
-        let limits = DeviceLimits { multiprocessors: 132, shared: 227 * 1024 };
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 * 1024, warpgroups: true };
         assert!(gemm(Mode::Weights, Precision::Tf32).guess(64, limits).split_k > 4);
     }
 }

@@ -118,6 +118,7 @@ mod precision;
 mod product_checks;
 mod scalars;
 mod selftest;
+mod shifted;
 #[cfg(test)]
 mod signatures;
 mod staging;

@@ -55,7 +55,7 @@ impl Libraries {
     /// The version of the library that an algorithm is of, 0 where it is not installed or the algorithm is ours.
     pub(crate) fn version(&self, algorithm: Algorithm) -> usize {
         match algorithm {
-            Algorithm::Tiled(_) | Algorithm::Patch => 0,
+            Algorithm::Tiled(_) | Algorithm::Patch | Algorithm::Shifted(_) => 0,
             Algorithm::Cudnn(_) => self.cudnn.as_ref().map_or(0, Cudnn::version),
             Algorithm::Cublas(_) => self.cublas.as_ref().map_or(0, Cublas::version),
         }
@@ -64,7 +64,7 @@ impl Libraries {
     /// Whether they can compute a product with an algorithm, where that is one of theirs.
     pub(crate) fn can(&self, algorithm: Algorithm, gemm: &Gemm, n: usize) -> bool {
         match algorithm {
-            Algorithm::Tiled(_) | Algorithm::Patch => true,
+            Algorithm::Tiled(_) | Algorithm::Patch | Algorithm::Shifted(_) => true,
             Algorithm::Cudnn(a) => {
                 gemm.suits_cudnn(n) && self.cudnn.as_ref().is_some_and(|c| c.bytes_to_set_aside(gemm, n, a).is_ok())
             }

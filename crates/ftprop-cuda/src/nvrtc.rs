@@ -1,7 +1,7 @@
 //! NVRTC, the run-time compiler, by a handle of our own: of several that are installed it takes the newest whose code the
 //! driver can load, and the folders that the user names come first. cudarc would take whichever the system finds.
 
-use crate::environment;
+use crate::environment::{self, tries};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -73,7 +73,11 @@ impl Nvrtc {
 
     /// What to compile to for a GPU of that compute capability.
     pub(crate) fn target(&self, (major, minor): (u32, u32)) -> Target {
-        target(&self.architectures, (10 * major + minor) as i32)
+        match target(&self.architectures, (10 * major + minor) as i32) {
+            // For the GPU in software, which knows what of these has only one architecture.
+            Target::Ptx(name) if name == "compute_90" && tries("warpgroups") => Target::Ptx("compute_90a".into()),
+            target => target,
+        }
     }
 
     /// Compiles a text, or gives what the compiler said about it.

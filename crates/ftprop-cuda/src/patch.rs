@@ -242,7 +242,7 @@ mod tests {
     use crate::library::Library;
     use ftprop_tensor::geometry::ConvGeometry;
 
-    const LIMITS: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+    const LIMITS: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
 
     fn first(size: usize, out_channels: usize, kernel: usize, stride: usize, pad: usize) -> Gemm {
         let geometry = ConvGeometry {

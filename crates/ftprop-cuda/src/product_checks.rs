@@ -8,6 +8,7 @@ use crate::environment::tries;
 use crate::gemm::{Algorithm, Gemm, Mode, Operands};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
+use crate::shifted::Shifted;
 use crate::stream::CudaStream;
 use crate::{CudaError, Device, Precision};
 use ftprop_nn::engine::suite::{Check, distance};
@@ -43,8 +44,8 @@ pub(crate) fn tilings(device: &Device, precision: Precision) -> Result<Check, Cu
     for gemm in &gemms {
         let all: Vec<Algorithm> = gemm.all_tilings(n, limits).into_iter().map(Algorithm::Tiled).collect();
         count += all.len();
-        let expected = reference(gemm, n);
-        for got in results(device, gemm, n, &all, &Libraries::default())? {
+        let expected = reference(Numbers::Few, gemm, n);
+        for got in results(device, Numbers::Few, gemm, n, &all, &Libraries::default())? {
             error = error.max(distance(&got, &expected));
         }
     }
@@ -53,14 +54,24 @@ pub(crate) fn tilings(device: &Device, precision: Precision) -> Result<Check, Cu
     Ok(Check { name: format!("{precision}: {count} tilings beside f64"), error, allowed })
 }
 
-/// A number of an operand, of a few bits, which no format rounds; the channels that fill up a pixel are zero.
-fn number(gemm: &Gemm, which: usize, k: usize) -> f32 {
+/// Numbers of an operand.
+#[derive(Clone, Copy, PartialEq)]
+enum Numbers {
+    /// Of a few bits, which no format rounds.
+    Few,
+    /// Of all bits that a tf32 has.
+    All,
+}
+
+/// A number of an operand; the channels that fill up a pixel are zero.
+fn number(numbers: Numbers, gemm: &Gemm, which: usize, k: usize) -> f32 {
     let fills = which == 0 && k % gemm.stored >= gemm.geometry.in_channels;
-    if fills { 0.0 } else { ((k * 37 + which) % 101) as f32 / 64.0 - 0.75 }
+    let further = if numbers == Numbers::All { (k * 5 + which) % 13 } else { 0 };
+    if fills { 0.0 } else { ((k * 37 + which) % 101) as f32 / 64.0 - 0.75 + further as f32 / 1024.0 }
 }
 
 /// A product, one multiplication after another.
-fn reference(gemm: &Gemm, n: usize) -> Vec<f32> {
+fn reference(numbers: Numbers, gemm: &Gemm, n: usize) -> Vec<f32> {
     let g = &gemm.geometry;
     let (ci, co) = (g.in_channels / g.groups, g.out_channels / g.groups);
     let mut sums = match gemm.mode {
@@ -68,7 +79,7 @@ fn reference(gemm: &Gemm, n: usize) -> Vec<f32> {
         Mode::Input => vec![0.0; n * g.height * g.width * g.in_channels],
         Mode::Weights => vec![0.0; g.weight_len()],
     };
-    let value = |which, k| f64::from(number(gemm, which, k));
+    let value = |which, k| f64::from(number(numbers, gemm, which, k));
     for out_pixel in 0..n * g.out_height() * g.out_width() {
         let (image, place) =
             (out_pixel / (g.out_height() * g.out_width()), out_pixel % (g.out_height() * g.out_width()));
@@ -144,6 +155,52 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
     Ok(Check { name: format!("{precision}: windows from patches"), error, allowed })
 }
 
+/// Products whose windows move by one pixel, cut in every way: beside sums in f64.
+pub(crate) fn shifted(device: &Device, precision: Precision) -> Result<Check, CudaError> {
+    let limits = device.limits()?;
+    // Channels of one part and of several, that fill a block's columns or not; windows within and beyond the map, wide and high.
+    let shapes: [ConvCase; 7] = [
+        ((7, 6, 32), 64, (3, 3, 1, 1)),
+        ((9, 8, 48), 80, (3, 3, 1, 1)),
+        ((8, 8, 64), 128, (3, 3, 1, 0)),
+        ((11, 9, 96), 64, (5, 5, 1, 2)),
+        ((5, 7, 144), 48, (3, 3, 1, 2)),
+        ((6, 5, 16), 192, (2, 4, 1, 1)),
+        ((4, 4, 128), 32, (4, 3, 1, 1)),
+    ];
+    let mut gemms = Vec::new();
+    for (i, shape) in shapes.into_iter().enumerate() {
+        for mode in MODES {
+            let adds = mode == Mode::Input && i.is_multiple_of(2);
+            gemms.push(Gemm { adds, ..gemm(mode, shape, precision, 8 * (i % 2)) });
+        }
+    }
+    let cuts = |gemm: &Gemm| Shifted::cuts(gemm, limits).into_iter().map(Algorithm::Shifted).collect::<Vec<_>>();
+    let sources =
+        |gemm: &Gemm| cuts(gemm).into_iter().filter_map(|cut| CompiledGemm::source(gemm, cut)).collect::<Vec<_>>();
+    device.modules(&gemms.iter().flat_map(sources).collect::<Vec<_>>())?;
+    let (mut error, mut count, n) = (0.0f64, 0, 11);
+    let numbers: &[Numbers] =
+        if precision == Precision::Tf32 { &[Numbers::Few, Numbers::All] } else { &[Numbers::Few] };
+    for (gemm, &numbers) in gemms.iter().flat_map(|gemm| numbers.iter().map(move |numbers| (gemm, numbers))) {
+        let cuts = cuts(gemm);
+        let mut expected = reference(numbers, gemm, n);
+        if gemm.adds {
+            expected.iter_mut().enumerate().for_each(|(k, sum)| *sum += number(numbers, gemm, 0, k));
+        }
+        count += cuts.len();
+        for got in results(device, numbers, gemm, n, &cuts, &Libraries::default())? {
+            error = error.max(distance(&got, &expected));
+        }
+    }
+    let allowed = if precision == Precision::Bf16 { 4e-3 } else { 3e-5 };
+    let name = match count {
+        0 => format!("{precision}: no matrix units that read shared memory themselves"),
+        _ => format!("{precision}: {count} products by shifts beside f64"),
+    };
+    Ok(Check { name, error, allowed })
+}
+
 /// All that cuDNN can do, where it is installed.
 pub(crate) fn engines(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     // Some transform windows before they multiply, which rounds.
@@ -198,13 +255,14 @@ fn apart(
     libraries: &Libraries,
 ) -> Result<f64, CudaError> {
     let both = [Algorithm::Tiled(gemm.guess(n, device.limits()?)), algorithm];
-    let results = results(device, gemm, n, &both, libraries)?;
+    let results = results(device, Numbers::Few, gemm, n, &both, libraries)?;
     Ok(distance(&results[1], &results[0]))
 }
 
 /// What each algorithm makes of the same numbers.
 fn results(
     device: &Device,
+    numbers: Numbers,
     gemm: &Gemm,
     n: usize,
     algorithms: &[Algorithm],
@@ -229,12 +287,12 @@ fn results(
     let mut results = Vec::new();
     for one in compiled {
         for (which, (place, len)) in operands.into_iter().zip(lengths).enumerate() {
-            let numbers: Vec<f32> = (0..len).map(|k| number(gemm, which, k)).collect();
+            let values: Vec<f32> = (0..len).map(|k| number(numbers, gemm, which, k)).collect();
             if narrow {
-                let halves: Vec<u16> = numbers.iter().map(|v| (v.to_bits() >> 16) as u16).collect();
+                let halves: Vec<u16> = values.iter().map(|v| (v.to_bits() >> 16) as u16).collect();
                 arena.write(&stream, place, &halves)?;
             } else {
-                arena.write(&stream, place, &numbers)?;
+                arena.write(&stream, place, &values)?;
             }
         }
         let [x, y, w] = operands.map(|region| arena.at(region));

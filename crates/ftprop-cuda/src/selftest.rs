@@ -8,7 +8,7 @@ mod wide_norms;
 
 use crate::memory::DeviceBuffer;
 use crate::network::Paths;
-use crate::product_checks::{engines, patches, tilings};
+use crate::product_checks::{engines, patches, shifted, tilings};
 use crate::{
     CudaError, CudaNetwork, Device, NetworkConfig, Precision, ResidentData, StreamedPictures, StreamedPixels, Tuning,
 };
@@ -30,8 +30,10 @@ pub enum SelftestPart {
     Batches,
     /// Networks at once, and products as timing chooses them.
     Tuning,
-    /// Every way to compute a product, beside f64 or each other.
+    /// Ways to compute a product, beside f64 or each other.
     Products,
+    /// The one way that needs matrix units which read shared memory themselves.
+    Shifts,
     /// What is no number is noticed, and what does not fit refused.
     Faults,
     /// The suite that every engine is put through, with the kernels for small batches.
@@ -44,10 +46,11 @@ pub enum SelftestPart {
 
 impl SelftestPart {
     /// All of them, with the names that they are asked for by.
-    pub const ALL: [(&'static str, SelftestPart); 7] = [
+    pub const ALL: [(&'static str, SelftestPart); 8] = [
         ("batches", SelftestPart::Batches),
         ("tuning", SelftestPart::Tuning),
         ("products", SelftestPart::Products),
+        ("shifts", SelftestPart::Shifts),
         ("faults", SelftestPart::Faults),
         ("networks", SelftestPart::Networks),
         ("large", SelftestPart::Large),
@@ -87,6 +90,11 @@ pub fn selftest(
         }
         for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
             add(tilings(device, precision)?);
+        }
+    }
+    if wanted(SelftestPart::Shifts) {
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            add(shifted(device, precision)?);
         }
     }
     if wanted(SelftestPart::Faults) {

@@ -3,12 +3,20 @@
 use crate::arguments::Signature;
 use crate::{
     batch, compiled_gemm, curvature, distillation, joined, loss, matrices, optimizer, parameters, passes, pictures,
+    shifted,
 };
 use std::path::Path;
 
 /// Every kernel that is declared.
 fn declared() -> impl Iterator<Item = &'static Signature> {
-    let own = [batch::KERNELS, compiled_gemm::KERNELS, loss::KERNELS, matrices::KERNELS, optimizer::KERNELS];
+    let own = [
+        batch::KERNELS,
+        compiled_gemm::KERNELS,
+        shifted::KERNELS,
+        loss::KERNELS,
+        matrices::KERNELS,
+        optimizer::KERNELS,
+    ];
     let more = [joined::KERNELS, parameters::KERNELS, curvature::KERNELS, distillation::KERNELS, pictures::KERNELS];
     own.into_iter().chain(more).chain(passes::KERNELS).flatten()
 }

@@ -101,7 +101,7 @@ mod tests {
     /// Tilings that timing chose on an H200.
     #[test]
     fn what_timing_chose_is_among_the_few() {
-        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
         let weights =
             |size, channels, kernel, stride| gemm(Mode::Weights, size, channels, kernel, stride, Precision::Bf16);
         let cases = [
@@ -126,7 +126,7 @@ mod tests {
     /// What our kernels took on an H200.
     #[test]
     fn nothing_of_ours_was_faster_than_it_can_be() {
-        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
         let stem = gemm(Mode::Forward, 32, [3, 64], 3, 1, Precision::Bf16);
         assert!(least_ms(&stem, 256, limits) < 0.0307);
         let large = gemm(Mode::Forward, 32, [64, 64], 3, 1, Precision::Bf16);

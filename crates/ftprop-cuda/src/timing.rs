@@ -60,7 +60,8 @@ pub(crate) fn fastest_of(
     if streams.is_empty() {
         return Ok(known);
     }
-    let own = |algorithm: &Algorithm| matches!(algorithm, Algorithm::Tiled(_) | Algorithm::Patch);
+    let own =
+        |algorithm: &Algorithm| matches!(algorithm, Algorithm::Tiled(_) | Algorithm::Patch | Algorithm::Shifted(_));
     let mut best = known;
     for (algorithm, one) in &compiled {
         let so_far = best.map_or(f32::INFINITY, |(ms, _)| ms);
@@ -73,6 +74,9 @@ pub(crate) fn fastest_of(
             // What a library cannot do, our own kernels can.
             Err(_) => continue,
         };
+        if tries("tell") {
+            eprintln!("{ms:.4} ms for {RUNS} times {} by {}", gemm.key(n), one.describe());
+        }
         if best.is_none_or(|(least, _)| ms < least) {
             best = Some((ms, *algorithm));
         }

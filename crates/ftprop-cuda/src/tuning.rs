@@ -9,6 +9,7 @@ use crate::environment::tries;
 use crate::gemm::{Algorithm, Gemm};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
+use crate::shifted::Shifted;
 use crate::startup;
 use crate::tile_model::{least_ms, worth_timing};
 use crate::timing::{RUNS, fastest_of};
@@ -105,7 +106,14 @@ impl Search<'_> {
         algorithms
     }
 
-    /// Our own algorithms.
+    /// Our own that use the matrix units as fully as a library can.
+    fn shifted(&self, gemm: &Gemm) -> Vec<Algorithm> {
+        let cuts =
+            if tries("thorough") { Shifted::cuts(gemm, self.limits) } else { Shifted::candidates(gemm, self.limits) };
+        cuts.into_iter().map(Algorithm::Shifted).collect()
+    }
+
+    /// Our other algorithms.
     fn own(&self, gemm: &Gemm) -> Vec<Algorithm> {
         let mut tilings = gemm.candidates(self.n, self.limits, self.concurrent > 1);
         if !tries("thorough") {
@@ -129,9 +137,9 @@ impl Search<'_> {
         tries("thorough") || !best.is_some_and(hopeless)
     }
 
-    /// The kernels that our own algorithms need.
-    fn sources(&self, gemm: &Gemm) -> Vec<Source> {
-        self.own(gemm).into_iter().filter_map(|algorithm| CompiledGemm::source(gemm, algorithm)).collect()
+    /// The kernels that algorithms of ours need.
+    fn sources(gemm: &Gemm, algorithms: Vec<Algorithm>) -> Vec<Source> {
+        algorithms.into_iter().filter_map(|algorithm| CompiledGemm::source(gemm, algorithm)).collect()
     }
 
     fn fastest(
@@ -173,6 +181,7 @@ fn fastest(
     let mut libraries = startup::during("opening libraries", || Libraries::open(device, cudnn, cublas, concurrent));
     let holds = |known: CachedAlgorithm, gemm: &Gemm| match known.algorithm {
         Algorithm::Patch => Patch::suits(gemm, limits),
+        Algorithm::Shifted(cut) => Shifted::cuts(gemm, limits).contains(&cut),
         algorithm => libraries.version(algorithm) == known.version && libraries.can(algorithm, gemm, n),
     };
     let mut unknown: Vec<&Gemm> = Vec::new();
@@ -188,15 +197,21 @@ fn fastest(
         // While the libraries' algorithms are timed, all kernels are compiled that will be needed or timed in any case; others of
         // ours afterwards, where the libraries leave them a chance. Many at once, so that the compiler has work for every core.
         let equals = unknown.iter().filter(|gemm| !search.has_rivals(gemm));
-        let needed: Vec<Source> = equals.flat_map(|gemm| search.sources(gemm)).chain(others()).collect();
+        let needed = equals.flat_map(|gemm| Search::sources(gemm, search.own(gemm)));
+        let needed = needed.chain(unknown.iter().flat_map(|gemm| Search::sources(gemm, search.shifted(gemm))));
+        let needed: Vec<Source> = needed.chain(others()).collect();
         let theirs = device.modules_while(&needed, || {
             let time = |gemm: &&Gemm| search.fastest(device, gemm, &search.theirs(gemm), None);
             unknown.iter().map(time).collect::<Result<Vec<_>, _>>()
         })??;
-        let open: Vec<bool> = unknown.iter().zip(&theirs).map(|(gemm, best)| search.own_may_win(gemm, *best)).collect();
+        let mut best = Vec::new();
+        for (gemm, theirs) in unknown.iter().zip(theirs) {
+            best.push(search.fastest(device, gemm, &search.shifted(gemm), theirs)?);
+        }
+        let open: Vec<bool> = unknown.iter().zip(&best).map(|(gemm, best)| search.own_may_win(gemm, *best)).collect();
         let left = unknown.iter().zip(&open).filter(|(_, open)| **open);
-        device.modules(&left.flat_map(|(gemm, _)| search.sources(gemm)).collect::<Vec<_>>())?;
-        for ((gemm, best), open) in unknown.into_iter().zip(theirs).zip(open) {
+        device.modules(&left.flat_map(|(gemm, _)| Search::sources(gemm, search.own(gemm))).collect::<Vec<_>>())?;
+        for ((gemm, best), open) in unknown.into_iter().zip(best).zip(open) {
             let own = if open { search.own(gemm) } else { Vec::new() };
             if let Some((_, algorithm)) = search.fastest(device, gemm, &own, best)? {
                 cache.insert(key(gemm), CachedAlgorithm { algorithm, version: libraries.version(algorithm) });

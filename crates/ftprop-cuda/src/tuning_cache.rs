@@ -3,6 +3,7 @@
 use crate::cache::{cache_folder, hash, keep};
 use crate::device::DeviceInfo;
 use crate::gemm::{Algorithm, MAX_SPLIT_K, TILES, Tiling};
+use crate::shifted::Cut;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,10 @@ impl TuningCache {
             include_str!("../kernels/gemm.cu"),
             include_str!("../kernels/patch_forward.cu"),
             include_str!("../kernels/patch_gradient.cu"),
-            include_str!("../kernels/patch_backward.cu")
+            include_str!("../kernels/patch_backward.cu"),
+            include_str!("../kernels/shifted.cu"),
+            include_str!("../kernels/shifted_gradient.cu"),
+            include_str!("../kernels/warpgroup.cuh")
         );
         let version = hash(kernels, 13);
         let file = format!("{}-{version:016x}.txt", kind(device, compiler));
@@ -92,6 +96,7 @@ fn read(path: &Path) -> BTreeMap<String, CachedAlgorithm> {
 fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
     let line = |(key, known): (&String, &CachedAlgorithm)| match known.algorithm {
         Algorithm::Patch => format!("{key} = patch\n"),
+        Algorithm::Shifted(Cut { down, columns }) => format!("{key} = shifted {down} {columns}\n"),
         Algorithm::Cudnn(number) => format!("{key} = cudnn {number} {}\n", known.version),
         Algorithm::Cublas(number) => format!("{key} = cublas {number} {}\n", known.version),
         Algorithm::Tiled(tiling) => {
@@ -108,6 +113,9 @@ fn parse(text: &str) -> BTreeMap<String, CachedAlgorithm> {
         let number = |word: &str| word.parse::<usize>().ok();
         let (algorithm, version) = match *words.split(' ').collect::<Vec<_>>() {
             ["patch"] => (Algorithm::Patch, 0),
+            ["shifted", down, columns] => {
+                (Algorithm::Shifted(Cut { down: number(down)?, columns: number(columns)? }), 0)
+            }
             ["cudnn", which, version] => (Algorithm::Cudnn(number(which)?), number(version)?),
             ["cublas", which, version] => (Algorithm::Cublas(number(which)?), number(version)?),
             [tile, split_k] => {

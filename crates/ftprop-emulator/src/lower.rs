@@ -84,6 +84,7 @@ impl Lowering {
         }
         // Who runs off the end is done.
         self.code.push(blank("ret"));
+        let shared = self.names.shared_end();
         Ok(Kernel {
             name: entry.name.clone(),
             code: self.code,
@@ -93,7 +94,7 @@ impl Lowering {
             lines: self.names.lines,
             predicates: self.names.predicates,
             constants: self.names.constants.into(),
-            shared: self.names.shared.next_multiple_of(16),
+            shared,
             local: self.names.local.next_multiple_of(16),
         })
     }

@@ -84,7 +84,7 @@ fn every_file_of_kernels_compiles_without_a_gpu() {
         println!("skipped: {why}");
         return;
     }
-    let limits = DeviceLimits { multiprocessors: 108, shared: 163 << 10 };
+    let limits = DeviceLimits { multiprocessors: 108, shared: 163 << 10, warpgroups: true };
     // Half of the self test's cases, each in one precision; all of its networks are among them.
     let mut all = BTreeSet::new();
     let cases = suite::cases().unwrap();
@@ -117,7 +117,7 @@ fn the_kernels_of_rules_that_look_further_compile() {
         println!("skipped: {why}");
         return;
     }
-    let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+    let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
     let mut all = BTreeSet::new();
     for (i, case) in suite::further().unwrap().into_iter().enumerate() {
         let precision = [Precision::Tf32, Precision::Bf16, Precision::F32][i % 3];

@@ -20,7 +20,7 @@ fn every_kernel_of_a_small_network_compiles() {
     let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
     let (plan, scalars) = (FusionPlan::new(&graph, Role::Pupil(&[])), ScalarLayout::new(&graph, &learning));
     for (precision, arch) in [(Precision::F32, (8, 0)), (Precision::Tf32, (9, 0)), (Precision::Bf16, (8, 9))] {
-        let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024 };
+        let limits = DeviceLimits { multiprocessors: 100, shared: 99 * 1024, warpgroups: true };
         let algorithm = |g: Gemm| (g, Algorithm::Tiled(g.guess(64, limits)));
         let choices: Vec<_> =
             gemms(&plan, precision).into_iter().map(|three| three.map(|g| g.map(algorithm))).collect();

@@ -25,6 +25,8 @@ pub(super) struct Names {
     pub(super) predicates: usize,
     pub(super) shared: usize,
     pub(super) local: usize,
+    /// Of which the place of what the launch adds is a multiple.
+    align: usize,
     parameters: usize,
     spares: [Option<Register>; 2],
 }
@@ -55,6 +57,7 @@ impl Names {
             predicates: 2,
             shared: 0,
             local: 0,
+            align: 16,
             parameters: 0,
             spares: [None; 2],
         }
@@ -110,12 +113,19 @@ impl Names {
             Space::Local => &mut self.local,
             _ => &mut self.shared,
         };
-        // What the launch adds begins where all others end, which is a multiple of 16.
+        if variable.bytes.is_none() {
+            self.align = self.align.max(variable.align);
+        }
         let at = room.next_multiple_of(if variable.bytes.is_some() { variable.align } else { 16 });
         if let Some(bytes) = variable.bytes {
             *room = at + bytes;
         }
         self.mean(&variable.name, Meaning::Address(if variable.bytes.is_some() { at as u64 } else { DYNAMIC }));
+    }
+
+    /// Bytes of shared memory before what the launch adds, which begins where all others end.
+    pub(super) fn shared_end(&self) -> usize {
+        self.shared.next_multiple_of(self.align)
     }
 
     /// Gives an argument its place: its offset and size.
@@ -175,7 +185,7 @@ impl Names {
 
     /// Where a variable is, once all of a block's are known.
     fn resolved(&self, at: u64) -> u64 {
-        if at == DYNAMIC { self.shared.next_multiple_of(16) as u64 } else { at }
+        if at == DYNAMIC { self.shared_end() as u64 } else { at }
     }
 
     fn constant(&mut self, value: u64, wide: bool) -> Source {
