@@ -164,7 +164,9 @@ shifted(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* y, cons
     for (int part = 0; part < PARTS; part++) {
         for (int step = 0; step < STEPS; step++, at++) {
             asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+#ifndef UNFENCED
             show_shared();
+#endif
             __syncthreads();
             multiply_step(acc, patches + part % 2 * PATCH_BYTES, filters + at % STAGES * STEP_BYTES, step);
             ask_ahead(at + AHEAD);

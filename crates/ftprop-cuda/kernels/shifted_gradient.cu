@@ -150,9 +150,13 @@ __device__ __forceinline__ void multiply_share(float (&acc)[KW][NI][4], const Sh
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     for (int s = 0; s < AHEAD; s++) ask(share.first + s);
-    for (int step = share.first; step < share.end; step++) {
+    int step = share.first;
+    // There is one step at least.
+    do {
         asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+#ifndef UNFENCED
         show_shared();
+#endif
         __syncthreads();
         const u32 slopes = memory + (step - share.first) % STAGES * COPY_BYTES;
         begin_products();
@@ -160,7 +164,7 @@ __device__ __forceinline__ void multiply_share(float (&acc)[KW][NI][4], const Sh
         end_products();
         ask(step + AHEAD);
         products_done<1>();
-    }
+    } while (++step < share.end);
     products_done<0>();
 }
 #endif

@@ -1,11 +1,14 @@
 //! Convolutions whose windows move by one pixel, on GPUs whose matrix units read shared memory themselves: forward and slopes
 //! (`shifted.cu`), gradients of filters (`shifted_gradient.cu`). How a product is cut is worth timing.
 
+mod model;
+
 use crate::CudaError;
 use crate::abi::DevicePtr;
 use crate::arguments::kernels;
 use crate::compile::{KernelFile, Source};
 use crate::device::{Device, DeviceLimits};
+use crate::environment::tries;
 use crate::gemm::{Gemm, Mode, Operands};
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::precision::Precision;
@@ -56,6 +59,8 @@ const GROUPS: usize = 2;
 const MOST_SUMS: usize = 192;
 /// What the units do in a clock, in numbers of bf16 multiplied and added.
 const PER_CLOCK: usize = 1024;
+/// Cuts of a product that are timed.
+const WORTH_TIMING: usize = 3;
 
 /// How the work is cut: sixty-fours of rows that a group of warps or, of a gradient, a block has, and columns of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,20 +101,12 @@ impl Shifted {
         cuts.filter(|&cut| Shifted::of(gemm, cut).is_possible(limits)).collect()
     }
 
-    /// Those that are worth timing: the widest that waste little.
-    pub(crate) fn candidates(gemm: &Gemm, limits: DeviceLimits) -> Vec<Cut> {
+    /// Those that are worth timing for batches of n: the best by an estimate.
+    pub(crate) fn candidates(gemm: &Gemm, n: usize, limits: DeviceLimits) -> Vec<Cut> {
         let mut cuts = Shifted::cuts(gemm, limits);
-        let wasted = |cut: &Cut| {
-            let this = Shifted::of(gemm, *cut);
-            let (columns, rows) = (this.columns().next_multiple_of(cut.columns), this.channel_rows());
-            columns * rows.next_multiple_of(if gemm.mode == Mode::Weights { 64 * cut.down } else { 1 }) * 1000
-                / (this.columns() * rows)
-        };
-        let Some(least) = cuts.iter().map(wasted).min() else { return cuts };
-        cuts.retain(|cut| wasted(cut) <= least + 130);
-        // By sums of a thread: more of them read less.
-        cuts.sort_by_key(|cut| std::cmp::Reverse((Shifted::of(gemm, *cut).sums(), cut.columns)));
-        cuts.truncate(3);
+        let clocks = |cut: &Cut| model::clocks(&Shifted::of(gemm, *cut), n, limits.multiprocessors);
+        cuts.sort_by(|a, b| clocks(a).total_cmp(&clocks(b)));
+        cuts.truncate(WORTH_TIMING);
         cuts
     }
 
@@ -135,11 +132,6 @@ impl Shifted {
     fn columns(&self) -> usize {
         let g = &self.gemm.geometry;
         if self.gemm.mode == Mode::Forward { g.out_channels } else { g.in_channels }
-    }
-
-    /// Channels that are its rows.
-    fn channel_rows(&self) -> usize {
-        self.gemm.geometry.out_channels
     }
 
     /// Sums of a thread.
@@ -202,18 +194,56 @@ impl Shifted {
         GROUPS * self.cut.down * 64
     }
 
-    pub(crate) fn shared_bytes(&self) -> usize {
+    /// Rows of a block's patch.
+    fn patch_rows(&self) -> usize {
         let g = &self.gemm.geometry;
+        (self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1).next_multiple_of(8)
+    }
+
+    /// Numbers that a step of a gradient copies.
+    fn numbers_of_step(&self) -> usize {
+        let places = self.places_at_once();
+        64 * self.cut.down * places + self.cut.columns * (places + 8)
+    }
+
+    /// Bytes that a step copies.
+    fn bytes_of_step(&self) -> usize {
+        let numbers = match self.is_gradient() {
+            true => self.numbers_of_step(),
+            false => {
+                let rows = self.taps_at_once() * self.cut.columns + self.patch_rows() / self.steps();
+                rows * self.channels_at_once()
+            }
+        };
+        numbers * self.bytes()
+    }
+
+    /// Products of a step: of 64 rows, the cut's columns, 32 bytes deep.
+    fn products_of_step(&self) -> usize {
+        let g = &self.gemm.geometry;
+        match self.is_gradient() {
+            true => self.cut.down * self.places_at_once() / 16 * g.kernel_w,
+            false => GROUPS * self.cut.down * self.taps_at_once() * self.channels_at_once() * self.bytes() / 32,
+        }
+    }
+
+    /// Steps of a block, the longest if they are not all alike.
+    fn steps_of_block(&self, n: usize) -> usize {
+        match self.is_gradient() {
+            true => (n * self.space().2).div_ceil(self.places_at_once()).div_ceil(self.grid(n).0),
+            false => self.parts() * self.steps(),
+        }
+    }
+
+    pub(crate) fn shared_bytes(&self) -> usize {
         if self.is_gradient() {
-            let places = self.places_at_once();
-            let numbers = 64 * self.cut.down * places + self.cut.columns * (places + 8);
+            let numbers = self.numbers_of_step();
             // What is taken apart is there as well, what is used and what comes next: twice in halves of the bytes.
             let apart = if self.gemm.precision == Precision::Bf16 { 0 } else { 2 * 4 * numbers };
             return self.stages() * numbers * self.bytes() + apart;
         }
-        let rows = (self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1).next_multiple_of(8);
         let filters = self.stages() * self.taps_at_once() * self.cut.columns;
-        (filters + self.parts().min(2) * rows) * self.channels_at_once() * self.bytes()
+        (filters + self.parts().min(2) * self.patch_rows()) * self.channels_at_once() * self.bytes()
     }
 
     /// Blocks of a multiprocessor, by their registers and their shared memory.
@@ -228,7 +258,7 @@ impl Shifted {
         if !self.is_gradient() {
             return (places.div_ceil(self.places()), across, 1);
         }
-        let (down, rows) = (self.channel_rows().div_ceil(64 * self.cut.down), self.gemm.geometry.kernel_h);
+        let (down, rows) = (self.gemm.geometry.out_channels.div_ceil(64 * self.cut.down), self.gemm.geometry.kernel_h);
         let shares = (MULTIPROCESSORS * self.resident() / (across * down * rows)).max(1);
         (shares.min(places.div_ceil(4 * self.places_at_once())), across * down, rows)
     }
@@ -251,7 +281,10 @@ impl Shifted {
     pub(crate) fn source(&self) -> Source {
         let file = if self.is_gradient() { GRADIENT_FILE } else { FILE };
         let source = self.gemm.source_of(file).int("BN", self.cut.columns).int("STAGES", self.stages());
-        let source = source.int("RESIDENT", self.resident());
+        let mut source = source.int("RESIDENT", self.resident());
+        if tries("unfenced") {
+            source = source.int("UNFENCED", 1);
+        }
         match self.gemm.mode {
             Mode::Weights => source.int("SIXTY_FOURS", self.cut.down).int("PLACES_AT_ONCE", self.places_at_once()),
             mode => source

@@ -108,8 +108,11 @@ impl Search<'_> {
 
     /// Our own that use the matrix units as fully as a library can.
     fn shifted(&self, gemm: &Gemm) -> Vec<Algorithm> {
-        let cuts =
-            if tries("thorough") { Shifted::cuts(gemm, self.limits) } else { Shifted::candidates(gemm, self.limits) };
+        let cuts = match () {
+            () if tries("unshifted") => Vec::new(),
+            () if tries("thorough") => Shifted::cuts(gemm, self.limits),
+            () => Shifted::candidates(gemm, self.n, self.limits),
+        };
         cuts.into_iter().map(Algorithm::Shifted).collect()
     }
 
