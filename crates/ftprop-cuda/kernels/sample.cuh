@@ -45,7 +45,7 @@
 #define KC 8
 #define STEP 1
 #define PLACES_AT_ONCE 64
-#define SIXTY_FOURS 1
+#define PARTS_OF_TAPS 1
 // What follows it: epilogue*.cu, norm.cu, shared_norm.cu, average_pool.cu.
 #define C 32
 #define VEC 4

@@ -1,198 +1,336 @@
 // The gradient of filters whose windows move by one pixel: slopes times what the windows look at, over all places. As in shifted.cu
 // places are counted over maps that have their padding between rows and images, so that a tap's pixels are those of the slopes some
-// places further; and the matrix units read both from shared memory, where the taps of a filter's row share their pixels.
+// places further on.
 //
-// A block has 64 SIXTY_FOURS channels out, BN channels in and the taps of one row, and a share of the places. Where it has only 64 channels out
-// its two groups of warps share its places; each writes its own sums, which are added up in a fixed order.
+// A block has 64 channels out, BN channels in, a part of the taps, dealt out to its groups of warps, and a share of the places. The pixels
+// go through a ring in shared memory, each of them once, where all taps read them: a step adds PLACES of them. The slopes are the first
+// operand, in registers, which all taps of a group have in common. Each block writes sums of its own, which are added up in a fixed order.
 //
 // In tf32 the units would want both operands with a channel's places side by side, which they are not. So each number is taken apart
 // into two of bf16, of which the second has what the first leaves, and three products of these are more exact than one of tf32. Hard
-// activations leave nothing, and where all pixels of a step leave nothing two products do.
+// activations leave nothing, and as long as no pixel has left anything two products do.
 #include "warpgroup.cuh"
 
 #define WEIGHTS (OC * KH * KW * CI)
 
 #if WARPGROUPS
-constexpr int THREADS = 256, NI = BN / 8, OUT_ROWS = 64 * SIXTY_FOURS;
+constexpr int GROUPS_OF_WARPS = 3, THREADS = GROUPS_OF_WARPS * 128, NI = BN / 8, OUT_ROWS = 64;
 constexpr int WIDE = W + PAD, SPACE = (H + PAD) * WIDE;
-static_assert(OW <= WIDE && OH <= H + PAD && CI % 8 == 0 && OC % 8 == 0 && BN % 16 == 0 && KW <= 9, "no such cut");
-// Places of a step, and rows of pixels for all of its taps.
-constexpr int PLACES = PLACES_AT_ONCE, ROWS = PLACES + 8;
-// Pieces of 16 bytes of what is copied.
+// Sets of taps, which have as many or one less.
+constexpr int TAPS = KH * KW, SETS = PARTS_OF_TAPS * GROUPS_OF_WARPS, EACH = (TAPS + SETS - 1) / SETS;
+static_assert(OW <= WIDE && OH <= H + PAD && CI % 8 == 0 && OC % 8 == 0 && BN % 16 == 0 && SETS <= TAPS, "no such cut");
+constexpr int PLACES = PLACES_AT_ONCE, DEEP = PLACES / 16;
+// Rows of pixels are counted from the first that the first place looks at; a step looks at so many pieces of PLACES rows beside its own.
+constexpr int FURTHER = ((KH - 1) * WIDE + KW - 1 + PLACES - 1) / PLACES;
+// Steps that are asked for before they are used.
+constexpr int AHEAD = 3;
+// Numbers of a piece of 16 bytes of what is copied.
 constexpr int PIECE = 16 / (int)sizeof(act_t), SLOPE_PIECES = OUT_ROWS / PIECE, PIXEL_PIECES = BN / PIECE;
-constexpr int SLOPE_BYTES = SLOPE_PIECES * PLACES * 16, COPY_BYTES = SLOPE_BYTES + PIXEL_PIECES * ROWS * 16;
+#if PRECISION == PRECISION_BF16
+// The ring has what is asked for, and what the step before may still read.
+constexpr int RING = (AHEAD + FURTHER + 2) * PLACES, SLOPE_PITCH = PLACES * 16;
+#else
+// Numbers are taken apart one step before they are used. Threads of a warp read slopes of two pieces without getting in each other's way.
+constexpr int RING = (FURTHER + 3) * PLACES, SLOPE_PITCH = PLACES * 16 + 16;
+#endif
+// Sixteen rows are read at a time: the ring's first are behind its last once more.
+constexpr int RING_PITCH = (RING + 16) * 16, RING_BYTES = BN / 8 * RING_PITCH;
+constexpr int SLOPE_BYTES = SLOPE_PIECES * SLOPE_PITCH, PIXEL_BYTES = PRECISION == PRECISION_BF16 ? 0 : PIXEL_PIECES * PLACES * 16;
+constexpr int COPY_BYTES = SLOPE_BYTES + PIXEL_BYTES;
 
 __device__ __forceinline__ void ask_for(u32 to, const act_t* from, bool inside) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
 }
 
-// What a block computes.
+// What a block computes, and of that the taps of a group.
 struct Share {
-    int out, in, row;
+    int out, in, tap, taps;
     int first, end;
     __device__ __forceinline__ Share(int n) {
         constexpr int ACROSS = (CI + BN - 1) / BN;
         out = blockIdx.y / ACROSS * OUT_ROWS;
         in = blockIdx.y % ACROSS * BN;
-        row = blockIdx.z;
+        // All of a warp agree, which the compiler would not know.
+        const int set = blockIdx.z * GROUPS_OF_WARPS + __shfl_sync(~0u, threadIdx.x / 128, 0);
+        tap = set * TAPS / SETS;
+        taps = (set + 1) * TAPS / SETS - tap;
         const int steps = (n * SPACE + PLACES - 1) / PLACES;
         first = (int)((long long)steps * blockIdx.x / gridDim.x);
         end = (int)((long long)steps * (blockIdx.x + 1) / gridDim.x);
     }
 };
 
-// Asks for a step's slopes and pixels. Eight threads write eight rows.
-__device__ __forceinline__ void ask_for_step(u32 to, const Share& share, const act_t* dy, const act_t* x, int n, int step) {
+// A place of the pixels: where it lies in x, if it is not in the padding.
+__device__ __forceinline__ bool find_pixel(u32 place, int n, size_t& at) {
+    const u32 image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
+    at = (size_t)(image * H + y) * W + c;
+    // Before the first image this is beyond the last.
+    return place < (u32)n * SPACE && y < H && c < W;
+}
+__device__ __forceinline__ u32 first_pixel(const Share& share) { return (u32)(share.first * PLACES - (PAD * WIDE + PAD)); }
+
+// Asks for a step's slopes. Eight threads write eight rows.
+__device__ __forceinline__ void ask_for_slopes(u32 to, const Share& share, const act_t* dy, int n, int step) {
     for (int i = threadIdx.x; i < PLACES * SLOPE_PIECES; i += THREADS) {
         const int row = i / (8 * SLOPE_PIECES) * 8 + i % 8, piece = i / 8 % SLOPE_PIECES, channel = share.out + piece * PIECE;
-        const u32 place = step * PLACES + row, image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
+        const u32 place = (share.first + step) * PLACES + row, image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
         const bool inside = image < (u32)n && y < OH && c < OW && (OC % OUT_ROWS == 0 || channel < OC);
-        const act_t* from = inside ? dy + ((size_t)(image * OH + y) * OW + c) * OC + channel : dy;
-        ask_for(to + (piece * PLACES + row) * 16, from, inside);
+        ask_for(to + piece * SLOPE_PITCH + row * 16, inside ? dy + ((size_t)(image * OH + y) * OW + c) * OC + channel : dy, inside);
     }
-    const u32 first = step * PLACES + share.row * WIDE - (PAD * WIDE + PAD);
-    for (int i = threadIdx.x; i < ROWS * PIXEL_PIECES; i += THREADS) {
+}
+
+// Asks for PLACES rows of pixels: calls a function with each row, its piece of 16 bytes and where that is, or null for zeros.
+template <typename To> __device__ __forceinline__ void each_pixel(const Share& share, const act_t* x, int n, int rows, To to) {
+    const u32 first = first_pixel(share) + rows * PLACES;
+    for (int i = threadIdx.x; i < PLACES * PIXEL_PIECES; i += THREADS) {
         const int row = i / (8 * PIXEL_PIECES) * 8 + i % 8, piece = i / 8 % PIXEL_PIECES, channel = share.in + piece * PIECE;
-        // Before the first image this is beyond the last.
-        const u32 place = first + row, image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
-        const bool inside = place < (u32)n * SPACE && y < H && c < W && (CI % BN == 0 || channel < CI);
-        const act_t* from = inside ? x + ((size_t)(image * H + y) * W + c) * CI + channel : x;
-        ask_for(to + SLOPE_BYTES + (piece * ROWS + row) * 16, from, inside);
+        size_t at;
+        const bool inside = find_pixel(first + row, n, at) && (CI % BN == 0 || channel < CI);
+        to(row, piece, inside ? x + at * CI + channel : x, inside);
     }
 }
 
-// One product: of each place's slopes in bf16 with the pixels of the row's taps.
-__device__ __forceinline__ void multiply_places(float (&acc)[KW][NI][4], u32 slopes, u32 pixels) {
-    constexpr int ALL = PLACES / 16, OWN = SIXTY_FOURS == 2 ? ALL : ALL / 2;
-    const int group = threadIdx.x / 128, begin = SIXTY_FOURS == 2 ? 0 : group * OWN;
-    const u64 a = matrix_in_shared(slopes, 128, PLACES * 16) + (SIXTY_FOURS == 2 ? group * (8 * PLACES) : 0) + begin * 16;
-    const u64 b = matrix_in_shared(pixels, 128, ROWS * 16) + begin * 16;
+// Where a tap's pixels are in the ring, in rows from those of the step's first place.
+struct Taps {
+    int shift[EACH], count;
+    __device__ __forceinline__ explicit Taps(const Share& share) : count(share.taps) {
 #pragma unroll
-    for (int k = 0; k < OWN; k++)
+        for (int t = 0; t < EACH; t++) shift[t] = (share.tap + t) / KW * WIDE + (share.tap + t) % KW;
+    }
+};
+
+// Products of sixteen places at a time: `slopes` with the pixels that the taps look at from row `at` of the ring on.
+__device__ __forceinline__ void multiply_places(float (&acc)[EACH][NI][4], const u32 (&slopes)[DEEP][4], u32 ring, int at, const Taps& taps) {
+    const u64 pixels = matrix_in_shared(ring, 128, RING_PITCH);
 #pragma unroll
-        for (int s = 0; s < KW; s++) multiply_shared<false, 1, 1>(acc[s], a + k * 16, b + k * 16 + s);
-}
-
-#if PRECISION == PRECISION_TF32
-// Operands in bf16: what of slopes and pixels fits, and what that leaves.
-constexpr int SLOPE_PART = OUT_ROWS / 8 * PLACES * 16, PIXEL_PART = BN / 8 * ROWS * 16, OPERAND_BYTES = 2 * (SLOPE_PART + PIXEL_PART);
-
-// Takes eight numbers apart. True if anything is left.
-__device__ __forceinline__ bool take_apart(u32 from, int piece_bytes, u32 to, int part) {
-    float v[8];
-    u32 high[4], low[4];
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[4]), "=f"(v[5]), "=f"(v[6]), "=f"(v[7]) : "r"(from + piece_bytes) : "memory");
+    for (int k = 0; k < DEEP; k++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        high[i] = two_bf16(v[2 * i], v[2 * i + 1]);
-        low[i] = two_bf16(v[2 * i] - __uint_as_float(high[i] << 16), v[2 * i + 1] - __uint_as_float(high[i] & 0xffff0000u));
-    }
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(high[0]), "r"(high[1]), "r"(high[2]), "r"(high[3]) : "memory");
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + part), "r"(low[0]), "r"(low[1]), "r"(low[2]), "r"(low[3]) : "memory");
-    // Zeros have signs.
-    return ((low[0] | low[1] | low[2] | low[3]) & 0x7fff7fffu) != 0;
+        for (int t = 0; t < EACH; t++) {
+            if (t >= TAPS / SETS && t >= taps.count) continue;
+            const int row = at + taps.shift[t] + k * 16;
+            multiply_add_group<NI, 1>(acc[t], slopes[k], pixels + (row < RING ? row : row - RING));
+        }
 }
 
-// A step's operands from its copies; each warp tells whether anything is left of the pixels that it took apart.
-__device__ __forceinline__ void prepare_step(u32 copies, u32 operands, u32 (&left_of)[THREADS / 32]) {
-    for (int i = threadIdx.x; i < PLACES * (OUT_ROWS / 8); i += THREADS) {
-        const int row = i % PLACES, eight = i / PLACES;
-        take_apart(copies + (2 * eight * PLACES + row) * 16, PLACES * 16, operands + (eight * PLACES + row) * 16, SLOPE_PART);
+#if PRECISION == PRECISION_BF16
+struct Slopes {
+    u32 of[DEEP][4];
+    // Each warp has sixteen of the channels.
+    __device__ __forceinline__ void read(u32 copy) {
+        const int lane = threadIdx.x % 32, piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2, row = lane / 16 * 8 + lane % 8;
+#pragma unroll
+        for (int k = 0; k < DEEP; k++)
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(of[k][0]), "=r"(of[k][1]), "=r"(of[k][2]), "=r"(of[k][3])
+                         : "r"(copy + piece * SLOPE_PITCH + (k * 16 + row) * 16)
+                         : "memory");
     }
-    bool left = false;
-    for (int i = threadIdx.x; i < ROWS * (BN / 8); i += THREADS) {
-        const int row = i % ROWS, eight = i / ROWS;
-        left |= take_apart(copies + SLOPE_BYTES + (2 * eight * ROWS + row) * 16, ROWS * 16,
-                           operands + 2 * SLOPE_PART + (eight * ROWS + row) * 16, PIXEL_PART);
-    }
-    const bool any = __any_sync(~0u, left);
-    if (threadIdx.x % 32 == 0) left_of[threadIdx.x / 32] = any;
-    show_shared();
-}
+};
+constexpr int OPERAND_BYTES = RING_BYTES;
 
-__device__ __forceinline__ void multiply_share(float (&acc)[KW][NI][4], const Share& share, const act_t* dy, const act_t* x, int n, u32 memory) {
-    __shared__ u32 left[2][THREADS / 32];
-    const u32 operands = memory + STAGES * COPY_BYTES;
-    auto ask = [&](int step) {
-        if (step < share.end) ask_for_step(memory + (step - share.first) % STAGES * COPY_BYTES, share, dy, x, n, step);
+struct Steps {
+    const Share& share;
+    const act_t *dy, *x;
+    int n;
+    u32 ring, copies;
+
+    __device__ __forceinline__ void ask_for_pixels(int rows) const {
+        each_pixel(share, x, n, rows, [&](int row, int piece, const act_t* from, bool inside) {
+            const int at = rows % (RING / PLACES) * PLACES + row;
+            const u32 to = ring + piece * RING_PITCH + at * 16;
+            ask_for(to, from, inside);
+            if (at < 16) ask_for(to + RING * 16, from, inside);
+        });
+    }
+    __device__ __forceinline__ void ask(int step) const {
+        if (share.first + step < share.end) {
+            ask_for_slopes(copies + step % AHEAD * COPY_BYTES, share, dy, n, step);
+            ask_for_pixels(step + FURTHER);
+        }
         asm volatile("cp.async.commit_group;" ::: "memory");
-    };
-    for (int s = 0; s < STAGES - 1; s++) ask(share.first + s);
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-    __syncthreads();
-    if (share.first < share.end) prepare_step(memory, operands, left[0]);
-    for (int step = share.first; step < share.end; step++) {
-        const int at = step - share.first;
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 3) : "memory");
-        __syncthreads();
-        bool any = false;
-#pragma unroll
-        for (int warp = 0; warp < THREADS / 32; warp++) any |= left[at % 2][warp] != 0;
-        const u32 slopes = operands + at % 2 * OPERAND_BYTES, pixels = slopes + 2 * SLOPE_PART;
-        begin_products();
-        multiply_places(acc, slopes, pixels);
-        multiply_places(acc, slopes + SLOPE_PART, pixels);
-        if (any) multiply_places(acc, slopes, pixels + PIXEL_PART);
-        end_products();
-        ask(step + STAGES - 1);
-        const int next = at + 1;
-        if (step + 1 < share.end) prepare_step(memory + next % STAGES * COPY_BYTES, operands + next % 2 * OPERAND_BYTES, left[next % 2]);
-        products_done<0>();
     }
-}
-#else
-__device__ __forceinline__ void multiply_share(float (&acc)[KW][NI][4], const Share& share, const act_t* dy, const act_t* x, int n, u32 memory) {
-    // Where a step's copies go, the units are done since the last barrier.
-    constexpr int AHEAD = STAGES - 2;
-    auto ask = [&](int step) {
-        if (step < share.end) ask_for_step(memory + (step - share.first) % STAGES * COPY_BYTES, share, dy, x, n, step);
-        asm volatile("cp.async.commit_group;" ::: "memory");
-    };
-    for (int s = 0; s < AHEAD; s++) ask(share.first + s);
-    int step = share.first;
-    // There is one step at least.
-    do {
-        asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+    __device__ __forceinline__ void begin() const {
+        for (int rows = 0; rows < FURTHER; rows++) ask_for_pixels(rows);
+    }
+    __device__ __forceinline__ void prepare(int) {}
+    __device__ __forceinline__ void show() const {
 #ifndef UNFENCED
         show_shared();
 #endif
-        __syncthreads();
-        const u32 slopes = memory + (step - share.first) % STAGES * COPY_BYTES;
-        begin_products();
-        multiply_places(acc, slopes, slopes + SLOPE_BYTES);
-        end_products();
-        ask(step + AHEAD);
-        products_done<1>();
-    } while (++step < share.end);
-    products_done<0>();
-}
-#endif
+    }
+    __device__ __forceinline__ void multiply(float (&acc)[EACH][NI][4], const Slopes& slopes, int step, const Taps& taps) {
+        multiply_places(acc, slopes.of, ring, step % (RING / PLACES) * PLACES, taps);
+    }
+};
+#else
+struct Slopes {
+    // What of them fits into bf16, and what that leaves.
+    u32 high[DEEP][4], low[DEEP][4];
+    __device__ __forceinline__ void read(u32 copy) {
+        const int lane = threadIdx.x % 32, channel = threadIdx.x / 32 % 4 * 16 + lane / 4, place = lane % 4 * 2;
+#pragma unroll
+        for (int k = 0; k < DEEP; k++)
+#pragma unroll
+            for (int part = 0; part < 4; part++) {
+                const int c = channel + part % 2 * 8;
+                const u32 at = copy + c / 4 * SLOPE_PITCH + c % 4 * 4 + (k * 16 + part / 2 * 8 + place) * 16;
+                float first, second;
+                asm volatile("ld.shared.f32 %0, [%1];" : "=f"(first) : "r"(at) : "memory");
+                asm volatile("ld.shared.f32 %0, [%1];" : "=f"(second) : "r"(at + 16) : "memory");
+                high[k][part] = two_bf16(first, second);
+                low[k][part] = left_of_two(first, second, high[k][part]);
+            }
+    }
+    __device__ __forceinline__ static u32 left_of_two(float first, float second, u32 high) {
+        return two_bf16(first - __uint_as_float(high << 16), second - __uint_as_float(high & 0xffff0000u));
+    }
+};
+constexpr int OPERAND_BYTES = 2 * RING_BYTES;
+
+struct Steps {
+    const Share& share;
+    const act_t *dy, *x;
+    int n;
+    u32 ring, copies;
+    // Whether any pixel so far left anything; the warps of a block tell each other.
+    bool left;
+    u32 (&told)[2][THREADS / 32];
+
+    __device__ __forceinline__ void ask(int step) const {
+        if (share.first + step < share.end) {
+            const u32 copy = copies + step % AHEAD * COPY_BYTES;
+            ask_for_slopes(copy, share, dy, n, step);
+            each_pixel(share, x, n, step + FURTHER, [&](int row, int piece, const act_t* from, bool inside) {
+                ask_for(copy + SLOPE_BYTES + (piece * PLACES + row) * 16, from, inside);
+            });
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    // Takes eight numbers apart.
+    __device__ __forceinline__ void take_apart(const float (&v)[8], int rows, int row, int eight) {
+        u32 high[4], low[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            high[i] = two_bf16(v[2 * i], v[2 * i + 1]);
+            low[i] = Slopes::left_of_two(v[2 * i], v[2 * i + 1], high[i]);
+        }
+        // Zeros have signs.
+        left |= ((low[0] | low[1] | low[2] | low[3]) & 0x7fff7fffu) != 0;
+        const int at = rows % (RING / PLACES) * PLACES + row;
+        const u32 to = ring + eight * RING_PITCH + at * 16;
+        store_four(to, high);
+        store_four(to + RING_BYTES, low);
+        if (at >= 16) return;
+        store_four(to + RING * 16, high);
+        store_four(to + RING * 16 + RING_BYTES, low);
+    }
+    __device__ __forceinline__ static void store_four(u32 to, const u32 (&v)[4]) {
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+    }
+    __device__ __forceinline__ void begin() {
+        left = false;
+        const u32 first = first_pixel(share);
+        for (int i = threadIdx.x; i < FURTHER * PLACES * NI; i += THREADS) {
+            const int row = i / NI, eight = i % NI, channel = share.in + eight * 8;
+            size_t at;
+            float v[8] = {};
+            if (find_pixel(first + row, n, at) && (CI % BN == 0 || channel < CI)) {
+                const float4* from = reinterpret_cast<const float4*>(x + at * CI + channel);
+                const float4 a = __ldg(from), b = __ldg(from + 1);
+                v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+            }
+            take_apart(v, row / PLACES, row % PLACES, eight);
+        }
+    }
+    // Takes apart what a step's last taps look at.
+    __device__ __forceinline__ void prepare(int step) {
+        if (share.first + step >= share.end) return;
+        const u32 copy = copies + step % AHEAD * COPY_BYTES + SLOPE_BYTES;
+        for (int i = threadIdx.x; i < PLACES * NI; i += THREADS) {
+            const int row = i % PLACES, eight = i / PLACES;
+            const u32 from = copy + (2 * eight * PLACES + row) * 16;
+            float v[8];
+            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
+            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[4]), "=f"(v[5]), "=f"(v[6]), "=f"(v[7]) : "r"(from + PLACES * 16) : "memory");
+            take_apart(v, step + FURTHER, row, eight);
+        }
+        const bool any = __any_sync(~0u, left);
+        if (threadIdx.x % 32 == 0) told[step % 2][threadIdx.x / 32] = any;
+        show_shared();
+    }
+    __device__ __forceinline__ void show() const {}
+    __device__ __forceinline__ void multiply(float (&acc)[EACH][NI][4], const Slopes& slopes, int step, const Taps& taps) {
+        const int at = step % (RING / PLACES) * PLACES;
+        bool any = false;
+#pragma unroll
+        for (int warp = 0; warp < THREADS / 32; warp++) any |= told[step % 2][warp] != 0;
+        multiply_places(acc, slopes.high, ring, at, taps);
+        multiply_places(acc, slopes.low, ring, at, taps);
+        if (any) multiply_places(acc, slopes.high, ring + RING_BYTES, at, taps);
+    }
+};
 #endif
 
-// Each group's sums, or with SIXTY_FOURS 2 each block's.
-extern "C" __global__ void __launch_bounds__(256, RESIDENT)
+// One step, while the next one's slopes are read.
+__device__ __forceinline__ void run_step(float (&acc)[EACH][NI][4], Steps& steps, const Slopes& slopes, Slopes& next, int step, const Taps& taps) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 2) : "memory");
+    steps.show();
+    __syncthreads();
+    begin_products();
+    steps.multiply(acc, slopes, step, taps);
+    end_products();
+    steps.ask(step + AHEAD);
+    steps.prepare(step + 1);
+    // Those of the step before, which had the registers.
+    products_done<1>();
+    if (steps.share.first + step + 1 < steps.share.end) next.read(steps.copies + (step + 1) % AHEAD * COPY_BYTES);
+}
+#endif
+
+// Each block's sums.
+extern "C" __global__ void __launch_bounds__(384, 1)
 shifted_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* __restrict__ sums, int n) {
 #if WARPGROUPS
     extern __shared__ __align__(128) unsigned char memory[];
     const Share share(n);
-    float acc[KW][NI][4] = {};
-    multiply_share(acc, share, dy, x, n, (u32)__cvta_generic_to_shared(memory));
-    const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
-    const int first = share.out + (SIXTY_FOURS == 2 ? group * 64 : 0) + threadIdx.x / 32 % 4 * 16 + lane / 4;
-    float* to = sums + (size_t)(SIXTY_FOURS == 2 ? blockIdx.x : 2 * blockIdx.x + group) * WEIGHTS + share.row * (KW * CI) + share.in + lane % 4 * 2;
+    const Taps taps(share);
+    const u32 ring = (u32)__cvta_generic_to_shared(memory);
+    float acc[EACH][NI][4] = {};
+#if PRECISION == PRECISION_BF16
+    Steps steps{share, dy, x, n, ring, ring + OPERAND_BYTES};
+#else
+    __shared__ u32 told[2][THREADS / 32];
+    Steps steps{share, dy, x, n, ring, ring + OPERAND_BYTES, false, told};
+#endif
+    steps.begin();
+    for (int step = 0; step < AHEAD; step++) steps.ask(step);
+    asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+    __syncthreads();
+    steps.prepare(0);
+    Slopes even, odd;
+    even.read(steps.copies);
+    for (int step = 0; share.first + step < share.end; step += 2) {
+        run_step(acc, steps, even, odd, step, taps);
+        if (share.first + step + 1 >= share.end) break;
+        run_step(acc, steps, odd, even, step + 1, taps);
+    }
+    products_done<0>();
+    const int lane = threadIdx.x % 32, first = share.out + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    float* to = sums + (size_t)blockIdx.x * WEIGHTS + share.tap * CI + share.in + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int out = first + half * 8;
         if (OC % OUT_ROWS != 0 && out >= OC) continue;
 #pragma unroll
-        for (int s = 0; s < KW; s++)
+        for (int t = 0; t < EACH; t++) {
+            if (t >= TAPS / SETS && t >= taps.count) continue;
 #pragma unroll
             for (int j = 0; j < NI; j++) {
                 if (CI % BN != 0 && share.in + j * 8 >= CI) continue;
-                *reinterpret_cast<float2*>(to + (size_t)out * (KH * KW * CI) + s * CI + j * 8) =
-                    make_float2(acc[s][j][2 * half], acc[s][j][2 * half + 1]);
+                *reinterpret_cast<float2*>(to + (size_t)out * (TAPS * CI) + t * CI + j * 8) =
+                    make_float2(acc[t][j][2 * half], acc[t][j][2 * half + 1]);
             }
+        }
     }
 #endif
 }

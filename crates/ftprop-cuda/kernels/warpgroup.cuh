@@ -29,32 +29,8 @@ template <int LAST> __device__ __forceinline__ void products_done() { asm volati
 
 #define SUMS_8(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]), "+f"(c[j + 1][0]), "+f"(c[j + 1][1]), "+f"(c[j + 1][2]), "+f"(c[j + 1][3])
 
-// c += a b for 64 rows, 16 of each warp, and 8 NI columns, 16 deep. Of a and c a thread has what multiply_add_bf16 has.
-template <int NI> __device__ __forceinline__ void multiply_add_group(float (&c)[NI][4], const u32 (&a)[4], u64 b) {
-    static_assert(NI == 2 || NI == 4 || NI == 6 || NI == 8, "no such width");
-    if constexpr (NI == 2) {
-        asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11}, %12, 1, 1, 1, 0;"
-                     : SUMS_8(c, 0)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    } else if constexpr (NI == 4) {
-        asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
-                     "{%16,%17,%18,%19}, %20, 1, 1, 1, 0;"
-                     : SUMS_8(c, 0), SUMS_8(c, 2)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    } else if constexpr (NI == 6) {
-        asm volatile("wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                     "%16,%17,%18,%19,%20,%21,%22,%23}, {%24,%25,%26,%27}, %28, 1, 1, 1, 0;"
-                     : SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    } else {
-        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, 1, 1, 1, 0;"
-                     : SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4), SUMS_8(c, 6)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-}
-// The same with both operands in shared memory. WIDE_A and WIDE_B say of which numbers that follow each other in memory have the same
-// depth; of f32 none can. What is rounded to tf32 is 8 deep, bf16 is 16, which is 32 bytes either way.
+// c += a b for 64 rows, 16 of each warp, and 8 NI columns, 16 deep. Of a and c a thread has what multiply_add_bf16 has; b is in shared
+// memory. WIDE_B says whether its numbers that follow each other in memory have the same depth.
 #define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define NAMES_32 NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define NAMES_48 NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
@@ -63,6 +39,22 @@ template <int NI> __device__ __forceinline__ void multiply_add_group(float (&c)[
 #define NAMES_96 NAMES_80 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define NAMES_112 NAMES_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define NAMES_128 NAMES_112 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define MULTIPLY_GROUP(N, A0, A1, A2, A3, B, WIDE_B_AT, ...)                                                                       \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3      \
+                 "}, %" #B ", 1, 1, 1, %" #WIDE_B_AT ";"                                                                           \
+                 : __VA_ARGS__                                                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(WIDE_B))
+
+template <int NI, int WIDE_B = 0> __device__ __forceinline__ void multiply_add_group(float (&c)[NI][4], const u32 (&a)[4], u64 b) {
+    static_assert(NI == 2 || NI == 4 || NI == 6 || NI == 8, "no such width");
+    if constexpr (NI == 2) MULTIPLY_GROUP(16, 8, 9, 10, 11, 12, 13, SUMS_8(c, 0));
+    else if constexpr (NI == 4) MULTIPLY_GROUP(32, 16, 17, 18, 19, 20, 21, SUMS_8(c, 0), SUMS_8(c, 2));
+    else if constexpr (NI == 6) MULTIPLY_GROUP(48, 24, 25, 26, 27, 28, 29, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4));
+    else MULTIPLY_GROUP(64, 32, 33, 34, 35, 36, 37, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4), SUMS_8(c, 6));
+}
+
+// The same with both operands in shared memory. WIDE_A and WIDE_B say of which numbers that follow each other in memory have the same
+// depth; of f32 none can. What is rounded to tf32 is 8 deep, bf16 is 16, which is 32 bytes either way.
 #define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 2), SUMS_8(c, j + 4), SUMS_8(c, j + 6)
 #define MULTIPLY_SHARED(N, A, B, WIDE_A_AT, WIDE_B_AT, ...)                                                                        \
     if constexpr (TF32)                                                                                                            \

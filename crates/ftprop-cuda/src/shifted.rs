@@ -50,19 +50,25 @@ kernels! {
     }
 }
 
-const THREADS: u32 = 256;
-/// A gradient has about so many blocks, times how many of them fit on a multiprocessor of a large GPU.
-const MULTIPROCESSORS: usize = 132;
-/// Groups of four warps in a block.
+/// Groups of four warps in a block, forward and for slopes.
 const GROUPS: usize = 2;
 /// Registers of a thread that hold sums, at most.
 const MOST_SUMS: usize = 192;
-/// What the units do in a clock, in numbers of bf16 multiplied and added.
-const PER_CLOCK: usize = 1024;
+/// Of a gradient: groups of four warps, among which a block's taps are dealt out; steps that are asked for before they are used;
+/// registers that hold sums, at most; rows, which are channels out.
+const GRADIENT_GROUPS: usize = 3;
+const GRADIENT_AHEAD: usize = 3;
+const GRADIENT_MOST_SUMS: usize = 96;
+const GRADIENT_ROWS: usize = 64;
+/// Its blocks are as many as multiprocessors of a large GPU, or less.
+const MULTIPROCESSORS: usize = 132;
+/// Threads of the kernels that lay filters out and add sums up.
+const OTHER_THREADS: u32 = 256;
 /// Cuts of a product that are timed.
 const WORTH_TIMING: usize = 3;
 
-/// How the work is cut: sixty-fours of rows that a group of warps or, of a gradient, a block has, and columns of a block.
+/// How the work is cut: sixty-fours of rows that a group of warps has or, of a gradient, parts that the taps are in; and columns of
+/// a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) down: usize,
@@ -71,6 +77,7 @@ pub(crate) struct Cut {
 
 /// Widths that the kernels know.
 const COLUMNS: [usize; 5] = [32, 48, 64, 96, 128];
+const GRADIENT_COLUMNS: [usize; 3] = [32, 48, 64];
 
 /// A product as these kernels compute it.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +104,9 @@ impl Shifted {
         if !(suits && channels && plain && windows) {
             return Vec::new();
         }
-        let cuts = [1, 2].into_iter().flat_map(|down| COLUMNS.map(|columns| Cut { down, columns }));
+        let (downs, columns): (&[usize], &[usize]) =
+            if gemm.mode == Mode::Weights { (&[1, 2, 3], &GRADIENT_COLUMNS) } else { (&[1, 2], &COLUMNS) };
+        let cuts = downs.iter().flat_map(|&down| columns.iter().map(move |&columns| Cut { down, columns }));
         cuts.filter(|&cut| Shifted::of(gemm, cut).is_possible(limits)).collect()
     }
 
@@ -113,9 +122,11 @@ impl Shifted {
     fn is_possible(&self, limits: DeviceLimits) -> bool {
         let room = self.shared_bytes() + 1024 <= limits.shared;
         let columns = self.cut.columns < self.columns() + 32;
-        let rows = self.gemm.mode != Mode::Weights || self.cut.down == 1 || self.gemm.geometry.out_channels > 64;
-        let ahead = self.gemm.mode == Mode::Weights || self.parts() == 1 || self.steps() > self.stages() - 2;
-        room && columns && rows && ahead && self.sums() <= MOST_SUMS
+        let rest = match self.is_gradient() {
+            true => self.sets() <= self.taps() && self.sums() <= GRADIENT_MOST_SUMS,
+            false => (self.parts() == 1 || self.steps() > self.stages() - 2) && self.sums() <= MOST_SUMS,
+        };
+        room && columns && rest
     }
 
     fn is_gradient(&self) -> bool {
@@ -137,7 +148,7 @@ impl Shifted {
     /// Sums of a thread.
     fn sums(&self) -> usize {
         match self.is_gradient() {
-            true => self.gemm.geometry.kernel_w * self.cut.columns / 2,
+            true => self.taps().div_ceil(self.sets()) * self.cut.columns / 2,
             false => self.cut.down * self.cut.columns / 2,
         }
     }
@@ -157,21 +168,29 @@ impl Shifted {
         self.depth() / self.channels_at_once()
     }
 
+    fn taps(&self) -> usize {
+        self.gemm.geometry.kernel_h * self.gemm.geometry.kernel_w
+    }
+
+    /// Of a gradient: sets that the taps are dealt out to.
+    fn sets(&self) -> usize {
+        self.cut.down * GRADIENT_GROUPS
+    }
+
     /// Taps of a step: one, or a row of them where one is over too soon.
     fn taps_at_once(&self) -> usize {
         let clocks =
-            64 * GROUPS * self.cut.down * self.cut.columns * self.channels_at_once() * self.bytes() / 2 / PER_CLOCK;
-        if clocks < 500 { self.gemm.geometry.kernel_w } else { 1 }
+            model::clocks_of_rows(GROUPS * self.cut.down, self.cut.columns, self.channels_at_once() * self.bytes());
+        if clocks < 256 { self.gemm.geometry.kernel_w } else { 1 }
     }
 
     fn steps(&self) -> usize {
-        let g = &self.gemm.geometry;
-        g.kernel_h * g.kernel_w / self.taps_at_once()
+        self.taps() / self.taps_at_once()
     }
 
     /// Steps that have room in shared memory.
     fn stages(&self) -> usize {
-        if self.is_gradient() && self.gemm.precision != Precision::Bf16 { 3 } else { 4 }
+        if self.is_gradient() { GRADIENT_AHEAD } else { 4 }
     }
 
     /// Places of a step of a gradient: where they are taken apart first, half as many have room.
@@ -200,16 +219,16 @@ impl Shifted {
         (self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1).next_multiple_of(8)
     }
 
-    /// Numbers that a step of a gradient copies.
-    fn numbers_of_step(&self) -> usize {
-        let places = self.places_at_once();
-        64 * self.cut.down * places + self.cut.columns * (places + 8)
+    /// Of a gradient: pieces of so many rows of pixels that a step looks at beside its own.
+    fn further(&self) -> usize {
+        let g = &self.gemm.geometry;
+        ((g.kernel_h - 1) * self.space().1 + g.kernel_w - 1).div_ceil(self.places_at_once())
     }
 
     /// Bytes that a step copies.
     fn bytes_of_step(&self) -> usize {
         let numbers = match self.is_gradient() {
-            true => self.numbers_of_step(),
+            true => (GRADIENT_ROWS + self.cut.columns) * self.places_at_once(),
             false => {
                 let rows = self.taps_at_once() * self.cut.columns + self.patch_rows() / self.steps();
                 rows * self.channels_at_once()
@@ -220,59 +239,71 @@ impl Shifted {
 
     /// Products of a step: of 64 rows, the cut's columns, 32 bytes deep.
     fn products_of_step(&self) -> usize {
-        let g = &self.gemm.geometry;
         match self.is_gradient() {
-            true => self.cut.down * self.places_at_once() / 16 * g.kernel_w,
+            true => self.places_at_once() / 16 * self.taps().div_ceil(self.cut.down),
             false => GROUPS * self.cut.down * self.taps_at_once() * self.channels_at_once() * self.bytes() / 32,
         }
+    }
+
+    /// Of a gradient: steps of all blocks with the same channels and taps.
+    fn steps_of_gradient(&self, n: usize) -> usize {
+        (n * self.space().2).div_ceil(self.places_at_once())
     }
 
     /// Steps of a block, the longest if they are not all alike.
     fn steps_of_block(&self, n: usize) -> usize {
         match self.is_gradient() {
-            true => (n * self.space().2).div_ceil(self.places_at_once()).div_ceil(self.grid(n).0),
+            true => self.steps_of_gradient(n).div_ceil(self.grid(n).0),
             false => self.parts() * self.steps(),
         }
     }
 
     pub(crate) fn shared_bytes(&self) -> usize {
         if self.is_gradient() {
-            let numbers = self.numbers_of_step();
-            // What is taken apart is there as well, what is used and what comes next: twice in halves of the bytes.
-            let apart = if self.gemm.precision == Precision::Bf16 { 0 } else { 2 * 4 * numbers };
-            return self.stages() * numbers * self.bytes() + apart;
+            return self.shared_bytes_of_gradient();
         }
         let filters = self.stages() * self.taps_at_once() * self.cut.columns;
         (filters + self.parts().min(2) * self.patch_rows()) * self.channels_at_once() * self.bytes()
     }
 
+    /// The ring of pixels, of which the first rows are there twice, and what steps copy.
+    fn shared_bytes_of_gradient(&self) -> usize {
+        let (places, columns, bytes) = (self.places_at_once(), self.cut.columns, self.bytes());
+        let slopes = |pitch| GRADIENT_ROWS * bytes / 16 * pitch;
+        let (pieces, twice, copies) = match self.gemm.precision {
+            Precision::Bf16 => (GRADIENT_AHEAD + self.further() + 2, 1, slopes(places * 16)),
+            // What is taken apart has two halves.
+            _ => (self.further() + 3, 2, slopes(places * 16 + 16) + columns * places * bytes),
+        };
+        twice * columns / 8 * (pieces * places + 16) * 16 + self.stages() * copies
+    }
+
     /// Blocks of a multiprocessor, by their registers and their shared memory.
     fn resident(&self) -> usize {
-        if self.sums() <= 64 && 2 * (self.shared_bytes() + 1024) <= 227 << 10 { 2 } else { 1 }
+        let two = !self.is_gradient() && self.sums() <= 64 && 2 * (self.shared_bytes() + 1024) <= 227 << 10;
+        if two { 2 } else { 1 }
     }
 
-    /// Blocks: of places, of channels, and of a filter's rows.
+    fn threads(&self) -> u32 {
+        128 * if self.is_gradient() { GRADIENT_GROUPS as u32 } else { GROUPS as u32 }
+    }
+
+    /// Blocks: of places, of channels, and of taps.
     fn grid(&self, n: usize) -> (usize, usize, usize) {
-        let places = n * self.space().2;
         let across = self.columns().div_ceil(self.cut.columns);
         if !self.is_gradient() {
-            return (places.div_ceil(self.places()), across, 1);
+            return ((n * self.space().2).div_ceil(self.places()), across, 1);
         }
-        let (down, rows) = (self.gemm.geometry.out_channels.div_ceil(64 * self.cut.down), self.gemm.geometry.kernel_h);
-        let shares = (MULTIPROCESSORS * self.resident() / (across * down * rows)).max(1);
-        (shares.min(places.div_ceil(4 * self.places_at_once())), across * down, rows)
-    }
-
-    /// Sums of each weight that are put aside.
-    fn shares(&self, n: usize) -> usize {
-        self.grid(n).0 * if self.cut.down == 1 { GROUPS } else { 1 }
+        let channels = across * self.gemm.geometry.out_channels.div_ceil(GRADIENT_ROWS);
+        let most = (MULTIPROCESSORS / (channels * self.cut.down)).max(1);
+        (model::shares(self, n).clamp(1, most), channels, self.cut.down)
     }
 
     /// Floats that it needs beside its operands.
     pub(crate) fn workspace(&self, n: usize) -> usize {
         let weights = self.gemm.geometry.weight_len();
         match self.gemm.mode {
-            Mode::Weights => self.shares(n) * weights,
+            Mode::Weights => self.grid(n).0 * weights,
             Mode::Input if self.gemm.precision == Precision::Tf32 => weights,
             _ => 0,
         }
@@ -280,15 +311,16 @@ impl Shifted {
 
     pub(crate) fn source(&self) -> Source {
         let file = if self.is_gradient() { GRADIENT_FILE } else { FILE };
-        let source = self.gemm.source_of(file).int("BN", self.cut.columns).int("STAGES", self.stages());
-        let mut source = source.int("RESIDENT", self.resident());
+        let mut source = self.gemm.source_of(file).int("BN", self.cut.columns);
         if tries("unfenced") {
             source = source.int("UNFENCED", 1);
         }
         match self.gemm.mode {
-            Mode::Weights => source.int("SIXTY_FOURS", self.cut.down).int("PLACES_AT_ONCE", self.places_at_once()),
+            Mode::Weights => source.int("PARTS_OF_TAPS", self.cut.down).int("PLACES_AT_ONCE", self.places_at_once()),
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
+                .int("RESIDENT", self.resident())
+                .int("STAGES", self.stages())
                 .int("MT", self.cut.down)
                 .int("KC", self.channels_at_once())
                 .int("STEP", self.taps_at_once()),
@@ -332,9 +364,9 @@ impl ShiftedKernels {
         Operands { left, right, out, addend, .. }: Operands,
         workspace: DevicePtr,
     ) -> Result<(), CudaError> {
-        let (across, down, rows) = self.shifted.grid(n);
-        let grid = (across as u32, down as u32, rows as u32);
-        let config = LaunchConfig { grid, threads: THREADS, shared: self.shifted.shared_bytes() as u32 };
+        let (places, channels, taps) = self.shifted.grid(n);
+        let grid = (places as u32, channels as u32, taps as u32);
+        let config = LaunchConfig { grid, threads: self.shifted.threads(), shared: self.shifted.shared_bytes() as u32 };
         let g = &self.shifted.gemm.geometry;
         match &self.kernels {
             Kernels::Pixels(kernel, turn) => {
@@ -344,7 +376,7 @@ impl ShiftedKernels {
                     let grid = (numbers.div_ceil(32) as u32, g.out_channels.div_ceil(32) as u32, 1);
                     let args = TurnedFiltersArgs { w, turned: workspace };
                     // SAFETY: these are the product's filters; the workspace has room for as many.
-                    unsafe { turn.launch(stream, LaunchConfig { grid, threads: THREADS, shared: 0 }, &args)? };
+                    unsafe { turn.launch(stream, LaunchConfig { grid, threads: OTHER_THREADS, shared: 0 }, &args)? };
                     w = workspace;
                 }
                 let args = ShiftedArgs { x: left, w, y: out, addend, n: n as i32 };
@@ -355,17 +387,20 @@ impl ShiftedKernels {
                 let args = ShiftedGradientArgs { dy: left, x: right, sums: workspace, n: n as i32 };
                 // SAFETY: the operands are this product's; the workspace has room for every block's sums.
                 unsafe { gradient.launch(stream, config, &args)? };
-                let count = self.shifted.shares(n) as i32;
-                let args = ShiftedGradientReduceArgs { sums: workspace, out, count };
+                let args = ShiftedGradientReduceArgs { sums: workspace, out, count: places as i32 };
                 let grid = (g.weight_len().div_ceil(256) as u32, 1, 1);
                 // SAFETY: the sums are those of the blocks that were just launched.
-                unsafe { reduce.launch(stream, LaunchConfig { grid, threads: THREADS, shared: 0 }, &args) }
+                unsafe { reduce.launch(stream, LaunchConfig { grid, threads: OTHER_THREADS, shared: 0 }, &args) }
             }
         }
     }
 
     /// In short.
     pub(crate) fn describe(&self) -> String {
-        format!("shifted {}x{}", 64 * self.shifted.cut.down, self.shifted.cut.columns)
+        let Cut { down, columns } = self.shifted.cut;
+        match self.shifted.is_gradient() {
+            true => format!("shifted {GRADIENT_ROWS}x{columns}, taps in {down}"),
+            false => format!("shifted {}x{columns}", 64 * GROUPS * down),
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! What a cut will roughly take, without compiling or running it: enough to tell which few are worth that.
 
-use super::{Shifted, THREADS};
+use super::Shifted;
 use crate::precision::Precision;
 
 /// Multiplications with their additions that the matrix units of a multiprocessor do in a clock, in bf16; in tf32 half as many.
-const BF16_PER_CLOCK: f64 = 2048.0;
+const BF16_PER_CLOCK: usize = 2048;
 /// Bytes of shared memory that they read in a clock.
 const SHARED_PER_CLOCK: f64 = 128.0;
 /// Bytes that a multiprocessor copies to shared memory in a clock.
@@ -13,12 +13,12 @@ const BYTES_PER_CLOCK: f64 = 40.0;
 const LEAST_CLOCKS: f64 = 250.0;
 /// Clocks until a block is at work, and has written what it has.
 const BLOCK_CLOCKS: f64 = 2500.0;
-/// Clocks in which each thread of a block takes eight numbers apart.
-const APART_CLOCKS: f64 = 60.0 * THREADS as f64 / 128.0;
 /// Bytes that the whole GPU writes and reads back in a clock, for sums and filters that are put aside.
 const ASIDE_PER_CLOCK: f64 = 2000.0;
 /// Clocks of a second kernel.
 const LAUNCH_CLOCKS: f64 = 2000.0;
+/// Products of what was taken apart that one of tf32 becomes: two or three.
+const APART: f64 = 2.5;
 
 /// Clocks for a batch of n on a GPU of so many multiprocessors, about.
 pub(super) fn clocks(product: &Shifted, n: usize, multiprocessors: usize) -> f64 {
@@ -35,17 +35,25 @@ pub(super) fn clocks(product: &Shifted, n: usize, multiprocessors: usize) -> f64
     turns * (product.steps_of_block(n) as f64 * step + BLOCK_CLOCKS) + aside
 }
 
-/// Clocks of one step of one block, by what takes longest: products, what they read, copies, taking numbers apart.
+/// Shares of a gradient's places for which its steps and the sums that are put aside take least together.
+pub(super) fn shares(product: &Shifted, n: usize) -> usize {
+    let steps = product.steps_of_gradient(n) as f64 * step_clocks(product).max(LEAST_CLOCKS);
+    let aside = 2.0 * 4.0 * product.gemm.geometry.weight_len() as f64 / ASIDE_PER_CLOCK;
+    (steps / aside).sqrt() as usize
+}
+
+/// Clocks in which the units multiply so many times 64 rows with these columns, so many bytes deep.
+pub(super) fn clocks_of_rows(sixty_fours: usize, columns: usize, bytes: usize) -> usize {
+    sixty_fours * 64 * columns * (bytes / 2) / BF16_PER_CLOCK
+}
+
+/// Clocks of one step of one block, by what takes longest: products, what they read, copies.
 fn step_clocks(product: &Shifted) -> f64 {
-    let columns = product.cut.columns as f64;
-    let each = (columns * 64.0 * 16.0 / BF16_PER_CLOCK).max((columns + 64.0) * 32.0 / SHARED_PER_CLOCK);
+    let (columns, apart) = (product.cut.columns, product.gemm.precision != Precision::Bf16);
+    // A gradient has its rows in registers.
+    let read = if product.is_gradient() { columns } else { columns + 64 };
+    let each = (clocks_of_rows(1, columns, 32) as f64).max(read as f64 * 32.0 / SHARED_PER_CLOCK);
+    let times = if product.is_gradient() && apart { APART } else { 1.0 };
     let copies = product.bytes_of_step() as f64 / BYTES_PER_CLOCK;
-    let mut products = product.products_of_step() as f64;
-    let mut apart = 0.0;
-    if product.is_gradient() && product.gemm.precision != Precision::Bf16 {
-        // Two or three of what was taken apart.
-        products *= 2.5;
-        apart = product.numbers_of_step() as f64 / 8.0 / THREADS as f64 * APART_CLOCKS;
-    }
-    (products * each).max(copies).max(apart)
+    (times * product.products_of_step() as f64 * each).max(copies)
 }
