@@ -98,7 +98,8 @@ __device__ __forceinline__ void ask_for_filters(u32 to, const act_t* w, int chan
 
 // One step: each group of warps has MT times 64 of the places.
 __device__ __forceinline__ void multiply_step(float (&acc)[MT][NI][4], u32 patch, u32 filters, int step) {
-    const u64 a = matrix_in_shared(patch, ROWS * 16, 128) + threadIdx.x / 128 * (MT * 64);
+    // All of a warp agree, which the compiler would not know.
+    const u64 a = matrix_in_shared(patch, ROWS * 16, 128) + __shfl_sync(~0u, threadIdx.x / 128, 0) * (MT * 64);
 #if WIDE_FILTERS
     const u64 b = matrix_in_shared(filters, 128, KC * 16);
     constexpr int DEEPER = 16;

@@ -188,9 +188,13 @@ impl Shifted {
         self.taps() / self.taps_at_once()
     }
 
-    /// Steps that have room in shared memory.
+    /// Steps that have room in shared memory: four, or three where a second block then has room beside the first.
     fn stages(&self) -> usize {
-        if self.is_gradient() { GRADIENT_AHEAD } else { 4 }
+        match self.is_gradient() {
+            true => GRADIENT_AHEAD,
+            false if !self.leaves_room(4) && self.leaves_room(3) => 3,
+            false => 4,
+        }
     }
 
     /// Places of a step of a gradient: where they are taken apart first, half as many have room.
@@ -262,8 +266,18 @@ impl Shifted {
         if self.is_gradient() {
             return self.shared_bytes_of_gradient();
         }
-        let filters = self.stages() * self.taps_at_once() * self.cut.columns;
+        self.shared_bytes_with(self.stages())
+    }
+
+    /// Forward and for slopes, with room for so many steps.
+    fn shared_bytes_with(&self, stages: usize) -> usize {
+        let filters = stages * self.taps_at_once() * self.cut.columns;
         (filters + self.parts().min(2) * self.patch_rows()) * self.channels_at_once() * self.bytes()
+    }
+
+    /// Whether two blocks fit on a multiprocessor so, by their registers and their shared memory.
+    fn leaves_room(&self, stages: usize) -> bool {
+        self.sums() <= 64 && 2 * (self.shared_bytes_with(stages) + 1024) <= 227 << 10
     }
 
     /// The ring of pixels, of which the first rows are there twice, and what steps copy.
@@ -278,10 +292,9 @@ impl Shifted {
         twice * columns / 8 * (pieces * places + 16) * 16 + self.stages() * copies
     }
 
-    /// Blocks of a multiprocessor, by their registers and their shared memory.
+    /// Blocks of a multiprocessor.
     fn resident(&self) -> usize {
-        let two = !self.is_gradient() && self.sums() <= 64 && 2 * (self.shared_bytes() + 1024) <= 227 << 10;
-        if two { 2 } else { 1 }
+        if !self.is_gradient() && self.leaves_room(self.stages()) { 2 } else { 1 }
     }
 
     fn threads(&self) -> u32 {

@@ -110,7 +110,7 @@ impl Search<'_> {
     fn shifted(&self, gemm: &Gemm) -> Vec<Algorithm> {
         let cuts = match () {
             () if tries("unshifted") => Vec::new(),
-            () if tries("thorough") => Shifted::cuts(gemm, self.limits),
+            () if tries("thorough") || tries("cuts") => Shifted::cuts(gemm, self.limits),
             () => Shifted::candidates(gemm, self.n, self.limits),
         };
         cuts.into_iter().map(Algorithm::Shifted).collect()
