@@ -9,6 +9,7 @@ use crate::environment::tries;
 use crate::gemm::{Algorithm, Gemm};
 use crate::libraries::Libraries;
 use crate::patch::Patch;
+use crate::precision::Precision;
 use crate::shifted::Shifted;
 use crate::startup;
 use crate::tile_model::{least_ms, worth_timing};
@@ -156,6 +157,13 @@ impl Search<'_> {
     }
 }
 
+/// Whether there is more than one way to compute a product that may be chosen by timing. Large batches often leave one tile.
+fn has_choice(gemm: &Gemm, n: usize, limits: DeviceLimits, concurrent: usize) -> bool {
+    let ours = || Patch::suits(gemm, limits) || !Shifted::cuts(gemm, limits).is_empty();
+    let theirs = || gemm.suits_cudnn(n) || gemm.suits_cublas();
+    gemm.precision != Precision::F32 && (gemm.candidates(n, limits, concurrent > 1).len() > 1 || ours() || theirs())
+}
+
 /// The fastest algorithm for each product and batches of n where so many of the same run at once, with the libraries that
 /// were chosen.
 fn fastest(
@@ -171,7 +179,7 @@ fn fastest(
         1 => gemm.key(n),
         _ => format!("{} shared", gemm.key(n)),
     };
-    let several = |gemm: &Gemm| gemm.candidates(n, limits, concurrent > 1).len() > 1;
+    let several = |gemm: &Gemm| has_choice(gemm, n, limits, concurrent);
     let wanted = |is_its: fn(&Algorithm) -> bool, suits: &dyn Fn(&Gemm) -> bool| {
         let one = |gemm: &Gemm| match cache.get(&key(gemm)) {
             Some(known) => is_its(&known.algorithm),
@@ -241,4 +249,42 @@ fn by_libraries(device: &Device, gemms: &[Gemm], n: usize) -> Result<(Vec<Algori
     };
     let algorithms = gemms.iter().map(algorithm).collect();
     Ok((algorithms, libraries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Mode;
+    use ftprop_tensor::geometry::ConvGeometry;
+
+    /// The first convolution of convnet4 in batches of 1024, for which only one tile of `gemm.cu` comes into question.
+    #[test]
+    fn a_product_with_one_tile_has_a_choice_where_there_are_other_kernels() {
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
+        let geometry = ConvGeometry {
+            height: 32,
+            width: 32,
+            in_channels: 3,
+            out_channels: 32,
+            kernel_h: 5,
+            kernel_w: 5,
+            stride: 1,
+            pad: 3,
+            groups: 1,
+        };
+        let mut gemm = Gemm {
+            mode: Mode::Forward,
+            geometry,
+            precision: Precision::Bf16,
+            weight_offset: 0,
+            stored: 4,
+            f32_output: false,
+            bias_offset: None,
+            adds: false,
+        };
+        assert_eq!(gemm.candidates(1024, limits, false).len(), 1);
+        assert!(has_choice(&gemm, 1024, limits, 1));
+        gemm.precision = Precision::F32;
+        assert!(!has_choice(&gemm, 1024, limits, 1));
+    }
 }
