@@ -60,33 +60,53 @@ struct Share {
     }
 };
 
-// A place of the pixels: where it lies in x, if it is not in the padding.
-__device__ __forceinline__ bool find_pixel(u32 place, int n, size_t& at) {
+// Where the rows lie that are copied for a step: a row is looked for once, and copied in pieces by several threads. The rows' numbers are
+// those of pixels in dy and x; none are the rows of zeros in the padding.
+constexpr u32 NOWHERE = ~0u;
+__device__ __forceinline__ u32 find_slopes(u32 place, int n) {
     const u32 image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
-    at = (size_t)(image * H + y) * W + c;
+    return image < (u32)n && y < OH && c < OW ? (image * OH + y) * OW + c : NOWHERE;
+}
+__device__ __forceinline__ u32 find_pixels(u32 place, int n) {
+    const u32 image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
     // Before the first image this is beyond the last.
-    return place < (u32)n * SPACE && y < H && c < W;
+    return place < (u32)n * SPACE && y < H && c < W ? (image * H + y) * W + c : NOWHERE;
 }
 __device__ __forceinline__ u32 first_pixel(const Share& share) { return (u32)(share.first * PLACES - (PAD * WIDE + PAD)); }
 
+struct Rows {
+    u32 slopes[PLACES], pixels[PLACES];
+    // By a part of the threads.
+    __device__ __forceinline__ void find(const Share& share, int n, int step) {
+        const int row = threadIdx.x % PLACES;
+        if (threadIdx.x < PLACES) slopes[row] = find_slopes((u32)(share.first + step) * PLACES + row, n);
+        else if (threadIdx.x < 2 * PLACES) pixels[row] = find_pixels(first_pixel(share) + (u32)(step + FURTHER) * PLACES + row, n);
+    }
+};
+
 // Asks for a step's slopes. Eight threads write eight rows.
-__device__ __forceinline__ void ask_for_slopes(u32 to, const Share& share, const act_t* dy, int n, int step) {
-    for (int i = threadIdx.x; i < PLACES * SLOPE_PIECES; i += THREADS) {
-        const int row = i / (8 * SLOPE_PIECES) * 8 + i % 8, piece = i / 8 % SLOPE_PIECES, channel = share.out + piece * PIECE;
-        const u32 place = (share.first + step) * PLACES + row, image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
-        const bool inside = image < (u32)n && y < OH && c < OW && (OC % OUT_ROWS == 0 || channel < OC);
-        ask_for(to + piece * SLOPE_PITCH + row * 16, inside ? dy + ((size_t)(image * OH + y) * OW + c) * OC + channel : dy, inside);
+__device__ __forceinline__ void ask_for_slopes(u32 to, const Share& share, const act_t* dy, const Rows& rows) {
+#pragma unroll
+    for (int k = 0; k < PLACES * SLOPE_PIECES; k += THREADS) {
+        const int i = k + threadIdx.x, row = i / (8 * SLOPE_PIECES) * 8 + i % 8, piece = i / 8 % SLOPE_PIECES;
+        if (k + THREADS > PLACES * SLOPE_PIECES && i >= PLACES * SLOPE_PIECES) break;
+        const int channel = share.out + piece * PIECE;
+        const u32 at = rows.slopes[row];
+        const bool inside = at != NOWHERE && (OC % OUT_ROWS == 0 || channel < OC);
+        ask_for(to + piece * SLOPE_PITCH + row * 16, inside ? dy + (size_t)at * OC + channel : dy, inside);
     }
 }
 
 // Asks for PLACES rows of pixels: calls a function with each row, its piece of 16 bytes and where that is, or null for zeros.
-template <typename To> __device__ __forceinline__ void each_pixel(const Share& share, const act_t* x, int n, int rows, To to) {
-    const u32 first = first_pixel(share) + rows * PLACES;
-    for (int i = threadIdx.x; i < PLACES * PIXEL_PIECES; i += THREADS) {
-        const int row = i / (8 * PIXEL_PIECES) * 8 + i % 8, piece = i / 8 % PIXEL_PIECES, channel = share.in + piece * PIECE;
-        size_t at;
-        const bool inside = find_pixel(first + row, n, at) && (CI % BN == 0 || channel < CI);
-        to(row, piece, inside ? x + at * CI + channel : x, inside);
+template <typename At, typename To> __device__ __forceinline__ void each_pixel(const Share& share, const act_t* x, At at_row, To to) {
+#pragma unroll
+    for (int k = 0; k < PLACES * PIXEL_PIECES; k += THREADS) {
+        const int i = k + threadIdx.x, row = i / (8 * PIXEL_PIECES) * 8 + i % 8, piece = i / 8 % PIXEL_PIECES;
+        if (k + THREADS > PLACES * PIXEL_PIECES && i >= PLACES * PIXEL_PIECES) break;
+        const int channel = share.in + piece * PIECE;
+        const u32 at = at_row(row);
+        const bool inside = at != NOWHERE && (CI % BN == 0 || channel < CI);
+        to(row, piece, inside ? x + (size_t)at * CI + channel : x, inside);
     }
 }
 
@@ -132,11 +152,15 @@ struct Steps {
     const Share& share;
     const act_t *dy, *x;
     int n;
+    // Of this step and the next.
+    Rows (&table)[2];
     u32 ring, copies;
 
-    __device__ __forceinline__ void ask_for_pixels(int rows) const {
-        each_pixel(share, x, n, rows, [&](int row, int piece, const act_t* from, bool inside) {
-            const int at = rows % (RING / PLACES) * PLACES + row;
+    // So many times PLACES rows after the first.
+    template <typename At> __device__ __forceinline__ void ask_for_pixels(int rows, At at_row) const {
+        const int first = rows % (RING / PLACES) * PLACES;
+        each_pixel(share, x, at_row, [&](int row, int piece, const act_t* from, bool inside) {
+            const int at = first + row;
             const u32 to = ring + piece * RING_PITCH + at * 16;
             ask_for(to, from, inside);
             if (at < 16) ask_for(to + RING * 16, from, inside);
@@ -144,13 +168,15 @@ struct Steps {
     }
     __device__ __forceinline__ void ask(int step) const {
         if (share.first + step < share.end) {
-            ask_for_slopes(copies + step % AHEAD * COPY_BYTES, share, dy, n, step);
-            ask_for_pixels(step + FURTHER);
+            const Rows& rows = table[step % 2];
+            ask_for_slopes(copies + step % AHEAD * COPY_BYTES, share, dy, rows);
+            ask_for_pixels(step + FURTHER, [&](int row) { return rows.pixels[row]; });
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     __device__ __forceinline__ void begin() const {
-        for (int rows = 0; rows < FURTHER; rows++) ask_for_pixels(rows);
+        for (int rows = 0; rows < FURTHER; rows++)
+            ask_for_pixels(rows, [&](int row) { return find_pixels(first_pixel(share) + rows * PLACES + row, n); });
     }
     __device__ __forceinline__ void prepare(int) {}
     __device__ __forceinline__ void show() const {
@@ -191,6 +217,8 @@ struct Steps {
     const Share& share;
     const act_t *dy, *x;
     int n;
+    // Of this step and the next.
+    Rows (&table)[2];
     u32 ring, copies;
     // Whether any pixel so far left anything; the warps of a block tell each other.
     bool left;
@@ -199,8 +227,9 @@ struct Steps {
     __device__ __forceinline__ void ask(int step) const {
         if (share.first + step < share.end) {
             const u32 copy = copies + step % AHEAD * COPY_BYTES;
-            ask_for_slopes(copy, share, dy, n, step);
-            each_pixel(share, x, n, step + FURTHER, [&](int row, int piece, const act_t* from, bool inside) {
+            const Rows& rows = table[step % 2];
+            ask_for_slopes(copy, share, dy, rows);
+            each_pixel(share, x, [&](int row) { return rows.pixels[row]; }, [&](int row, int piece, const act_t* from, bool inside) {
                 ask_for(copy + SLOPE_BYTES + (piece * PLACES + row) * 16, from, inside);
             });
         }
@@ -232,10 +261,10 @@ struct Steps {
         const u32 first = first_pixel(share);
         for (int i = threadIdx.x; i < FURTHER * PLACES * NI; i += THREADS) {
             const int row = i / NI, eight = i % NI, channel = share.in + eight * 8;
-            size_t at;
+            const u32 at = find_pixels(first + row, n);
             float v[8] = {};
-            if (find_pixel(first + row, n, at) && (CI % BN == 0 || channel < CI)) {
-                const float4* from = reinterpret_cast<const float4*>(x + at * CI + channel);
+            if (at != NOWHERE && (CI % BN == 0 || channel < CI)) {
+                const float4* from = reinterpret_cast<const float4*>(x + (size_t)at * CI + channel);
                 const float4 a = __ldg(from), b = __ldg(from + 1);
                 v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
             }
@@ -280,6 +309,7 @@ __device__ __forceinline__ void run_step(float (&acc)[EACH][NI][4], Steps& steps
     steps.multiply(acc, slopes, step, taps);
     end_products();
     steps.ask(step + AHEAD);
+    steps.table[(step + AHEAD + 1) % 2].find(steps.share, steps.n, step + AHEAD + 1);
     steps.prepare(step + 1);
     // Those of the step before, which had the registers.
     products_done<1>();
@@ -296,14 +326,20 @@ shifted_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, floa
     const Taps taps(share);
     const u32 ring = (u32)__cvta_generic_to_shared(memory);
     float acc[EACH][NI][4] = {};
+    __shared__ Rows table[2];
 #if PRECISION == PRECISION_BF16
-    Steps steps{share, dy, x, n, ring, ring + OPERAND_BYTES};
+    Steps steps{share, dy, x, n, table, ring, ring + OPERAND_BYTES};
 #else
     __shared__ u32 told[2][THREADS / 32];
-    Steps steps{share, dy, x, n, ring, ring + OPERAND_BYTES, false, told};
+    Steps steps{share, dy, x, n, table, ring, ring + OPERAND_BYTES, false, told};
 #endif
     steps.begin();
-    for (int step = 0; step < AHEAD; step++) steps.ask(step);
+    for (int step = 0; step < AHEAD; step++) {
+        table[step % 2].find(share, n, step);
+        __syncthreads();
+        steps.ask(step);
+    }
+    table[AHEAD % 2].find(share, n, AHEAD);
     asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
     __syncthreads();
     steps.prepare(0);

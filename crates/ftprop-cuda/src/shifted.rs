@@ -120,7 +120,8 @@ impl Shifted {
     }
 
     fn is_possible(&self, limits: DeviceLimits) -> bool {
-        let room = self.shared_bytes() + 1024 <= limits.shared;
+        // The kernels have a little shared memory of their own beside this.
+        let room = self.shared_bytes() + 2048 <= limits.shared;
         let columns = self.cut.columns < self.columns() + 32;
         let rest = match self.is_gradient() {
             true => self.sets() <= self.taps() && self.sums() <= GRADIENT_MOST_SUMS,
