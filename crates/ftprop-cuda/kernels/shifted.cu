@@ -59,25 +59,37 @@ __device__ __forceinline__ void ask_for(u32 to, const act_t* from, bool inside) 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
 }
 
-// Asks for a part, one of so many, of what a block's windows look at, from `channel` on. Eight threads write eight rows.
-template <int OF> __device__ __forceinline__ void ask_for_patch(u32 to, const act_t* x, int n, int channel, int part) {
-    constexpr int ALL = ROWS * ACROSS, EACH = (ALL + OF * 8 - 1) / (OF * 8) * 8;
+// The pixels that the rows of a block's patch are, whatever channels are there; none are the rows of zeros in the padding.
+constexpr u32 NOWHERE = ~0u;
+__device__ __forceinline__ void find_rows(u32 (&rows)[ROWS], int n) {
     const u32 first = blockIdx.x * PLACES - (PAD_Y * WIDE + PAD_X);
-    const int end = min(ALL, (part + 1) * EACH);
-    for (int i = part * EACH + threadIdx.x; i < end; i += THREADS) {
-        const int row = i / (8 * ACROSS) * 8 + i % 8, piece = i / 8 % ACROSS;
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
         // Before the first image this is beyond the last.
         const u32 place = first + row, image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
         const bool inside = place < (u32)n * SPACE && y < IN_H && c < IN_W;
-        const act_t* from = inside ? x + ((size_t)(image * IN_H + y) * IN_W + c) * IN_C + channel + piece * PIECE : x;
-        ask_for(to + (piece * ROWS + row) * 16, from, inside);
+        rows[row] = inside ? (image * IN_H + y) * IN_W + c : NOWHERE;
+    }
+}
+
+// Asks for a part, one of so many, of what a block's windows look at, from `channel` on. Eight threads write eight rows.
+template <int OF> __device__ __forceinline__ void ask_for_patch(u32 to, const act_t* x, const u32 (&rows)[ROWS], int channel, int part) {
+    constexpr int ALL = ROWS * ACROSS, EACH = (ALL + OF * 8 - 1) / (OF * 8) * 8;
+    const int end = min(ALL, (part + 1) * EACH);
+    for (int i = part * EACH + threadIdx.x; i < end; i += THREADS) {
+        const int row = i / (8 * ACROSS) * 8 + i % 8, piece = i / 8 % ACROSS;
+        const u32 at = rows[row];
+        const act_t* from = at != NOWHERE ? x + (size_t)at * IN_C + channel + piece * PIECE : x;
+        ask_for(to + (piece * ROWS + row) * 16, from, at != NOWHERE);
     }
 }
 
 // Asks for the filters of a step, from `channel` on.
 __device__ __forceinline__ void ask_for_filters(u32 to, const act_t* w, int channel, int step) {
     const int n0 = blockIdx.y * BN;
-    for (int i = threadIdx.x; i < STEP * BN * ACROSS; i += THREADS) {
+#pragma unroll
+    for (int j = 0; j < STEP * BN * ACROSS; j += THREADS) {
+        const int i = j + threadIdx.x;
+        if (j + THREADS > STEP * BN * ACROSS && i >= STEP * BN * ACROSS) break;
         const int t = i / (BN * ACROSS), k = i % (BN * ACROSS);
         // Slopes go through windows that are turned around.
         const int tap = MODE == MODE_INPUT ? TAPS - 1 - step * STEP - t : step * STEP + t;
@@ -154,7 +166,10 @@ shifted(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* y, cons
     auto ask_ahead = [&](int at) {
         if (at < PARTS * STEPS) ask_for_filters(filters + at % STAGES * STEP_BYTES, w, at / STEPS * KC, at % STEPS);
     };
-    ask_for_patch<1>(patches, x, n, 0, 0);
+    __shared__ u32 rows[ROWS];
+    find_rows(rows, n);
+    __syncthreads();
+    ask_for_patch<1>(patches, x, rows, 0, 0);
 #pragma unroll
     for (int at = 0; at < AHEAD; at++) {
         ask_ahead(at);
@@ -173,7 +188,7 @@ shifted(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* y, cons
             ask_ahead(at + AHEAD);
             if constexpr (PARTS > 1) {
                 if (part + 1 < PARTS && step >= 1 && step <= PATCH_PARTS)
-                    ask_for_patch<PATCH_PARTS>(patches + (part + 1) % 2 * PATCH_BYTES, x, n, (part + 1) * KC, step - 1);
+                    ask_for_patch<PATCH_PARTS>(patches + (part + 1) % 2 * PATCH_BYTES, x, rows, (part + 1) * KC, step - 1);
             }
             asm volatile("cp.async.commit_group;" ::: "memory");
             products_done<1>();

@@ -120,8 +120,7 @@ impl Shifted {
     }
 
     fn is_possible(&self, limits: DeviceLimits) -> bool {
-        // The kernels have a little shared memory of their own beside this.
-        let room = self.shared_bytes() + 2048 <= limits.shared;
+        let room = self.shared_bytes() + self.own_bytes() <= limits.shared;
         let columns = self.cut.columns < self.columns() + 32;
         let rest = match self.is_gradient() {
             true => self.sets() <= self.taps() && self.sums() <= GRADIENT_MOST_SUMS,
@@ -276,9 +275,15 @@ impl Shifted {
         (filters + self.parts().min(2) * self.patch_rows()) * self.channels_at_once() * self.bytes()
     }
 
+    /// Shared memory that the kernels have of their own beside this: where rows lie, and a little.
+    fn own_bytes(&self) -> usize {
+        let rows = if self.is_gradient() { 4 * self.places_at_once() } else { self.patch_rows() };
+        4 * rows + 128
+    }
+
     /// Whether two blocks fit on a multiprocessor so, by their registers and their shared memory.
     fn leaves_room(&self, stages: usize) -> bool {
-        self.sums() <= 64 && 2 * (self.shared_bytes_with(stages) + 1024) <= 227 << 10
+        self.sums() <= 64 && 2 * (self.shared_bytes_with(stages) + self.own_bytes() + 1024) <= 228 << 10
     }
 
     /// The ring of pixels, of which the first rows are there twice, and what steps copy.
