@@ -1,7 +1,7 @@
 //! The blocks of a launch, on as many of the host's threads as there are.
 
 use crate::shared::SharedMemory;
-use crate::warp::{Fault, Launch, Pause, Warp};
+use crate::warp::{Fault, Launch, Meeting, Pause, Warp};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,8 +16,9 @@ struct Block {
 impl Block {
     fn new(launch: &Launch<'_>, number: usize) -> Self {
         let warps = launch.threads.iter().product::<u32>().div_ceil(32);
+        let shared = SharedMemory::new(launch.shared, warps as usize);
         let warps = (0..warps).map(|number| Warp::new(launch, number)).collect();
-        Block { at: place(launch, number), warps, shared: SharedMemory::new(launch.shared) }
+        Block { at: place(launch, number), warps, shared }
     }
 
     /// Another block in the same room.
@@ -44,9 +45,39 @@ impl Block {
             if done == self.warps.len() {
                 return Ok(true);
             }
+            if !self.meet() {
+                let waiting = self.warps.iter().find(|warp| warp.waits().is_some()).unwrap_or(&self.warps[0]);
+                return Err(waiting.stuck(launch, self.at));
+            }
+        }
+    }
+
+    /// Lets those go on who have met at a barrier; whether there are any.
+    fn meet(&mut self) -> bool {
+        let waiting: Vec<(usize, Meeting, u32)> = self
+            .warps
+            .iter()
+            .enumerate()
+            .filter_map(|(number, warp)| warp.waits().map(|(meeting, threads)| (number, meeting, threads)))
+            .collect();
+        // Who is done does not hold up the others.
+        if waiting.iter().all(|(_, meeting, _)| *meeting == Meeting::Block) {
             self.warps.iter_mut().for_each(Warp::release);
             self.shared.settle();
+            return true;
         }
+        let mut met = false;
+        for &(first, meeting, _) in &waiting {
+            let Meeting::Part { threads, .. } = meeting else { continue };
+            let there = waiting.iter().filter(|(_, other, _)| *other == meeting);
+            let warps: Vec<usize> = there.clone().map(|(number, ..)| *number).collect();
+            if warps[0] == first && there.map(|(.., threads)| threads).sum::<u32>() == threads {
+                warps.iter().for_each(|&number| self.warps[number].release());
+                self.shared.settle_between(&warps);
+                met = true;
+            }
+        }
+        met
     }
 }
 

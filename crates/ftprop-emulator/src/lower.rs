@@ -131,7 +131,13 @@ impl Lowering {
             }
             "bar" | "barrier" => match (rest.contains(&"sync"), d.operands) {
                 (true, [id]) if id == "0" => Ok(Action::Barrier),
-                _ => bad("only the barrier of all threads is known"),
+                (true, [_, threads]) => {
+                    let threads = threads.parse::<u32>().ok().filter(|threads| threads.is_multiple_of(32));
+                    let Some(threads) = threads else { return bad("how many warps meet?") };
+                    self.sources(d, 0, &[false])?;
+                    Ok(Action::PartBarrier(threads))
+                }
+                _ => bad("a barrier that is not known here"),
             },
             "ld" | "st" | "atom" | "red" | "cp" => self.memory(d),
             "mov" => self.mov(d),

@@ -84,7 +84,10 @@ pub(crate) enum Action {
     /// Until no more than so many groups of products are under way.
     AwaitProducts(usize),
     Branch(u32),
+    /// Of all threads of the block.
     Barrier,
+    /// Of so many threads, at the barrier whose number is the first operand.
+    PartBarrier(u32),
     Exit,
     Trap,
     Nothing,

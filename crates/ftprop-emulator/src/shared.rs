@@ -9,30 +9,32 @@ pub(crate) enum Touch {
     Atomic,
 }
 
-/// Who touched four bytes last, and between which barriers; a warp's number is one more than it is, 0 is nobody.
+/// Who touched four bytes last, and when; readers as bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    written: (u32, u16),
-    read: (u32, u16),
+    written: (u32, u32),
+    read: (u32, u32),
 }
-
-/// Stands for several warps.
-const SEVERAL: u16 = u16::MAX;
 
 /// A block's shared memory.
 pub(crate) struct SharedMemory {
     words: Vec<u64>,
     bytes: usize,
     marks: Vec<Mark>,
-    /// How many barriers there have been.
-    barriers: u32,
+    /// How many barriers there have been, of all threads or of a part.
+    now: u32,
+    /// What was before this is settled for all.
+    settled: u32,
+    /// The same of what the second warp did for the first, in rows.
+    between: Vec<u32>,
+    warps: usize,
 }
 
 impl SharedMemory {
-    pub(crate) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize, warps: usize) -> Self {
         // What nobody wrote is no number, as in the rest of the memory.
-        let marks = vec![Mark::default(); bytes.div_ceil(4)];
-        SharedMemory { words: vec![u64::MAX; bytes.div_ceil(8)], bytes, marks, barriers: 1 }
+        let (words, marks) = (vec![u64::MAX; bytes.div_ceil(8)], vec![Mark::default(); bytes.div_ceil(4)]);
+        SharedMemory { words, bytes, marks, now: 1, settled: 1, between: vec![0; warps * warps], warps }
     }
 
     /// As new.
@@ -43,7 +45,31 @@ impl SharedMemory {
 
     /// All threads of the block have met: what was touched before is settled.
     pub(crate) fn settle(&mut self) {
-        self.barriers += 1;
+        self.now += 1;
+        self.settled = self.now;
+    }
+
+    /// Some warps have met: what they did before, and what was settled for any of them, is settled for each.
+    pub(crate) fn settle_between(&mut self, warps: &[usize]) {
+        self.now += 1;
+        for other in 0..self.warps {
+            let known = warps.iter().map(|&warp| self.between[warp * self.warps + other]).max().unwrap_or(0);
+            let known = if warps.contains(&other) { self.now } else { known };
+            warps.iter().for_each(|&warp| self.between[warp * self.warps + other] = known);
+        }
+    }
+
+    /// Whether what another warp did then comes before what this one does now.
+    fn is_settled(&self, when: u32, warp: u32, other: u32) -> bool {
+        when < self.settled || when < self.between[warp as usize * self.warps + other as usize]
+    }
+
+    /// One of some warps, as bits, beside this one whose doing is not settled.
+    fn unsettled(&self, (when, who): (u32, u32), warp: u32) -> Option<u32> {
+        if when < self.settled || who & !(1 << warp) == 0 {
+            return None;
+        }
+        (0..32).find(|&other| other != warp && who >> other & 1 == 1 && !self.is_settled(when, warp, other))
     }
 
     /// The host's address of bytes that are there.
@@ -59,26 +85,28 @@ impl SharedMemory {
     /// Notes that a warp touches bytes that are there, and tells where another did so too without a barrier between, one of
     /// them writing.
     pub(crate) fn note(&mut self, address: u64, bytes: usize, warp: u32, touch: Touch) -> Result<(), String> {
-        let (now, me) = (self.barriers, warp as u16 + 1);
+        let (now, me) = (self.now, 1u32 << warp);
         let first = address as usize / 4;
-        for (at, mark) in self.marks[first..][..bytes.div_ceil(4)].iter_mut().enumerate() {
-            let other = |(when, who): (u32, u16)| when == now && who != me;
+        for at in first..first + bytes.div_ceil(4) {
+            let mark = self.marks[at];
+            let wrote = || self.unsettled(mark.written, warp).map(|who| ("wrote", who));
             let conflict = match touch {
                 Touch::Atomic => continue,
-                Touch::Read => other(mark.written).then_some(("wrote", mark.written.1)),
-                Touch::Write if other(mark.written) => Some(("wrote", mark.written.1)),
-                Touch::Write => other(mark.read).then_some(("read", mark.read.1)),
+                Touch::Read => wrote(),
+                Touch::Write => wrote().or_else(|| self.unsettled(mark.read, warp).map(|who| ("read", who))),
             };
             if let Some((what, who)) = conflict {
-                let who = if who == SEVERAL { "other warps".into() } else { format!("warp {}", who - 1) };
                 let doing = if touch == Touch::Read { "read" } else { "written" };
-                let address = 4 * (first + at);
-                return Err(format!("shared byte {address} is {doing}, which {who} {what}, and no barrier is between"));
+                return Err(format!(
+                    "shared byte {} is {doing}, which warp {who} {what}, and no barrier is between",
+                    4 * at
+                ));
             }
+            // Of several readers the last one's time is kept, which may be too strict and is never too lax.
+            let readers = if mark.read.0 >= self.settled { mark.read.1 } else { 0 };
             match touch {
-                Touch::Write => mark.written = (now, me),
-                _ if mark.read.0 == now && mark.read.1 != me => mark.read.1 = SEVERAL,
-                _ => mark.read = (now, me),
+                Touch::Write => self.marks[at].written = (now, me),
+                _ => self.marks[at].read = (now, readers | me),
             }
         }
         Ok(())
@@ -91,14 +119,30 @@ mod tests {
 
     #[test]
     fn who_writes_what_others_touch_needs_a_barrier() {
-        let mut shared = SharedMemory::new(64);
+        let mut shared = SharedMemory::new(64, 4);
         assert!(shared.note(0, 16, 0, Touch::Write).is_ok() && shared.note(4, 4, 0, Touch::Read).is_ok());
         let told = shared.note(12, 4, 1, Touch::Read).unwrap_err();
         assert!(told.contains("byte 12") && told.contains("warp 0 wrote"), "{told}");
         shared.settle();
         assert!(shared.note(0, 4, 1, Touch::Read).is_ok() && shared.note(0, 4, 2, Touch::Read).is_ok());
-        assert!(shared.note(0, 4, 1, Touch::Write).unwrap_err().contains("other warps read"));
+        assert!(shared.note(0, 4, 1, Touch::Write).unwrap_err().contains("warp 2 read"));
         assert!(shared.note(8, 4, 1, Touch::Atomic).is_ok() && shared.note(8, 4, 2, Touch::Atomic).is_ok());
         assert!(shared.place(60, 4).is_ok() && shared.place(60, 8).is_err() && shared.place(2, 4).is_err());
+    }
+
+    #[test]
+    fn a_barrier_of_some_warps_settles_what_they_did() {
+        let mut shared = SharedMemory::new(64, 4);
+        shared.note(0, 4, 0, Touch::Write).unwrap();
+        shared.note(8, 4, 2, Touch::Write).unwrap();
+        shared.settle_between(&[0, 1]);
+        assert!(shared.note(0, 4, 1, Touch::Read).is_ok());
+        // Another warp was not there, nor does it know by one that was.
+        assert!(shared.note(0, 4, 2, Touch::Read).is_err() && shared.note(8, 4, 1, Touch::Read).is_err());
+        shared.settle_between(&[1, 2]);
+        assert!(shared.note(0, 4, 2, Touch::Read).is_ok() && shared.note(8, 4, 1, Touch::Read).is_ok());
+        // What is done after a barrier is not settled by it.
+        shared.note(12, 4, 1, Touch::Write).unwrap();
+        assert!(shared.note(12, 4, 2, Touch::Read).is_err());
     }
 }

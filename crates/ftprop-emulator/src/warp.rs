@@ -46,7 +46,7 @@ struct Copy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     Done,
-    /// All lanes that are left wait for the block's other threads.
+    /// All lanes that are left wait for other threads of the block.
     Barrier,
     /// It looked long enough at memory that others may write.
     Turn,
@@ -57,14 +57,25 @@ const POLLS: u32 = 64;
 /// How many steps back before others get theirs, whatever happens.
 const LOOPS: u32 = 1 << 24;
 
+/// Who meets at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// All threads of the block.
+    Block,
+    /// So many threads at the barrier of this number.
+    Part { barrier: u32, threads: u32 },
+}
+
 /// One warp.
 pub(crate) struct Warp {
     registers: Registers,
     /// Its number in the block.
     number: u32,
     groups: Vec<Group>,
-    /// Those at the barrier, with the place after it.
+    /// Those at a barrier, with the place after it.
     held: Vec<Group>,
+    /// Which barrier that is.
+    meeting: Meeting,
     /// Lanes that have not ended.
     alive: u32,
     /// Copies of the group that is being filled, and of those before it.
@@ -88,6 +99,7 @@ impl Warp {
             number,
             groups: Vec::new(),
             held: Vec::new(),
+            meeting: Meeting::Block,
             alive: 0,
             filling: Vec::new(),
             copies: VecDeque::new(),
@@ -112,6 +124,12 @@ impl Warp {
         self.reading.clear();
         self.products.clear();
         self.rotate = false;
+    }
+
+    /// Where it waits, and how many of its threads do.
+    pub(crate) fn waits(&self) -> Option<(Meeting, u32)> {
+        let threads = self.held.iter().map(|group| group.mask.count_ones()).sum();
+        (threads > 0).then_some((self.meeting, threads))
     }
 
     /// Lets those that waited at the barrier go on.
@@ -194,7 +212,18 @@ impl Warp {
                         mask &= !active;
                         self.groups.iter_mut().for_each(|group| group.parked = false);
                     }
-                    Action::Barrier => {
+                    Action::Barrier | Action::PartBarrier(_) => {
+                        let meeting = self.meeting_at(i, active);
+                        if !self.held.is_empty() && meeting != self.meeting {
+                            return Err(self.fault(
+                                launch,
+                                block,
+                                i,
+                                active,
+                                "others of its lanes wait at another barrier",
+                            ));
+                        }
+                        self.meeting = meeting;
                         self.held.push(Group { at: at + 1, mask: active, parked: false });
                         mask &= !active;
                     }
@@ -226,6 +255,17 @@ impl Warp {
             (true, true) => Ok(Pause::Done),
             (true, false) => Ok(Pause::Barrier),
             _ => Err(self.stuck(launch, block)),
+        }
+    }
+
+    /// Which barrier an instruction means.
+    fn meeting_at(&self, i: &Instruction, active: u32) -> Meeting {
+        match i.action {
+            Action::PartBarrier(threads) => {
+                let barrier = self.registers.read::<u32>(i.operands.from[0])[active.trailing_zeros() as usize % LANES];
+                Meeting::Part { barrier, threads }
+            }
+            _ => Meeting::Block,
         }
     }
 
@@ -340,9 +380,10 @@ impl Warp {
         ))
     }
 
-    fn stuck(&self, launch: &Launch<'_>, block: [u32; 3]) -> Fault {
+    pub(crate) fn stuck(&self, launch: &Launch<'_>, block: [u32; 3]) -> Fault {
         let wait = |group: &Group| format!("{:08x} at '{}'", group.mask, launch.kernel.code[group.at].text);
-        let all: Vec<String> = self.groups.iter().map(wait).collect();
+        let held = self.held.iter().map(|group| Group { at: group.at - 1, ..*group });
+        let all: Vec<String> = self.groups.iter().copied().chain(held).map(|group| wait(&group)).collect();
         Fault(format!(
             "{}, block {block:?}, warp {}: lanes wait for others that never come: {}",
             launch.kernel.name,
