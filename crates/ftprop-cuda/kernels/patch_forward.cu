@@ -149,8 +149,8 @@ __device__ __forceinline__ void multiply_windows(float (&acc)[2][NI][4], const p
     for (int s = 0; s < STEPS; s++) {
         const u64 b = matrix_in_shared(filters + s * STEP_BYTES, OC * 16, 128);
         begin_products();
-        multiply_add_group<NI>(acc[0], a[s % 2][0], b);
-        multiply_add_group<NI>(acc[1], a[s % 2][1], b);
+        multiply_add_group<false, 0>(acc[0], a[s % 2][0], b);
+        multiply_add_group<false, 0>(acc[1], a[s % 2][1], b);
         end_products();
         if (s + 1 == STEPS) break;
         products_done<1>();

@@ -128,7 +128,7 @@ __device__ __forceinline__ void multiply_places(float (&acc)[EACH][NI][4], const
         for (int t = 0; t < EACH; t++) {
             if (t >= TAPS / SETS && t >= taps.count) continue;
             const int row = at + taps.shift[t] + k * 16;
-            multiply_add_group<NI, 1>(acc[t], slopes[k], pixels + (row < RING ? row : row - RING));
+            multiply_add_group<false, 1>(acc[t], slopes[k], pixels + (row < RING ? row : row - RING));
         }
 }
 

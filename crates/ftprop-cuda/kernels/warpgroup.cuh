@@ -29,8 +29,9 @@ template <int LAST> __device__ __forceinline__ void products_done() { asm volati
 
 #define SUMS_8(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]), "+f"(c[j + 1][0]), "+f"(c[j + 1][1]), "+f"(c[j + 1][2]), "+f"(c[j + 1][3])
 
-// c += a b for 64 rows, 16 of each warp, and 8 NI columns, 16 deep. Of a and c a thread has what multiply_add_bf16 has; b is in shared
-// memory. WIDE_B says whether its numbers that follow each other in memory have the same depth.
+// c += a b for 64 rows, 16 of each warp, and 8 NI columns, 32 bytes deep: 16 numbers of bf16, 8 of tf32. Of a and c a thread has what
+// multiply_add_bf16 and multiply_add_tf32 have; b is in shared memory. WIDE_B says whether its numbers that follow each other in memory have
+// the same depth, which those of f32 cannot.
 #define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define NAMES_32 NAMES_16 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define NAMES_48 NAMES_32 ",%16,%17,%18,%19,%20,%21,%22,%23"
@@ -40,46 +41,57 @@ template <int LAST> __device__ __forceinline__ void products_done() { asm volati
 #define NAMES_112 NAMES_96 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define NAMES_128 NAMES_112 ",%56,%57,%58,%59,%60,%61,%62,%63"
 #define MULTIPLY_GROUP(N, A0, A1, A2, A3, B, WIDE_B_AT, ...)                                                                       \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3      \
-                 "}, %" #B ", 1, 1, 1, %" #WIDE_B_AT ";"                                                                           \
-                 : __VA_ARGS__                                                                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(WIDE_B))
+    if constexpr (TF32)                                                                                                            \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" NAMES_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3  \
+                     "}, %" #B ", 1, 1, 1;"                                                                                        \
+                     : __VA_ARGS__                                                                                                 \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                        \
+    else                                                                                                                           \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES_##N "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 \
+                     "}, %" #B ", 1, 1, 1, %" #WIDE_B_AT ";"                                                                       \
+                     : __VA_ARGS__                                                                                                 \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(WIDE_B));
 
-template <int NI, int WIDE_B = 0> __device__ __forceinline__ void multiply_add_group(float (&c)[NI][4], const u32 (&a)[4], u64 b) {
-    static_assert(NI == 2 || NI == 4 || NI == 6 || NI == 8, "no such width");
-    if constexpr (NI == 2) MULTIPLY_GROUP(16, 8, 9, 10, 11, 12, 13, SUMS_8(c, 0));
-    else if constexpr (NI == 4) MULTIPLY_GROUP(32, 16, 17, 18, 19, 20, 21, SUMS_8(c, 0), SUMS_8(c, 2));
-    else if constexpr (NI == 6) MULTIPLY_GROUP(48, 24, 25, 26, 27, 28, 29, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4));
-    else MULTIPLY_GROUP(64, 32, 33, 34, 35, 36, 37, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4), SUMS_8(c, 6));
+template <bool TF32, int WIDE_B, int NI> __device__ __forceinline__ void multiply_add_group(float (&c)[NI][4], const u32 (&a)[4], u64 b) {
+    static_assert(!TF32 || !WIDE_B, "f32 numbers follow each other in depth");
+    if constexpr (NI == 2) {
+        MULTIPLY_GROUP(16, 8, 9, 10, 11, 12, 13, SUMS_8(c, 0))
+    } else if constexpr (NI == 4) {
+        MULTIPLY_GROUP(32, 16, 17, 18, 19, 20, 21, SUMS_8(c, 0), SUMS_8(c, 2))
+    } else if constexpr (NI == 6) {
+        MULTIPLY_GROUP(48, 24, 25, 26, 27, 28, 29, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4))
+    } else {
+        static_assert(NI == 8, "no such width");
+        MULTIPLY_GROUP(64, 32, 33, 34, 35, 36, 37, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4), SUMS_8(c, 6))
+    }
 }
 
-// The same with both operands in shared memory. WIDE_A and WIDE_B say of which numbers that follow each other in memory have the same
-// depth; of f32 none can. What is rounded to tf32 is 8 deep, bf16 is 16, which is 32 bytes either way.
+// The same with both operands in shared memory; numbers of a that follow each other are of the same row.
 #define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 2), SUMS_8(c, j + 4), SUMS_8(c, j + 6)
-#define MULTIPLY_SHARED(N, A, B, WIDE_A_AT, WIDE_B_AT, ...)                                                                        \
+#define MULTIPLY_SHARED(N, A, B, WIDE_B_AT, ...)                                                                                   \
     if constexpr (TF32)                                                                                                            \
         asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" NAMES_##N "}, %" #A ", %" #B ", 1, 1, 1;"         \
                      : __VA_ARGS__                                                                                                 \
                      : "l"(a), "l"(b));                                                                                            \
     else                                                                                                                           \
         asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" NAMES_##N "}, %" #A ", %" #B                     \
-                     ", 1, 1, 1, %" #WIDE_A_AT ", %" #WIDE_B_AT ";"                                                                \
+                     ", 1, 1, 1, 0, %" #WIDE_B_AT ";"                                                                              \
                      : __VA_ARGS__                                                                                                 \
-                     : "l"(a), "l"(b), "n"(WIDE_A), "n"(WIDE_B));
+                     : "l"(a), "l"(b), "n"(WIDE_B));
 
-template <bool TF32, int WIDE_A, int WIDE_B, int NI> __device__ __forceinline__ void multiply_shared(float (&c)[NI][4], u64 a, u64 b) {
-    static_assert(!TF32 || (!WIDE_A && !WIDE_B), "f32 numbers follow each other in depth");
+template <bool TF32, int WIDE_B, int NI> __device__ __forceinline__ void multiply_shared(float (&c)[NI][4], u64 a, u64 b) {
+    static_assert(!TF32 || !WIDE_B, "f32 numbers follow each other in depth");
     if constexpr (NI == 4) {
-        MULTIPLY_SHARED(32, 16, 17, 18, 19, SUMS_8(c, 0), SUMS_8(c, 2))
+        MULTIPLY_SHARED(32, 16, 17, 18, SUMS_8(c, 0), SUMS_8(c, 2))
     } else if constexpr (NI == 6) {
-        MULTIPLY_SHARED(48, 24, 25, 26, 27, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4))
+        MULTIPLY_SHARED(48, 24, 25, 26, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4))
     } else if constexpr (NI == 8) {
-        MULTIPLY_SHARED(64, 32, 33, 34, 35, SUMS_32(c, 0))
+        MULTIPLY_SHARED(64, 32, 33, 34, SUMS_32(c, 0))
     } else if constexpr (NI == 12) {
-        MULTIPLY_SHARED(96, 48, 49, 50, 51, SUMS_32(c, 0), SUMS_8(c, 8), SUMS_8(c, 10))
+        MULTIPLY_SHARED(96, 48, 49, 50, SUMS_32(c, 0), SUMS_8(c, 8), SUMS_8(c, 10))
     } else {
         static_assert(NI == 16, "no such width");
-        MULTIPLY_SHARED(128, 64, 65, 66, 67, SUMS_32(c, 0), SUMS_32(c, 8))
+        MULTIPLY_SHARED(128, 64, 65, 66, SUMS_32(c, 0), SUMS_32(c, 8))
     }
 }
 #else

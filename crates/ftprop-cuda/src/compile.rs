@@ -17,9 +17,12 @@ macro_rules! headers {
 }
 
 /// What files of kernels include, each once, before which it may stand.
-const HEADERS: [(&str, &str); 9] = headers!(
+const HEADERS: [(&str, &str); 12] = headers!(
     "common.cuh",
     "warpgroup.cuh",
+    "shifted.cuh",
+    "shifted_streamed.cuh",
+    "shifted_kept.cuh",
     "sample.cuh",
     "order.cuh",
     "logits.cuh",

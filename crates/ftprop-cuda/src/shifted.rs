@@ -73,11 +73,15 @@ const WORTH_TIMING: usize = 3;
 pub(crate) struct Cut {
     pub(crate) down: usize,
     pub(crate) columns: usize,
+    /// Whether filters stay in shared memory, for which they have to be few; of a gradient never.
+    pub(crate) kept: bool,
 }
 
 /// Widths that the kernels know.
 const COLUMNS: [usize; 5] = [32, 48, 64, 96, 128];
 const GRADIENT_COLUMNS: [usize; 3] = [32, 48, 64];
+/// Where filters stay, rows come from registers, for which there are only these.
+const KEPT_MOST_COLUMNS: usize = 64;
 
 /// A product as these kernels compute it.
 #[derive(Clone, Copy, Debug)]
@@ -104,10 +108,17 @@ impl Shifted {
         if !(suits && channels && plain && windows) {
             return Vec::new();
         }
+        let gradient = gemm.mode == Mode::Weights;
         let (downs, columns): (&[usize], &[usize]) =
-            if gemm.mode == Mode::Weights { (&[1, 2, 3], &GRADIENT_COLUMNS) } else { (&[1, 2], &COLUMNS) };
-        let cuts = downs.iter().flat_map(|&down| columns.iter().map(move |&columns| Cut { down, columns }));
-        cuts.filter(|&cut| Shifted::of(gemm, cut).is_possible(limits)).collect()
+            if gradient { (&[1, 2, 3], &GRADIENT_COLUMNS) } else { (&[1, 2], &COLUMNS) };
+        let mut cuts = Vec::new();
+        for kept in [false, true] {
+            for &down in downs {
+                cuts.extend(columns.iter().map(|&columns| Cut { down, columns, kept }));
+            }
+        }
+        cuts.retain(|&cut| Shifted::of(gemm, cut).is_possible(limits));
+        cuts
     }
 
     /// Those that are worth timing for batches of n: the best by an estimate.
@@ -124,8 +135,9 @@ impl Shifted {
         let columns = self.cut.columns < self.columns() + 32;
         let rest = match self.is_gradient() {
             true => self.sets() <= self.taps() && self.sums() <= GRADIENT_MOST_SUMS,
+            false if self.cut.kept => self.cut.columns <= KEPT_MOST_COLUMNS,
             false => (self.parts() == 1 || self.steps() > self.stages() - 2) && self.sums() <= MOST_SUMS,
-        };
+        } && !(self.cut.kept && self.is_gradient());
         room && columns && rest
     }
 
@@ -159,6 +171,9 @@ impl Shifted {
 
     /// Channels that are in shared memory at a time: 128 bytes, or the most below that come out even.
     fn channels_at_once(&self) -> usize {
+        if self.cut.kept {
+            return self.depth();
+        }
         let (whole, most) = (32 / self.bytes(), 128 / self.bytes());
         let even = |count: &usize| self.depth().is_multiple_of(*count);
         (1..=most / whole).rev().map(|times| times * whole).find(even).unwrap_or(whole)
@@ -179,6 +194,9 @@ impl Shifted {
 
     /// Taps of a step: one, or a row of them where one is over too soon.
     fn taps_at_once(&self) -> usize {
+        if self.cut.kept {
+            return self.taps();
+        }
         let clocks =
             model::clocks_of_rows(GROUPS * self.cut.down, self.cut.columns, self.channels_at_once() * self.bytes());
         if clocks < 256 { self.gemm.geometry.kernel_w } else { 1 }
@@ -212,12 +230,12 @@ impl Shifted {
         (high, wide, high * wide)
     }
 
-    /// Places of a block.
+    /// Places of a patch: of a block or, where filters stay, of each of its groups.
     fn places(&self) -> usize {
-        GROUPS * self.cut.down * 64
+        if self.cut.kept { self.cut.down * 64 } else { GROUPS * self.cut.down * 64 }
     }
 
-    /// Rows of a block's patch.
+    /// Rows of a patch.
     fn patch_rows(&self) -> usize {
         let g = &self.gemm.geometry;
         (self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1).next_multiple_of(8)
@@ -257,7 +275,7 @@ impl Shifted {
     /// Steps of a block, the longest if they are not all alike.
     fn steps_of_block(&self, n: usize) -> usize {
         match self.is_gradient() {
-            true => self.steps_of_gradient(n).div_ceil(self.grid(n).0),
+            true => self.steps_of_gradient(n).div_ceil(self.grid(n, MULTIPROCESSORS).0),
             false => self.parts() * self.steps(),
         }
     }
@@ -271,6 +289,11 @@ impl Shifted {
 
     /// Forward and for slopes, with room for so many steps.
     fn shared_bytes_with(&self, stages: usize) -> usize {
+        if self.cut.kept {
+            // Each group has two patches.
+            let rows = self.taps() * self.cut.columns + 2 * GROUPS * self.patch_rows();
+            return rows * self.depth() * self.bytes();
+        }
         let filters = stages * self.taps_at_once() * self.cut.columns;
         (filters + self.parts().min(2) * self.patch_rows()) * self.channels_at_once() * self.bytes()
     }
@@ -283,7 +306,9 @@ impl Shifted {
 
     /// Whether two blocks fit on a multiprocessor so, by their registers and their shared memory.
     fn leaves_room(&self, stages: usize) -> bool {
-        self.sums() <= 64 && 2 * (self.shared_bytes_with(stages) + self.own_bytes() + 1024) <= 228 << 10
+        !self.cut.kept
+            && self.sums() <= 64
+            && 2 * (self.shared_bytes_with(stages) + self.own_bytes() + 1024) <= 228 << 10
     }
 
     /// The ring of pixels, of which the first rows are there twice, and what steps copy.
@@ -307,9 +332,18 @@ impl Shifted {
         128 * if self.is_gradient() { GRADIENT_GROUPS as u32 } else { GROUPS as u32 }
     }
 
-    /// Blocks: of places, of channels, and of taps.
-    fn grid(&self, n: usize) -> (usize, usize, usize) {
+    /// Tiles of places where filters stay, a group of warps one after another.
+    fn tiles(&self, n: usize) -> usize {
+        (n * self.space().2).div_ceil(self.places())
+    }
+
+    /// Blocks on a GPU of so many multiprocessors: of places, of channels, and of taps. Of a gradient they do not go by the GPU,
+    /// since each has sums of its own.
+    fn grid(&self, n: usize, multiprocessors: usize) -> (usize, usize, usize) {
         let across = self.columns().div_ceil(self.cut.columns);
+        if self.cut.kept {
+            return (self.tiles(n).div_ceil(GROUPS).min((multiprocessors / across).max(1)), across, 1);
+        }
         if !self.is_gradient() {
             return ((n * self.space().2).div_ceil(self.places()), across, 1);
         }
@@ -322,7 +356,7 @@ impl Shifted {
     pub(crate) fn workspace(&self, n: usize) -> usize {
         let weights = self.gemm.geometry.weight_len();
         match self.gemm.mode {
-            Mode::Weights => self.grid(n).0 * weights,
+            Mode::Weights => self.grid(n, MULTIPROCESSORS).0 * weights,
             Mode::Input if self.gemm.precision == Precision::Tf32 => weights,
             _ => 0,
         }
@@ -338,6 +372,7 @@ impl Shifted {
             Mode::Weights => source.int("PARTS_OF_TAPS", self.cut.down).int("PLACES_AT_ONCE", self.places_at_once()),
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
+                .int("KEPT", usize::from(self.cut.kept))
                 .int("RESIDENT", self.resident())
                 .int("STAGES", self.stages())
                 .int("MT", self.cut.down)
@@ -350,6 +385,7 @@ impl Shifted {
 /// Such a product ready to run.
 pub(crate) struct ShiftedKernels {
     shifted: Shifted,
+    multiprocessors: usize,
     kernels: Kernels,
 }
 
@@ -373,7 +409,8 @@ impl ShiftedKernels {
             let turns = gemm.mode == Mode::Input && gemm.precision == Precision::Tf32;
             Kernels::Pixels(kernel, turns.then(|| Kernel::find(&module)).transpose()?)
         };
-        Ok(ShiftedKernels { shifted, kernels })
+        let multiprocessors = device.limits()?.multiprocessors;
+        Ok(ShiftedKernels { shifted, multiprocessors, kernels })
     }
 
     pub(crate) fn run(
@@ -383,7 +420,7 @@ impl ShiftedKernels {
         Operands { left, right, out, addend, .. }: Operands,
         workspace: DevicePtr,
     ) -> Result<(), CudaError> {
-        let (places, channels, taps) = self.shifted.grid(n);
+        let (places, channels, taps) = self.shifted.grid(n, self.multiprocessors);
         let grid = (places as u32, channels as u32, taps as u32);
         let config = LaunchConfig { grid, threads: self.shifted.threads(), shared: self.shifted.shared_bytes() as u32 };
         let g = &self.shifted.gemm.geometry;
@@ -416,8 +453,9 @@ impl ShiftedKernels {
 
     /// In short.
     pub(crate) fn describe(&self) -> String {
-        let Cut { down, columns } = self.shifted.cut;
+        let Cut { down, columns, kept } = self.shifted.cut;
         match self.shifted.is_gradient() {
+            _ if kept => format!("shifted {}x{columns}, filters kept", 64 * down),
             true => format!("shifted {GRADIENT_ROWS}x{columns}, taps in {down}"),
             false => format!("shifted {}x{columns}", 64 * GROUPS * down),
         }

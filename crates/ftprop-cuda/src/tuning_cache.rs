@@ -35,10 +35,13 @@ impl TuningCache {
             include_str!("../kernels/patch_gradient.cu"),
             include_str!("../kernels/patch_backward.cu"),
             include_str!("../kernels/shifted.cu"),
+            include_str!("../kernels/shifted.cuh"),
+            include_str!("../kernels/shifted_streamed.cuh"),
+            include_str!("../kernels/shifted_kept.cuh"),
             include_str!("../kernels/shifted_gradient.cu"),
             include_str!("../kernels/warpgroup.cuh")
         );
-        let version = hash(kernels, 13);
+        let version = hash(kernels, 14);
         let file = format!("{}-{version:016x}.txt", kind(device, compiler));
         let path = cache_folder().map(|folder| folder.join("tuning").join(file));
         TuningCache::at(path)
@@ -96,7 +99,9 @@ fn read(path: &Path) -> BTreeMap<String, CachedAlgorithm> {
 fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
     let line = |(key, known): (&String, &CachedAlgorithm)| match known.algorithm {
         Algorithm::Patch => format!("{key} = patch\n"),
-        Algorithm::Shifted(Cut { down, columns }) => format!("{key} = shifted {down} {columns}\n"),
+        Algorithm::Shifted(Cut { down, columns, kept }) => {
+            format!("{key} = shifted {down} {columns}{}\n", if kept { " kept" } else { "" })
+        }
         Algorithm::Cudnn(number) => format!("{key} = cudnn {number} {}\n", known.version),
         Algorithm::Cublas(number) => format!("{key} = cublas {number} {}\n", known.version),
         Algorithm::Tiled(tiling) => {
@@ -113,8 +118,9 @@ fn parse(text: &str) -> BTreeMap<String, CachedAlgorithm> {
         let number = |word: &str| word.parse::<usize>().ok();
         let (algorithm, version) = match *words.split(' ').collect::<Vec<_>>() {
             ["patch"] => (Algorithm::Patch, 0),
-            ["shifted", down, columns] => {
-                (Algorithm::Shifted(Cut { down: number(down)?, columns: number(columns)? }), 0)
+            ["shifted", down, columns, ref kept @ ..] if matches!(kept, [] | ["kept"]) => {
+                let kept = !kept.is_empty();
+                (Algorithm::Shifted(Cut { down: number(down)?, columns: number(columns)?, kept }), 0)
             }
             ["cudnn", which, version] => (Algorithm::Cudnn(number(which)?), number(version)?),
             ["cublas", which, version] => (Algorithm::Cublas(number(which)?), number(version)?),

@@ -64,6 +64,10 @@ pub(crate) fn arithmetic(name: &str, kind: &str) -> Option<Compute> {
         ("mad.wide", "u32") => {
             three!(u32, u32, u64 => u64, |a, b, c| (u64::from(a) * u64::from(b)).wrapping_add(c))
         }
+        // Both halves of the first with the low bytes of the second.
+        ("dp2a.lo.u32", "u32") => three!(u32, u32, u32 => u32, |a, b, c| {
+            c.wrapping_add(word(a) * (b & 0xff)).wrapping_add((a >> 16) * (b >> 8 & 0xff))
+        }),
         ("div", "u32") => two!(u32, u32 => u32, |a, b| a.checked_div(b).unwrap_or(!0)),
         ("div", "s32") => two!(u32, u32 => u32, |a, b| (a as i32).checked_div(b as i32).unwrap_or(-1) as u32),
         ("div", "u64") => two!(u64, u64 => u64, |a, b| a.checked_div(b).unwrap_or(!0)),
