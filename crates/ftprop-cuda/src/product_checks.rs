@@ -159,30 +159,33 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
 pub(crate) fn shifted(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
     // Channels of one part and of several, that fill a block's columns or not; windows within and beyond the map, wide and high.
-    let shapes: [ConvCase; 7] = [
-        ((7, 6, 32), 64, (3, 3, 1, 1)),
-        ((9, 8, 48), 80, (3, 3, 1, 1)),
-        ((8, 8, 64), 128, (3, 3, 1, 0)),
-        ((11, 9, 96), 64, (5, 5, 1, 2)),
-        ((5, 7, 144), 48, (3, 3, 1, 2)),
-        ((6, 5, 16), 192, (2, 4, 1, 1)),
-        ((4, 4, 128), 32, (4, 3, 1, 1)),
+    // Of the last there are several tiles for each group of warps, and many steps for each block of a gradient.
+    let shapes: [(ConvCase, usize); 8] = [
+        (((7, 6, 32), 64, (3, 3, 1, 1)), 11),
+        (((9, 8, 48), 80, (3, 3, 1, 1)), 11),
+        (((8, 8, 64), 128, (3, 3, 1, 0)), 11),
+        (((11, 9, 96), 64, (5, 5, 1, 2)), 11),
+        (((5, 7, 144), 48, (3, 3, 1, 2)), 11),
+        (((6, 5, 16), 192, (2, 4, 1, 1)), 11),
+        (((4, 4, 128), 32, (4, 3, 1, 1)), 11),
+        (((18, 19, 16), 32, (3, 3, 1, 1)), 257),
     ];
     let mut gemms = Vec::new();
-    for (i, shape) in shapes.into_iter().enumerate() {
+    for (i, (shape, n)) in shapes.into_iter().enumerate() {
         for mode in MODES {
             let adds = mode == Mode::Input && i.is_multiple_of(2);
-            gemms.push(Gemm { adds, ..gemm(mode, shape, precision, 8 * (i % 2)) });
+            gemms.push((Gemm { adds, ..gemm(mode, shape, precision, 8 * (i % 2)) }, n));
         }
     }
     let cuts = |gemm: &Gemm| Shifted::cuts(gemm, limits).into_iter().map(Algorithm::Shifted).collect::<Vec<_>>();
     let sources =
         |gemm: &Gemm| cuts(gemm).into_iter().filter_map(|cut| CompiledGemm::source(gemm, cut)).collect::<Vec<_>>();
-    device.modules(&gemms.iter().flat_map(sources).collect::<Vec<_>>())?;
-    let (mut error, mut count, n) = (0.0f64, 0, 11);
+    device.modules(&gemms.iter().flat_map(|(gemm, _)| sources(gemm)).collect::<Vec<_>>())?;
+    let (mut error, mut count) = (0.0f64, 0);
     let numbers: &[Numbers] =
         if precision == Precision::Tf32 { &[Numbers::Few, Numbers::All] } else { &[Numbers::Few] };
-    for (gemm, &numbers) in gemms.iter().flat_map(|gemm| numbers.iter().map(move |numbers| (gemm, numbers))) {
+    for ((gemm, n), &numbers) in gemms.iter().flat_map(|gemm| numbers.iter().map(move |numbers| (gemm, numbers))) {
+        let n = *n;
         let cuts = cuts(gemm);
         let mut expected = reference(numbers, gemm, n);
         if gemm.adds {
