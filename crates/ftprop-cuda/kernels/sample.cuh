@@ -45,6 +45,7 @@
 #define KC 8
 #define STEP 1
 #define KEPT 0
+#define PATCHES 2
 #define PLACES_AT_ONCE 64
 #define PARTS_OF_TAPS 1
 // What follows it: epilogue*.cu, norm.cu, shared_norm.cu, average_pool.cu.

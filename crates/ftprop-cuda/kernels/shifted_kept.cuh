@@ -1,6 +1,6 @@
 // Filters stay, where they are small enough. A block reads them once, and then goes through one tile of places after another: each of its
-// groups of warps has tiles of its own, whose patch is on its way while the one before is multiplied. The groups do not wait for each
-// other, so that one multiplies while another writes.
+// groups of warps has tiles of its own, whose patch is on its way while the one before is multiplied, or where there is room for one patch
+// only (PATCHES), while that is written. The groups do not wait for each other, so that one multiplies while another writes.
 //
 // Pixels reach the units through registers, since rows that begin anywhere are read from shared memory so without loss.
 #pragma once
@@ -72,7 +72,7 @@ __device__ __forceinline__ void convolve(const act_t* __restrict__ x, const act_
     extern __shared__ __align__(128) unsigned char memory[];
     // All of a warp agree, which the compiler would not know.
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    const u32 filters = (u32)__cvta_generic_to_shared(memory), patches = filters + TAPS * TAP_BYTES + group * (2 * PATCH_BYTES);
+    const u32 filters = (u32)__cvta_generic_to_shared(memory), patches = filters + TAPS * TAP_BYTES + group * (PATCHES * PATCH_BYTES);
     const u32 tiles = ((u32)n * SPACE + PLACES - 1) / PLACES, further = gridDim.x * GROUPS_OF_WARPS;
     u32 tile = blockIdx.x * GROUPS_OF_WARPS + group;
     ask_for_filters(filters, w, 0, 0);
@@ -81,9 +81,12 @@ __device__ __forceinline__ void convolve(const act_t* __restrict__ x, const act_
     show_shared();
     __syncthreads();
     for (int turn = 0; tile < tiles; tile += further, turn ^= 1) {
-        const u32 patch = patches + turn * PATCH_BYTES;
-        if (tile + further < tiles) ask_for_patch(patches + (turn ^ 1) * PATCH_BYTES, x, n, tile + further);
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        const u32 patch = patches + turn % PATCHES * PATCH_BYTES, next = patches + (turn + 1) % PATCHES * PATCH_BYTES;
+        auto ask_for_next = [&] {
+            if (tile + further < tiles) ask_for_patch(next, x, n, tile + further);
+            asm volatile("cp.async.commit_group;" ::: "memory");
+        };
+        if constexpr (PATCHES == 2) ask_for_next();
         float acc[MT][NI][4] = {};
         Pixels even, odd;
         even.read(patch, 0);
@@ -93,6 +96,10 @@ __device__ __forceinline__ void convolve(const act_t* __restrict__ x, const act_
             run_step(acc, odd, even, patch, filters, step + 1);
         }
         products_done<0>();
+        if constexpr (PATCHES == 1) {
+            meet(group);
+            ask_for_next();
+        }
         write_places(acc, tile * PLACES, y, addend, n);
         // The next patch is there, and nobody reads this one any more.
         asm volatile("cp.async.wait_group 0;" ::: "memory");

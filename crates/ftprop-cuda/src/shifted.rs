@@ -287,12 +287,20 @@ impl Shifted {
         self.shared_bytes_with(self.stages())
     }
 
+    /// Where filters stay: patches that each group has room for.
+    fn patches(&self) -> usize {
+        if self.shared_bytes_kept(2) + self.own_bytes() <= 227 << 10 { 2 } else { 1 }
+    }
+
+    fn shared_bytes_kept(&self, patches: usize) -> usize {
+        let rows = self.taps() * self.cut.columns + patches * GROUPS * self.patch_rows();
+        rows * self.depth() * self.bytes()
+    }
+
     /// Forward and for slopes, with room for so many steps.
     fn shared_bytes_with(&self, stages: usize) -> usize {
         if self.cut.kept {
-            // Each group has two patches.
-            let rows = self.taps() * self.cut.columns + 2 * GROUPS * self.patch_rows();
-            return rows * self.depth() * self.bytes();
+            return self.shared_bytes_kept(self.patches());
         }
         let filters = stages * self.taps_at_once() * self.cut.columns;
         (filters + self.parts().min(2) * self.patch_rows()) * self.channels_at_once() * self.bytes()
@@ -373,6 +381,7 @@ impl Shifted {
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
                 .int("KEPT", usize::from(self.cut.kept))
+                .int("PATCHES", if self.cut.kept { self.patches() } else { 1 })
                 .int("RESIDENT", self.resident())
                 .int("STAGES", self.stages())
                 .int("MT", self.cut.down)
