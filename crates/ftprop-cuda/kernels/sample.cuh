@@ -44,7 +44,7 @@
 #define MT 1
 #define KC 8
 #define STEP 1
-#define KEPT 0
+#define FILTERS_STAY 0
 #define PATCHES 2
 #define PLACES_AT_ONCE 64
 #define PARTS_OF_TAPS 1

@@ -8,7 +8,7 @@
 // MODE_FORWARD: y from x and w. MODE_INPUT: dx from dy and w; in tf32, where numbers side by side must have the same channel in, w comes
 // as turned_filters leaves it.
 #include "shifted.cuh"
-#if KEPT
+#if FILTERS_STAY
 #include "shifted_kept.cuh"
 #else
 #include "shifted_streamed.cuh"

@@ -6,7 +6,6 @@ use crate::device::DeviceLimits;
 use crate::environment::tries;
 use crate::joined::Joined;
 use crate::precision::Precision;
-use crate::shifted::Cut;
 use ftprop_tensor::geometry::ConvGeometry;
 
 pub(crate) const FILE: KernelFile = KernelFile { name: "gemm.cu", text: include_str!("../kernels/gemm.cu") };
@@ -111,6 +110,16 @@ pub(crate) enum Algorithm {
 pub(crate) struct Tiling {
     pub(crate) tile: Tile,
     pub(crate) split_k: usize,
+}
+
+/// How a product by shifts is cut: sixty-fours of rows that a group of warps has or, of a gradient, parts that the taps are in; and columns of
+/// a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) down: usize,
+    pub(crate) columns: usize,
+    /// Whether filters stay in shared memory, for which they have to be few; of a gradient never.
+    pub(crate) kept: bool,
 }
 
 /// The addresses of a product: out = left · right, plus what there is to add; null stands for nothing. What is added to

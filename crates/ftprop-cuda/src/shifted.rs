@@ -9,7 +9,7 @@ use crate::arguments::kernels;
 use crate::compile::{KernelFile, Source};
 use crate::device::{Device, DeviceLimits};
 use crate::environment::tries;
-use crate::gemm::{Gemm, Mode, Operands};
+use crate::gemm::{Cut, Gemm, Mode, Operands};
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
@@ -66,16 +66,6 @@ const MULTIPROCESSORS: usize = 132;
 const OTHER_THREADS: u32 = 256;
 /// Cuts of a product that are timed.
 const WORTH_TIMING: usize = 3;
-
-/// How the work is cut: sixty-fours of rows that a group of warps has or, of a gradient, parts that the taps are in; and columns of
-/// a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
-    pub(crate) down: usize,
-    pub(crate) columns: usize,
-    /// Whether filters stay in shared memory, for which they have to be few; of a gradient never.
-    pub(crate) kept: bool,
-}
 
 /// Widths that the kernels know.
 const COLUMNS: [usize; 5] = [32, 48, 64, 96, 128];
@@ -380,7 +370,7 @@ impl Shifted {
             Mode::Weights => source.int("PARTS_OF_TAPS", self.cut.down).int("PLACES_AT_ONCE", self.places_at_once()),
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
-                .int("KEPT", usize::from(self.cut.kept))
+                .int("FILTERS_STAY", usize::from(self.cut.kept))
                 .int("PATCHES", if self.cut.kept { self.patches() } else { 1 })
                 .int("RESIDENT", self.resident())
                 .int("STAGES", self.stages())

@@ -2,8 +2,7 @@
 
 use crate::cache::{cache_folder, hash, keep};
 use crate::device::DeviceInfo;
-use crate::gemm::{Algorithm, MAX_SPLIT_K, TILES, Tiling};
-use crate::shifted::Cut;
+use crate::gemm::{Algorithm, Cut, MAX_SPLIT_K, TILES, Tiling};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -149,6 +148,8 @@ mod tests {
             ("e", Algorithm::Cudnn(1), 91400),
             ("f", Algorithm::Cublas(7), 130100),
             ("g", Algorithm::Patch, 0),
+            ("h", Algorithm::Shifted(Cut { down: 2, columns: 64, kept: false }), 0),
+            ("i", Algorithm::Shifted(Cut { down: 1, columns: 48, kept: true }), 0),
         ];
         all.into_iter()
             .map(|(key, algorithm, version)| (key.to_string(), CachedAlgorithm { algorithm, version }))
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn damaged_lines_are_passed_over() {
         let text = "a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn 1 91400\nf = cublas 7 130100\ng = patch\n\
-                    h = cudnn 1\ni = cudnn x 91400\n";
+                    h = shifted 2 64\ni = shifted 1 48 kept\nj = cudnn 1\nk = cudnn x 91400\nl = shifted 1 48 lost\n";
         assert_eq!(parse(text), some());
     }
 }

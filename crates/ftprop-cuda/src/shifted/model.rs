@@ -9,8 +9,8 @@ const BF16_PER_CLOCK: usize = 2048;
 const SHARED_PER_CLOCK: f64 = 128.0;
 /// Bytes that a multiprocessor copies to shared memory in a clock.
 const BYTES_PER_CLOCK: f64 = 40.0;
-/// Clocks that a step takes at least: copies are waited for, and all warps.
-const LEAST_CLOCKS: f64 = 250.0;
+/// Clocks of a step beside its products: all warps are waited for, and copies asked for.
+const STEP_CLOCKS: f64 = 400.0;
 /// Clocks until a block is at work, and has written what it has.
 const BLOCK_CLOCKS: f64 = 2500.0;
 /// Clocks until a group has asked for a patch and written a tile.
@@ -34,7 +34,7 @@ pub(super) fn clocks(product: &Shifted, n: usize, multiprocessors: usize) -> f64
     let at_once = blocks.div_ceil(multiprocessors).min(resident) as f64;
     let turns = blocks.div_ceil(multiprocessors * resident) as f64;
     // Blocks beside each other share the units and hide each other's waiting.
-    let step = (at_once * step_clocks(product)).max(LEAST_CLOCKS);
+    let step = at_once * step_clocks(product) + STEP_CLOCKS;
     let aside = match product.workspace(n) {
         0 => 0.0,
         floats => 2.0 * 4.0 * floats as f64 / ASIDE_PER_CLOCK + LAUNCH_CLOCKS,
@@ -44,7 +44,7 @@ pub(super) fn clocks(product: &Shifted, n: usize, multiprocessors: usize) -> f64
 
 /// Shares of a gradient's places for which its steps and the sums that are put aside take least together.
 pub(super) fn shares(product: &Shifted, n: usize) -> usize {
-    let steps = product.steps_of_gradient(n) as f64 * step_clocks(product).max(LEAST_CLOCKS);
+    let steps = product.steps_of_gradient(n) as f64 * (step_clocks(product) + STEP_CLOCKS);
     let aside = 2.0 * 4.0 * product.gemm.geometry.weight_len() as f64 / ASIDE_PER_CLOCK;
     (steps / aside).sqrt() as usize
 }
@@ -68,10 +68,57 @@ fn tile_clocks(product: &Shifted) -> f64 {
 /// Clocks of one step of one block, by what takes longest: products, what they read, copies.
 fn step_clocks(product: &Shifted) -> f64 {
     let (columns, apart) = (product.cut.columns, product.gemm.precision != Precision::Bf16);
-    // A gradient has its rows in registers.
-    let read = if product.is_gradient() { columns } else { columns + 64 };
+    // Rows that begin anywhere are read as if they were two; a gradient has its own in registers.
+    let read = if product.is_gradient() { 2 * columns } else { columns + 2 * 64 };
     let each = (clocks_of_rows(1, columns, 32) as f64).max(read as f64 * 32.0 / SHARED_PER_CLOCK);
     let times = if product.is_gradient() && apart { APART } else { 1.0 };
     let copies = product.bytes_of_step() as f64 / BYTES_PER_CLOCK;
     (times * product.products_of_step() as f64 * each).max(copies)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::DeviceLimits;
+    use crate::gemm::{Gemm, Mode};
+    use crate::precision::Precision;
+    use crate::shifted::Shifted;
+    use ftprop_tensor::geometry::ConvGeometry;
+
+    /// Gradients in bf16 whose best cuts are known from an H200.
+    #[test]
+    fn what_was_fastest_is_among_the_few() {
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
+        let cases = [
+            (17, 32, 5, 1024, (2, 32)),
+            (16, 48, 3, 1024, (1, 48)),
+            (56, 64, 3, 256, (1, 64)),
+            (32, 64, 3, 256, (1, 64)),
+        ];
+        for (size, in_channels, kernel, n, best) in cases {
+            let geometry = ConvGeometry {
+                height: size,
+                width: size,
+                in_channels,
+                out_channels: 64,
+                kernel_h: kernel,
+                kernel_w: kernel,
+                stride: 1,
+                pad: kernel / 2,
+                groups: 1,
+            };
+            let gemm = Gemm {
+                mode: Mode::Weights,
+                geometry,
+                precision: Precision::Bf16,
+                weight_offset: 0,
+                stored: in_channels,
+                f32_output: false,
+                bias_offset: None,
+                adds: false,
+            };
+            let few: Vec<_> =
+                Shifted::candidates(&gemm, n, limits).into_iter().map(|cut| (cut.down, cut.columns)).collect();
+            assert!(few.contains(&best), "{size}: {few:?}");
+        }
+    }
 }
