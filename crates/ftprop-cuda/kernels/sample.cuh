@@ -46,7 +46,7 @@
 #define STEP 1
 #define FILTERS_STAY 0
 #define PATCHES 2
-#define PLACES_AT_ONCE 64
+#define PLACES_AT_ONCE 128
 #define PARTS_OF_TAPS 1
 // What follows it: epilogue*.cu, norm.cu, shared_norm.cu, average_pool.cu.
 #define C 32

@@ -19,11 +19,12 @@ constexpr int WIDE = W + PAD, SPACE = (H + PAD) * WIDE;
 // Sets of taps, which have as many or one less.
 constexpr int TAPS = KH * KW, SETS = PARTS_OF_TAPS * GROUPS_OF_WARPS, EACH = (TAPS + SETS - 1) / SETS;
 static_assert(OW <= WIDE && OH <= H + PAD && CI % 8 == 0 && OC % 8 == 0 && BN % 16 == 0 && SETS <= TAPS, "no such cut");
-constexpr int PLACES = PLACES_AT_ONCE, DEEP = PLACES / 16;
+// A step's places are multiplied in two halves, so that slopes of one are read while the other is multiplied.
+constexpr int PLACES = PLACES_AT_ONCE, HALF = PLACES / 2, DEEP = HALF / 16;
 // Rows of pixels are counted from the first that the first place looks at; a step looks at so many pieces of PLACES rows beside its own.
 constexpr int FURTHER = ((KH - 1) * WIDE + KW - 1 + PLACES - 1) / PLACES;
-// Steps that are asked for before they are used.
-constexpr int AHEAD = 3;
+// Steps that are asked for before they are used, and copies that there are.
+constexpr int AHEAD = 2, COPIES = AHEAD + 1;
 // Numbers of a piece of 16 bytes of what is copied.
 constexpr int PIECE = 16 / (int)sizeof(act_t), SLOPE_PIECES = OUT_ROWS / PIECE, PIXEL_PIECES = BN / PIECE;
 #if PRECISION == PRECISION_BF16
@@ -119,7 +120,7 @@ struct Taps {
     }
 };
 
-// Products of sixteen places at a time: `slopes` with the pixels that the taps look at from row `at` of the ring on.
+// Products of half a step, sixteen places at a time: `slopes` with the pixels that the taps look at from row `at` of the ring on.
 __device__ __forceinline__ void multiply_places(float (&acc)[EACH][NI][4], const u32 (&slopes)[DEEP][4], u32 ring, int at, const Taps& taps) {
     const u64 pixels = matrix_in_shared(ring, 128, RING_PITCH);
 #pragma unroll
@@ -136,8 +137,8 @@ __device__ __forceinline__ void multiply_places(float (&acc)[EACH][NI][4], const
 struct Slopes {
     u32 of[DEEP][4];
     // Each warp has sixteen of the channels.
-    __device__ __forceinline__ void read(u32 copy) {
-        const int lane = threadIdx.x % 32, piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2, row = lane / 16 * 8 + lane % 8;
+    __device__ __forceinline__ void read(u32 copy, int half) {
+        const int lane = threadIdx.x % 32, piece = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2, row = half * HALF + lane / 16 * 8 + lane % 8;
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
             asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -169,7 +170,7 @@ struct Steps {
     __device__ __forceinline__ void ask(int step) const {
         if (share.first + step < share.end) {
             const Rows& rows = table[step % 2];
-            ask_for_slopes(copies + step % AHEAD * COPY_BYTES, share, dy, rows);
+            ask_for_slopes(copies + step % COPIES * COPY_BYTES, share, dy, rows);
             ask_for_pixels(step + FURTHER, [&](int row) { return rows.pixels[row]; });
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
@@ -184,16 +185,16 @@ struct Steps {
         show_shared();
 #endif
     }
-    __device__ __forceinline__ void multiply(float (&acc)[EACH][NI][4], const Slopes& slopes, int step, const Taps& taps) {
-        multiply_places(acc, slopes.of, ring, step % (RING / PLACES) * PLACES, taps);
+    __device__ __forceinline__ void multiply(float (&acc)[EACH][NI][4], const Slopes& slopes, int step, int half, const Taps& taps) {
+        multiply_places(acc, slopes.of, ring, step % (RING / PLACES) * PLACES + half * HALF, taps);
     }
 };
 #else
 struct Slopes {
     // What of them fits into bf16, and what that leaves.
     u32 high[DEEP][4], low[DEEP][4];
-    __device__ __forceinline__ void read(u32 copy) {
-        const int lane = threadIdx.x % 32, channel = threadIdx.x / 32 % 4 * 16 + lane / 4, place = lane % 4 * 2;
+    __device__ __forceinline__ void read(u32 copy, int half) {
+        const int lane = threadIdx.x % 32, channel = threadIdx.x / 32 % 4 * 16 + lane / 4, place = half * HALF + lane % 4 * 2;
 #pragma unroll
         for (int k = 0; k < DEEP; k++)
 #pragma unroll
@@ -226,7 +227,7 @@ struct Steps {
 
     __device__ __forceinline__ void ask(int step) const {
         if (share.first + step < share.end) {
-            const u32 copy = copies + step % AHEAD * COPY_BYTES;
+            const u32 copy = copies + step % COPIES * COPY_BYTES;
             const Rows& rows = table[step % 2];
             ask_for_slopes(copy, share, dy, rows);
             each_pixel(share, x, [&](int row) { return rows.pixels[row]; }, [&](int row, int piece, const act_t* from, bool inside) {
@@ -274,7 +275,7 @@ struct Steps {
     // Takes apart what a step's last taps look at.
     __device__ __forceinline__ void prepare(int step) {
         if (share.first + step >= share.end) return;
-        const u32 copy = copies + step % AHEAD * COPY_BYTES + SLOPE_BYTES;
+        const u32 copy = copies + step % COPIES * COPY_BYTES + SLOPE_BYTES;
         for (int i = threadIdx.x; i < PLACES * NI; i += THREADS) {
             const int row = i % PLACES, eight = i / PLACES;
             const u32 from = copy + (2 * eight * PLACES + row) * 16;
@@ -288,8 +289,8 @@ struct Steps {
         show_shared();
     }
     __device__ __forceinline__ void show() const {}
-    __device__ __forceinline__ void multiply(float (&acc)[EACH][NI][4], const Slopes& slopes, int step, const Taps& taps) {
-        const int at = step % (RING / PLACES) * PLACES;
+    __device__ __forceinline__ void multiply(float (&acc)[EACH][NI][4], const Slopes& slopes, int step, int half, const Taps& taps) {
+        const int at = step % (RING / PLACES) * PLACES + half * HALF;
         bool any = false;
 #pragma unroll
         for (int warp = 0; warp < THREADS / 32; warp++) any |= told[step % 2][warp] != 0;
@@ -300,20 +301,26 @@ struct Steps {
 };
 #endif
 
-// One step, while the next one's slopes are read.
-__device__ __forceinline__ void run_step(float (&acc)[EACH][NI][4], Steps& steps, const Slopes& slopes, Slopes& next, int step, const Taps& taps) {
+// One step: the slopes of its first half are there.
+__device__ __forceinline__ void run_step(float (&acc)[EACH][NI][4], Steps& steps, Slopes& first, Slopes& second, int step, const Taps& taps) {
+    // The next step's copies, of which a part is needed at the end of this one.
     asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 2) : "memory");
     steps.show();
     __syncthreads();
     begin_products();
-    steps.multiply(acc, slopes, step, taps);
+    steps.multiply(acc, first, step, 0, taps);
     end_products();
     steps.ask(step + AHEAD);
     steps.table[(step + AHEAD + 1) % 2].find(steps.share, steps.n, step + AHEAD + 1);
     steps.prepare(step + 1);
-    // Those of the step before, which had the registers.
+    // Those of the half before, which had the registers.
     products_done<1>();
-    if (steps.share.first + step + 1 < steps.share.end) next.read(steps.copies + (step + 1) % AHEAD * COPY_BYTES);
+    second.read(steps.copies + step % COPIES * COPY_BYTES, 1);
+    begin_products();
+    steps.multiply(acc, second, step, 1, taps);
+    end_products();
+    products_done<1>();
+    if (steps.share.first + step + 1 < steps.share.end) first.read(steps.copies + (step + 1) % COPIES * COPY_BYTES, 0);
 }
 #endif
 
@@ -343,19 +350,15 @@ shifted_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, floa
     asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
     __syncthreads();
     steps.prepare(0);
-    Slopes even, odd;
-    even.read(steps.copies);
-    for (int step = 0; share.first + step < share.end; step += 2) {
-        run_step(acc, steps, even, odd, step, taps);
-        if (share.first + step + 1 >= share.end) break;
-        run_step(acc, steps, odd, even, step + 1, taps);
-    }
+    Slopes first, second;
+    first.read(steps.copies, 0);
+    for (int step = 0; share.first + step < share.end; step++) run_step(acc, steps, first, second, step, taps);
     products_done<0>();
-    const int lane = threadIdx.x % 32, first = share.out + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int lane = threadIdx.x % 32, channel = share.out + threadIdx.x / 32 % 4 * 16 + lane / 4;
     float* to = sums + (size_t)blockIdx.x * WEIGHTS + share.tap * CI + share.in + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int out = first + half * 8;
+        const int out = channel + half * 8;
         if (OC % OUT_ROWS != 0 && out >= OC) continue;
 #pragma unroll
         for (int t = 0; t < EACH; t++) {

@@ -57,7 +57,7 @@ const MOST_SUMS: usize = 192;
 /// Of a gradient: groups of four warps, among which a block's taps are dealt out; steps that are asked for before they are used;
 /// registers that hold sums, at most; rows, which are channels out.
 const GRADIENT_GROUPS: usize = 3;
-const GRADIENT_AHEAD: usize = 3;
+const GRADIENT_AHEAD: usize = 2;
 const GRADIENT_MOST_SUMS: usize = 96;
 const GRADIENT_ROWS: usize = 64;
 /// Its blocks are as many as multiprocessors of a large GPU, or less.
@@ -199,7 +199,7 @@ impl Shifted {
     /// Steps that have room in shared memory: four, or three where a second block then has room beside the first.
     fn stages(&self) -> usize {
         match self.is_gradient() {
-            true => GRADIENT_AHEAD,
+            true => GRADIENT_AHEAD + 1,
             false if !self.leaves_room(4) && self.leaves_room(3) => 3,
             false => 4,
         }
@@ -207,7 +207,7 @@ impl Shifted {
 
     /// Places of a step of a gradient: where they are taken apart first, half as many have room.
     fn places_at_once(&self) -> usize {
-        if self.gemm.precision == Precision::Bf16 { 64 } else { 32 }
+        if self.gemm.precision == Precision::Bf16 { 128 } else { 64 }
     }
 
     /// Rows, columns and all places of maps with their padding on one side.
@@ -347,7 +347,7 @@ impl Shifted {
         }
         let channels = across * self.gemm.geometry.out_channels.div_ceil(GRADIENT_ROWS);
         let most = (MULTIPROCESSORS / (channels * self.cut.down)).max(1);
-        (model::shares(self, n).clamp(1, most), channels, self.cut.down)
+        (model::shares(self, n).min(self.steps_of_gradient(n)).clamp(1, most), channels, self.cut.down)
     }
 
     /// Floats that it needs beside its operands.

@@ -61,6 +61,7 @@ const PLANS: &[(&str, &str)] = plans![
     "target-rules-bireal18-taught",
     "target-rules-cpu",
     "ingredients",
+    "ingredients-cpu",
 ];
 
 /// Keys that are lists of texts, each with what a text is like.
