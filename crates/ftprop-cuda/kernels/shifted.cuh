@@ -39,13 +39,7 @@ constexpr int TAP_BYTES = BN * KC * (int)sizeof(act_t);
 static_assert(IN_C % KC == 0 && TAPS % STEP == 0 && BN % 16 == 0 && OUT_C % 8 == 0, "no such cut");
 static_assert(OUT_W <= WIDE && OUT_H <= IN_H + PAD_Y && PAD_Y >= 0 && PAD_X >= 0, "windows beyond the padding");
 
-// Copies 16 bytes to shared memory without waiting for them, or writes zeros.
-__device__ __forceinline__ void ask_for(u32 to, const act_t* from, bool inside) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
-}
-
 // The pixel at a place that windows look at, counted from the first that the first one looks at; none are those in the padding.
-constexpr u32 NOWHERE = ~0u;
 __device__ __forceinline__ u32 find_pixel(u32 row, int n) {
     // Before the first image this is beyond the last.
     const u32 place = row - (PAD_Y * WIDE + PAD_X), image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;

@@ -39,10 +39,6 @@ constexpr int RING_PITCH = (RING + 16) * 16, RING_BYTES = BN / 8 * RING_PITCH;
 constexpr int SLOPE_BYTES = SLOPE_PIECES * SLOPE_PITCH, PIXEL_BYTES = PRECISION == PRECISION_BF16 ? 0 : PIXEL_PIECES * PLACES * 16;
 constexpr int COPY_BYTES = SLOPE_BYTES + PIXEL_BYTES;
 
-__device__ __forceinline__ void ask_for(u32 to, const act_t* from, bool inside) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
-}
-
 // What a block computes, and of that the taps of a group.
 struct Share {
     int out, in, tap, taps;
@@ -63,7 +59,6 @@ struct Share {
 
 // Where the rows lie that are copied for a step: a row is looked for once, and copied in pieces by several threads. The rows' numbers are
 // those of pixels in dy and x; none are the rows of zeros in the padding.
-constexpr u32 NOWHERE = ~0u;
 __device__ __forceinline__ u32 find_slopes(u32 place, int n) {
     const u32 image = place / SPACE, y = place % SPACE / WIDE, c = place % WIDE;
     return image < (u32)n && y < OH && c < OW ? (image * OH + y) * OW + c : NOWHERE;
@@ -153,7 +148,7 @@ struct Steps {
     const Share& share;
     const act_t *dy, *x;
     int n;
-    // Of this step and the next.
+    // Of the step that is asked for, and of the one after it.
     Rows (&table)[2];
     u32 ring, copies;
 
@@ -196,7 +191,7 @@ struct Slopes {
     __device__ __forceinline__ void read(u32 copy, int half) {
         const int lane = threadIdx.x % 32, channel = threadIdx.x / 32 % 4 * 16 + lane / 4, place = half * HALF + lane % 4 * 2;
 #pragma unroll
-        for (int k = 0; k < DEEP; k++)
+        for (int k = 0; k < DEEP; k++) {
 #pragma unroll
             for (int part = 0; part < 4; part++) {
                 const int c = channel + part % 2 * 8;
@@ -207,6 +202,9 @@ struct Slopes {
                 high[k][part] = two_bf16(first, second);
                 low[k][part] = left_of_two(first, second, high[k][part]);
             }
+            pin(high[k]);
+            pin(low[k]);
+        }
     }
     __device__ __forceinline__ static u32 left_of_two(float first, float second, u32 high) {
         return two_bf16(first - __uint_as_float(high << 16), second - __uint_as_float(high & 0xffff0000u));
@@ -218,7 +216,7 @@ struct Steps {
     const Share& share;
     const act_t *dy, *x;
     int n;
-    // Of this step and the next.
+    // Of the step that is asked for, and of the one after it.
     Rows (&table)[2];
     u32 ring, copies;
     // Whether any pixel so far left anything; the warps of a block tell each other.
@@ -354,6 +352,7 @@ shifted_gradient(const act_t* __restrict__ dy, const act_t* __restrict__ x, floa
     first.read(steps.copies, 0);
     for (int step = 0; share.first + step < share.end; step++) run_step(acc, steps, first, second, step, taps);
     products_done<0>();
+    pin_sums(acc);
     const int lane = threadIdx.x % 32, channel = share.out + threadIdx.x / 32 % 4 * 16 + lane / 4;
     float* to = sums + (size_t)blockIdx.x * WEIGHTS + share.tap * CI + share.in + lane % 4 * 2;
 #pragma unroll

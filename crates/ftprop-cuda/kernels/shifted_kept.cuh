@@ -96,6 +96,7 @@ __device__ __forceinline__ void convolve(const act_t* __restrict__ x, const act_
             run_step(acc, odd, even, patch, filters, step + 1);
         }
         products_done<0>();
+        pin_sums(acc);
         if constexpr (PATCHES == 1) {
             meet(group);
             ask_for_next();

@@ -56,7 +56,6 @@ __device__ __forceinline__ void multiply_step(float (&acc)[MT][NI][4], u32 patch
     end_products();
 }
 
-
 __device__ __forceinline__ void convolve(const act_t* __restrict__ x, const act_t* __restrict__ w, act_t* y, const act_t* addend, int n) {
     extern __shared__ __align__(128) unsigned char memory[];
     const u32 filters = (u32)__cvta_generic_to_shared(memory), patches = filters + STAGES * STEP_BYTES;
@@ -92,6 +91,7 @@ __device__ __forceinline__ void convolve(const act_t* __restrict__ x, const act_
         }
     }
     products_done<0>();
+    pin_sums(acc);
     write_places(acc, blockIdx.x * PLACES + threadIdx.x / 128 * (MT * 64), y, addend, n);
 }
 #endif

@@ -21,11 +21,28 @@ __device__ __forceinline__ u64 matrix_in_shared(const void* at, int along, int d
 // What threads wrote to shared memory is seen by these units after this and a barrier.
 __device__ __forceinline__ void show_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// Copies 16 bytes to shared memory without waiting for them, or writes zeros.
+__device__ __forceinline__ void ask_for(u32 to, const act_t* from, bool inside) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
+}
+// What is not a pixel: a place in the padding.
+constexpr u32 NOWHERE = ~0u;
+
 // Registers that were written are read by what follows.
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits for all products but those of the last so many groups.
 template <int LAST> __device__ __forceinline__ void products_done() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LAST) : "memory"); }
+// Compilers know of the waiting and the fence above, but not which registers they are about: these are computed before what follows, and
+// read after what came before.
+template <int N> __device__ __forceinline__ void pin(u32 (&registers)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+r"(registers[i])::"memory");
+}
+template <int M, int NI> __device__ __forceinline__ void pin_sums(float (&sums)[M][NI][4]) {
+#pragma unroll
+    for (int i = 0; i < M * NI * 4; i++) asm volatile("" : "+f"(sums[i / (4 * NI)][i / 4 % NI][i % 4])::"memory");
+}
 
 #define SUMS_8(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]), "+f"(c[j + 1][0]), "+f"(c[j + 1][1]), "+f"(c[j + 1][2]), "+f"(c[j + 1][3])
 

@@ -94,7 +94,14 @@ impl Nvrtc {
             said((self.create)(&mut program, text.as_ptr(), name.as_ptr(), 0, nothing, nothing), "create a program")?;
             let compiled = (self.compile)(program, options.len() as c_int, options.as_ptr());
             let image = match (compiled, target) {
-                (0, Target::Machine(_)) => read(program, self.cubin),
+                (0, Target::Machine(_)) => {
+                    // Such as that products which could run beside others are run one by one.
+                    let said = log_of(read(program, self.log).unwrap_or_default());
+                    if tries("tell") && !said.is_empty() {
+                        eprintln!("{}: {said}", name.to_string_lossy());
+                    }
+                    read(program, self.cubin)
+                }
                 (0, Target::Ptx(_)) => read(program, self.ptx),
                 _ => Err(log_of(read(program, self.log).unwrap_or_default())),
             };

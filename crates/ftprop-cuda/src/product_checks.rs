@@ -159,8 +159,9 @@ pub(crate) fn patches(device: &Device, precision: Precision) -> Result<Check, Cu
 pub(crate) fn shifted(device: &Device, precision: Precision) -> Result<Check, CudaError> {
     let limits = device.limits()?;
     // Channels of one part and of several, that fill a block's columns or not; windows within and beyond the map, wide and high.
-    // Of the last there are several tiles for each group of warps, and many steps for each block of a gradient.
-    let shapes: [(ConvCase, usize); 8] = [
+    // Of the last two there are several tiles for each group of warps, with two patches and in tf32 with one, and many steps for
+    // each block of a gradient; the one before has windows that reach far.
+    let shapes: [(ConvCase, usize); 10] = [
         (((7, 6, 32), 64, (3, 3, 1, 1)), 11),
         (((9, 8, 48), 80, (3, 3, 1, 1)), 11),
         (((8, 8, 64), 128, (3, 3, 1, 0)), 11),
@@ -168,7 +169,9 @@ pub(crate) fn shifted(device: &Device, precision: Precision) -> Result<Check, Cu
         (((5, 7, 144), 48, (3, 3, 1, 2)), 11),
         (((6, 5, 16), 192, (2, 4, 1, 1)), 11),
         (((4, 4, 128), 32, (4, 3, 1, 1)), 11),
-        (((18, 19, 16), 32, (3, 3, 1, 1)), 257),
+        (((9, 40, 16), 32, (5, 5, 1, 2)), 16),
+        (((18, 19, 16), 32, (3, 3, 1, 1)), 100),
+        (((40, 40, 64), 32, (3, 3, 1, 1)), 12),
     ];
     let mut gemms = Vec::new();
     for (i, (shape, n)) in shapes.into_iter().enumerate() {

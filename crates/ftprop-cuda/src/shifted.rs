@@ -52,8 +52,8 @@ kernels! {
 
 /// Groups of four warps in a block, forward and for slopes.
 const GROUPS: usize = 2;
-/// Registers of a thread that hold sums, at most.
-const MOST_SUMS: usize = 192;
+/// Shared memory of a block, at most, on the GPUs that this is for.
+const ROOM: usize = 227 << 10;
 /// Of a gradient: groups of four warps, among which a block's taps are dealt out; steps that are asked for before they are used;
 /// registers that hold sums, at most; rows, which are channels out.
 const GRADIENT_GROUPS: usize = 3;
@@ -126,7 +126,7 @@ impl Shifted {
         let rest = match self.is_gradient() {
             true => self.sets() <= self.taps() && self.sums() <= GRADIENT_MOST_SUMS,
             false if self.cut.kept => self.cut.columns <= KEPT_MOST_COLUMNS,
-            false => (self.parts() == 1 || self.steps() > self.stages() - 2) && self.sums() <= MOST_SUMS,
+            false => self.parts() == 1 || self.steps() > self.stages() - 2,
         } && !(self.cut.kept && self.is_gradient());
         room && columns && rest
     }
@@ -279,7 +279,7 @@ impl Shifted {
 
     /// Where filters stay: patches that each group has room for.
     fn patches(&self) -> usize {
-        if self.shared_bytes_kept(2) + self.own_bytes() <= 227 << 10 { 2 } else { 1 }
+        if self.shared_bytes_kept(2) + self.own_bytes() <= ROOM { 2 } else { 1 }
     }
 
     fn shared_bytes_kept(&self, patches: usize) -> usize {
@@ -298,7 +298,11 @@ impl Shifted {
 
     /// Shared memory that the kernels have of their own beside this: where rows lie, and a little.
     fn own_bytes(&self) -> usize {
-        let rows = if self.is_gradient() { 4 * self.places_at_once() } else { self.patch_rows() };
+        let rows = match self.is_gradient() {
+            true => 4 * self.places_at_once(),
+            false if self.cut.kept => 0,
+            false => self.patch_rows(),
+        };
         4 * rows + 128
     }
 
@@ -306,7 +310,7 @@ impl Shifted {
     fn leaves_room(&self, stages: usize) -> bool {
         !self.cut.kept
             && self.sums() <= 64
-            && 2 * (self.shared_bytes_with(stages) + self.own_bytes() + 1024) <= 228 << 10
+            && 2 * (self.shared_bytes_with(stages) + self.own_bytes() + 1024) <= ROOM + 1024
     }
 
     /// The ring of pixels, of which the first rows are there twice, and what steps copy.

@@ -133,7 +133,7 @@ impl Search<'_> {
         tiled.chain(Patch::suits(gemm, self.limits).then_some(Algorithm::Patch)).collect()
     }
 
-    /// Whether our own may be faster than what a library takes, in milliseconds.
+    /// Whether our other kernels, which multiply by `mma.sync`, may be faster than what is known, in milliseconds.
     fn own_may_win(&self, gemm: &Gemm, best: Option<(f32, Algorithm)>) -> bool {
         let hopeless = |(ms, _): (f32, Algorithm)| {
             f64::from(ms) < RUNS as f64 * self.concurrent as f64 * least_ms(gemm, self.n, self.limits)

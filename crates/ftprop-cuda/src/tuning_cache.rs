@@ -94,7 +94,8 @@ fn read(path: &Path) -> BTreeMap<String, CachedAlgorithm> {
     parse(&std::fs::read_to_string(path).unwrap_or_default())
 }
 
-/// A line each: a tile's number and the split of its depth, or a library's name, the number of its algorithm and its version.
+/// A line each: a tile's number and the split of its depth, the name of another of our kernels with how it is cut, or a library's
+/// name, the number of its algorithm and its version.
 fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
     let line = |(key, known): (&String, &CachedAlgorithm)| match known.algorithm {
         Algorithm::Patch => format!("{key} = patch\n"),

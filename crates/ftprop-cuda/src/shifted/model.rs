@@ -61,8 +61,9 @@ fn tile_clocks(product: &Shifted) -> f64 {
     let columns = product.cut.columns;
     let each = (clocks_of_rows(1, columns, 32) as f64).max((columns + 64) as f64 * 32.0 / SHARED_PER_CLOCK);
     let copies = (GROUPS * product.patch_rows() * product.depth() * product.bytes()) as f64 / BYTES_PER_CLOCK;
-    // One group writes while the other multiplies.
-    (products as f64 * each).max(copies).max(products as f64 * each / GROUPS as f64 + TILE_CLOCKS)
+    // One group writes while the other multiplies, and where it has one patch only, waits for the next.
+    let aside = if product.patches() == 2 { TILE_CLOCKS } else { TILE_CLOCKS.max(copies / GROUPS as f64) };
+    (products as f64 * each).max(copies).max(products as f64 * each / GROUPS as f64 + aside)
 }
 
 /// Clocks of one step of one block, by what takes longest: products, what they read, copies.
