@@ -103,6 +103,9 @@
 #define SCALARS 8
 #define MIX_SCALAR 0
 #define MOMENTS 2
+#define LEARNED_OUT 64
+#define LEARNED_IN 128
+#define LEARNED_GROUP 0
 #define AVERAGE 1
 #define AVERAGE_SCALAR 1
 #define NORM_PARTS 8

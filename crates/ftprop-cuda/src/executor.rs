@@ -18,6 +18,7 @@ use crate::distillation::{self, DistillationPass};
 use crate::environment::tries;
 use crate::exchange::Exchange;
 use crate::further::FurtherBuffers;
+use crate::learned::LearnedProduct;
 use crate::libraries::Libraries;
 use crate::loss::{self, LossPass, Purpose};
 use crate::matrices;
@@ -117,6 +118,8 @@ pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, config: &Execu
         pictures::source(precision),
     ]);
     sources.extend(matrices::source(&config.learning.groups, &config.options.scalars, precision));
+    let learned = LearnedProduct::all(plan, config.learning, &config.options);
+    sources.extend(learned.iter().map(|one| one.source(config.learning, &config.options)));
     sources.extend(distillation_source(plan, config));
     sources.extend(curvature_source(plan, config));
     sources
@@ -183,6 +186,7 @@ impl Executor {
         let curvature = curvature_source(&plan, config);
         let curvature = curvature.map(|source| CurvaturePass::new(device, source, count, precision)).transpose()?;
         let pre_activations = plan.pre_activations.clone();
+        let learned = LearnedProduct::all(&plan, learning, options);
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let images = (graph.input(), stored, tensors[input].values);
@@ -193,7 +197,7 @@ impl Executor {
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
         let early = match !tries("late") && alone && optimizer.can_be_parted() {
-            true => EarlyUpdate::new(device, &passes, parameters.count())?,
+            true => EarlyUpdate::new(device, &passes, parameters.count(), &learned, (learning, options))?,
             false => None,
         };
         let further = FurtherBuffers::new(taught, curvature, &passes, (batch, graph.classes()), &mut layout);
@@ -419,12 +423,14 @@ impl Executor {
     fn backward(&self, n: usize, early: Option<&EarlyUpdate>) -> Result<(), CudaError> {
         let context = self.context(n, Statistics::Batch);
         for (number, pass) in self.passes.iter().enumerate().rev() {
-            if pass.uses_side_stream() {
-                pass.gradients(&context, self.side_stream()?)?;
+            let beside = if pass.uses_side_stream() { self.side_stream()? } else { &self.stream };
+            let learned = early.is_some_and(|early| early.learns(number));
+            if learned {
+                pass.bias_gradient(&context, beside)?;
             } else {
-                pass.gradients(&context, &self.stream)?;
+                pass.gradients(&context, beside)?;
             }
-            if pass.has_unfinished_gradients(n) {
+            if !learned && pass.has_unfinished_gradients(n) {
                 let beside = pass.uses_side_stream() || !tries("inline");
                 pass.end_gradients(&context, if beside { self.side_stream()? } else { &self.stream })?;
             }
@@ -444,7 +450,8 @@ impl Executor {
             if let Some(early) = early.filter(|early| early.after == number) {
                 // After both streams: the side stream first follows the main one.
                 let stream = early.stream.fork_from(self.side_stream()?)?;
-                self.optimize_part(stream, early.range.clone(), false)?;
+                early.learn(&context, stream)?;
+                early.others().into_iter().try_for_each(|range| self.optimize_part(stream, range, false))?;
             }
         }
         early.iter().try_for_each(|early| early.stream.join_into(&self.stream))?;

@@ -98,6 +98,7 @@ mod gemm;
 mod graphs;
 mod joined;
 mod kernel;
+mod learned;
 mod libraries;
 mod library;
 mod loss;

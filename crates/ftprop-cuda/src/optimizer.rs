@@ -76,8 +76,13 @@ struct GradientClip {
     norm: Region,
 }
 
-/// The kernel for groups of parameters: their updates, written down from their definitions.
+/// The kernel for groups of parameters.
 pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Precision) -> Source {
+    with_updates(Source::new(FILE, precision), learning, scalars)
+}
+
+/// Adds the groups' updates to a file that calls them, written down from their definitions.
+pub(crate) fn with_updates(source: Source, learning: &Learning, scalars: &ScalarLayout) -> Source {
     let groups = learning.groups.groups();
     let mut text = String::new();
     let mut cases = String::new();
@@ -96,7 +101,7 @@ pub(crate) fn source(learning: &Learning, scalars: &ScalarLayout, precision: Pre
     if learning.average.is_some() {
         text += &device_average("moving_average");
     }
-    Source::new(FILE, precision)
+    source
         .int("MOMENTS", learning.groups.moments())
         .int("GROUPS", groups.len())
         .int("AVERAGE", usize::from(learning.average.is_some()))

@@ -4,6 +4,7 @@
 //! chosen, what does not fit must be refused, and what is no number must be noticed. The suite is run twice, with the
 //! kernels for small batches and with those for large ones.
 
+mod learned_products;
 mod wide_norms;
 
 use crate::memory::DeviceBuffer;
@@ -16,10 +17,12 @@ use ftprop_data::{Augment, Jitter, Loader, LoaderConfig, Normalize, Split};
 use ftprop_nn::activation::Activation;
 use ftprop_nn::engine::suite::{self, Check, Exactness, apart, distance};
 use ftprop_nn::engine::{Engine, EngineError, Learning, StepSpan};
+use ftprop_nn::optimizer::Setting;
 use ftprop_nn::spec::{Defaults, Init, Kernel, LayerSpec};
 use ftprop_nn::{Graph, LayerLoss, OptimizerSpec, Shape, Step};
 use ftprop_tensor::Share;
 use ftprop_tensor::random::Stream;
+use learned_products::learned_products;
 use std::sync::Arc;
 use wide_norms::wide_norms;
 
@@ -105,6 +108,9 @@ pub fn selftest(
     }
     if wanted(SelftestPart::Large) {
         add(wide_norms(device)?);
+        for precision in [Precision::Tf32, Precision::Bf16] {
+            add(learned_products(device, precision)?);
+        }
     }
     networks(device, &wanted, &mut add)?;
     Ok(checks)

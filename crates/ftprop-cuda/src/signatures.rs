@@ -2,8 +2,8 @@
 
 use crate::arguments::Signature;
 use crate::{
-    batch, compiled_gemm, curvature, distillation, joined, loss, matrices, optimizer, parameters, passes, pictures,
-    shifted,
+    batch, compiled_gemm, curvature, distillation, joined, learned, loss, matrices, optimizer, parameters, passes,
+    pictures, shifted,
 };
 use std::path::Path;
 
@@ -17,7 +17,14 @@ fn declared() -> impl Iterator<Item = &'static Signature> {
         matrices::KERNELS,
         optimizer::KERNELS,
     ];
-    let more = [joined::KERNELS, parameters::KERNELS, curvature::KERNELS, distillation::KERNELS, pictures::KERNELS];
+    let more = [
+        joined::KERNELS,
+        learned::KERNELS,
+        parameters::KERNELS,
+        curvature::KERNELS,
+        distillation::KERNELS,
+        pictures::KERNELS,
+    ];
     own.into_iter().chain(more).chain(passes::KERNELS).flatten()
 }
 

@@ -69,11 +69,21 @@ pub(crate) fn choose(
     match tuning {
         Tuning::Fixed => {
             let limits = device.limits()?;
-            Ok((gemms.iter().map(|g| Algorithm::Tiled(g.guess(n, limits))).collect(), Libraries::default()))
+            Ok((gemms.iter().map(|gemm| fixed(gemm, n, limits)).collect(), Libraries::default()))
         }
         Tuning::Libraries => by_libraries(device, gemms, n),
         Tuning::Alone => fastest(device, gemms, n, 1, others),
         Tuning::Shared => fastest(device, gemms, n, SHARED_NETWORKS, others),
+    }
+}
+
+/// What computes a product where nothing is timed: a tile, or where tests ask for it and it can be, a product by shifts, cut in
+/// one way or another.
+fn fixed(gemm: &Gemm, n: usize, limits: DeviceLimits) -> Algorithm {
+    let cuts = if tries("shifts") { Shifted::cuts(gemm, limits) } else { Vec::new() };
+    match cuts.len() {
+        0 => Algorithm::Tiled(gemm.guess(n, limits)),
+        many => Algorithm::Shifted(cuts[gemm.weight_offset / 8 % many]),
     }
 }
 

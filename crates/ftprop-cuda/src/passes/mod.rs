@@ -217,6 +217,14 @@ impl CompiledPass {
         }
     }
 
+    /// Of these only the bias's.
+    pub(crate) fn bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        match self {
+            CompiledPass::Product(p) => p.bias_gradient(batch, stream),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a product's gradients are not yet where they belong.
     pub(crate) fn has_unfinished_gradients(&self, n: usize) -> bool {
         matches!(self, CompiledPass::Product(p) if p.has_end(n))

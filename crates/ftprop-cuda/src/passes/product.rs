@@ -126,9 +126,14 @@ impl CompiledProduct {
 
     /// The gradients of the parameters.
     pub(super) fn gradients(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
+        self.weights.begin(stream, batch.arena, batch.n, self.gradient_operands(batch))?;
+        self.bias_gradient(batch, stream)
+    }
+
+    /// The gradient of the bias, if it is the product's own.
+    pub(super) fn bias_gradient(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
         let p = &self.product;
         let dy = batch.slopes(p.y);
-        self.weights.begin(stream, batch.arena, batch.n, self.gradient_operands(batch))?;
         let (Some(bias), Some(gradient)) = (&p.bias, &self.bias_gradient) else { return Ok(()) };
         let rows = BiasGradient::rows(p, batch.n);
         let args = ColumnSumsArgs {
