@@ -6,8 +6,9 @@ products by shifts, as timing finds it before the first step.
     benches/products.py --log FILE
 
 A CASE is network/batch/precision, such as convnet8/1024/bf16. Microseconds, the fastest of each kind, with which one it was; bold is
-what is chosen. A library's are a twentieth longer than they were, which is what it has to save to be chosen. --words adds words of FTPROP_CUDA_TRY, which docs/performance.md lists. With --log what `FTPROP_CUDA_TRY=tell` wrote
-before is read instead. The table is in Markdown.
+what is chosen. A library's are a twentieth longer than they were, which is what it has to save to be chosen. --words adds
+words of FTPROP_CUDA_TRY, which docs/performance.md lists. With --log what `FTPROP_CUDA_TRY=tell` wrote before is read
+instead. The table is in Markdown.
 """
 import argparse
 import os
