@@ -59,8 +59,9 @@ pub(crate) struct LearnedProduct {
 impl LearnedProduct {
     /// All of a network's, if nothing has to see the whole gradient before the first step along it.
     pub(crate) fn all(plan: &FusionPlan, learning: &Learning, options: &CompileOptions) -> Vec<LearnedProduct> {
-        let whole = learning.clip.is_some() || options.batch > MOST_EXAMPLES || !options.alone;
-        if whole || options.precision == Precision::F32 || tries("late") || tries("unlearned") {
+        let whole = learning.clip.is_some() || learning.groups.groups().iter().any(|g| g.matrix_method().is_some());
+        let unsuited = options.batch > MOST_EXAMPLES || !options.alone || options.precision == Precision::F32;
+        if whole || unsuited || tries("late") || tries("unlearned") {
             return Vec::new();
         }
         let products = plan.passes.iter().enumerate().filter_map(|(pass, fused)| match fused {

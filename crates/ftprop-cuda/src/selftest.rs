@@ -297,22 +297,22 @@ fn tuned_training(device: &Device, precision: Precision, tuning: Tuning) -> Resu
     let (input, batch) = (problem.graph.input(), problem.batch);
     let config = config(&layers, Activation::Sign, input, problem.graph.classes(), &OptimizerSpec::sgd(0.05, 0.0)?)?;
     let config = NetworkConfig { batch, precision, ..config };
-    let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
     let moved = |tuning| {
         let mut network = CudaNetwork::new(device, NetworkConfig { tuning, ..config.clone() })?;
         network.initialise(1)?;
         network.load(&[config.batch, data.examples() % config.batch], &[config.batch, 1])?;
-        let before = network.values()?;
-        network.train(
-            &data,
-            &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone(), portion: None },
-        )?;
-        let after = network.values()?;
-        Ok::<_, EngineError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
+        how_far(&mut network, &data, config.batch)
     };
     let error = distance(&moved(tuning)?, &moved(Tuning::Fixed)?);
     let name = format!("{precision}: captured steps as chosen by tuning {tuning}");
     Ok(Check { name, error, allowed: if precision == Precision::Bf16 { 2e-1 } else { 2e-2 } })
+}
+
+/// How far an epoch moves each parameter.
+fn how_far(network: &mut CudaNetwork, data: &ResidentData, batch: usize) -> Result<Vec<f32>, EngineError> {
+    let (before, steps) = (network.values()?, vec![(1.0, 0.5); data.examples().div_ceil(batch)]);
+    network.train(data, &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps, portion: None })?;
+    Ok(network.values()?.iter().zip(&before).map(|(after, before)| after - before).collect())
 }
 
 /// A weight that is no number, which the first threshold would hide, must show in the loss, and its layer must be named.

@@ -12,18 +12,11 @@ pub(super) fn learned_products(device: &Device, precision: Precision) -> Result<
     let optimizer = OptimizerSpec::adam(1e-3)?.with("eps", Setting::Number(1e-2))?;
     let config = config(&layers, Activation::Sign, problem.graph.input(), problem.graph.classes(), &optimizer)?;
     let config = NetworkConfig { batch: problem.batch, precision, ..config };
-    let steps = vec![(1.0, 0.5); data.examples().div_ceil(config.batch)];
     let moved = |clip| {
         let learning = Learning { clip, ..config.learning.clone() };
         let mut network = CudaNetwork::new(device, NetworkConfig { learning, ..config.clone() })?;
         network.initialise(1)?;
-        let before = network.values()?;
-        network.train(
-            &data,
-            &StepSpan { seed: 1, epoch: 1, first_batch: 0, first_step: 0, steps: steps.clone(), portion: None },
-        )?;
-        let after = network.values()?;
-        Ok::<_, EngineError>(after.iter().zip(&before).map(|(a, b)| a - b).collect::<Vec<f32>>())
+        how_far(&mut network, &data, config.batch)
     };
     let error = distance(&moved(None)?, &moved(Some(1e30))?);
     let name = format!("{precision}: layers that are learned with their gradient");
