@@ -47,6 +47,7 @@ RUNS = {
     "mixup": ("pictures.ftpictures", "train.mixup=0.4 train.cutmix=1.0 train.label_smoothing=0.1", 2),
     "weights of classes": ("pictures.ftpictures", "train.class_weights=[1.0,0.5,2.0] train.ema=0.9 train.clip=0.5", 2),
     "steps of three batches": ("pictures.ftpictures", "train.accumulate=3", 2),
+    "a teacher and mixup": ("pictures.ftpictures", "train.teacher=teacher train.teacher_weight=0.7 train.mixup=0.3", 2),
     "a rule for whole batches": ("pictures.ftpictures", "target_rule=class_mean", 2),
     "AdamW and plateau": ("pictures.ftpictures", "optimizer.name=adamw optimizer.lr=0.01 schedule.kind=plateau "
                           "schedule.patience=1 data.validation=8", 3),
@@ -96,6 +97,7 @@ def main():
         ftprop(folder, "prepare", "pictures", "-o", "pictures.ftpictures", "--resize", "28")
         (folder / "recipe.toml").write_text('name = "run"\nactivation = "sign"\nlayer_loss = "soft_hinge"\n' + NETWORK
                                             + '[train]\nbatch = 8\nprecision = "f32"\n')
+        train(folder, "teacher", "cpu", "pictures.ftpictures", "activation=relu", 2)
         failed = 0
         for number, (what, (data, settings, epochs)) in enumerate(RUNS.items()):
             one, other = (train(folder, f"{device.split(':')[0]}-{number}", device, data, settings, epochs)

@@ -3,15 +3,15 @@
 #include "order.cuh"
 
 // A batch of a data set on the device: the epoch's order, each example's window and mirror image from the
-// same random numbers as on the CPU, normalised by table. One block row an example.
+// same random numbers as on the CPU, normalised by table: the step's batch, or one so many batches ahead. One block row an example.
 extern "C" __global__ void __launch_bounds__(256)
 gather_batch(const u8* __restrict__ pixels, const u32* __restrict__ all_labels, const u32* __restrict__ numbers, const float* __restrict__ tables,
-             act_t* __restrict__ images, u32* __restrict__ labels, const DeviceStep* __restrict__ step, u32 examples, u32 batch, int height, int width,
-             int channels, int stored, int window_h, int window_w, int pad, int shuffle, int reflect, int crop, int flip, int alternate, int cutout) {
+             act_t* __restrict__ images, u32* __restrict__ labels, const DeviceStep* __restrict__ step, u32 ahead, u32 examples, u32 batch, int height,
+             int width, int channels, int stored, int window_h, int window_w, int pad, int shuffle, int reflect, int crop, int flip, int alternate, int cutout) {
     __shared__ u32 shared_number;
     __shared__ int shared_x, shared_y, shared_flip, blank_x, blank_y;
     if (threadIdx.x == 0) {
-        u64 x = (u64)step->batch * batch + step->first + blockIdx.x;
+        u64 x = (u64)(step->batch + ahead) * batch + step->first + blockIdx.x;
         if (shuffle) x = shuffled(x, examples, step);
         u32 number = numbers ? numbers[x] : (u32)x;
         u64 own = fork(step->augment_key, number);

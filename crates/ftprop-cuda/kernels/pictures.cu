@@ -1,5 +1,6 @@
 // A batch of pictures of different sizes: a random part or a window of each, resized, coloured and normalised. The pictures
-// lie in device memory for good, in the epoch's order or not, or were brought by the host into one of some slots.
+// lie in device memory for good, in the epoch's order or not, and are the step's batch or one so many batches ahead, or were brought by
+// the host into one of some slots.
 #include "order.cuh"
 #include "formulas.cuh"
 #include "pictures.cuh"
@@ -21,7 +22,7 @@ struct Shown {
 extern "C" __global__ void __launch_bounds__(256)
 gather_pictures(const u8* __restrict__ pixels, const PictureEntry* __restrict__ entries, const u32* __restrict__ all_labels,
                 const u32* __restrict__ numbers, const float* __restrict__ tables, const float* __restrict__ normalize,
-                act_t* __restrict__ images, u32* __restrict__ labels, const DeviceStep* __restrict__ step, u32 examples, u32 batch,
+                act_t* __restrict__ images, u32* __restrict__ labels, const DeviceStep* __restrict__ step, u32 ahead, u32 examples, u32 batch,
                 u32 slots, u64 slot_bytes, int stored, int window_h, int window_w, int band, int taps, int shuffle, int crop,
                 int flip, int alternate, int cutout, int random_part, double least, double most, int jitter,
                 double brightness, double contrast, double saturation) {
@@ -30,7 +31,7 @@ gather_pictures(const u8* __restrict__ pixels, const PictureEntry* __restrict__ 
     __shared__ Shown shown;
     const u32 slot = slots ? step->batch % slots : 0;
     if (threadIdx.x == 0) {
-        u64 x = slots ? (u64)slot * batch + blockIdx.x : (u64)step->batch * batch + step->first + blockIdx.x;
+        u64 x = slots ? (u64)slot * batch + blockIdx.x : (u64)(step->batch + ahead) * batch + step->first + blockIdx.x;
         if (shuffle) x = shuffled(x, examples, step);
         const u32 number = numbers ? numbers[x] : (u32)x;
         // What the host brought lies in the slot's order, what lives here in that of the numbers.

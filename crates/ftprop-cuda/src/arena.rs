@@ -31,6 +31,11 @@ impl ArenaLayout {
         self.take(count * 4)
     }
 
+    /// Another one of the same size.
+    pub(crate) fn take_like(&mut self, region: Region) -> Region {
+        self.take(region.bytes)
+    }
+
     pub(crate) fn build(self, device: &Device, what: &str) -> Result<Arena, CudaError> {
         let (free, _) = device.memory()?;
         if self.bytes > free {

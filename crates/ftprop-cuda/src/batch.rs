@@ -14,6 +14,7 @@ use crate::staging::StagingBuffers;
 use crate::stream::CudaStream;
 use crate::streamed::PictureSlots;
 use ftprop_nn::Shape;
+use std::cell::Cell;
 
 kernels! {
     /// A batch of a data set on the device.
@@ -25,6 +26,7 @@ kernels! {
         images: DevicePtr,
         labels: DevicePtr,
         step: DevicePtr,
+        ahead: u32,
         examples: u32,
         batch: u32,
         height: i32,
@@ -87,15 +89,30 @@ pub(crate) struct BatchLoader {
     input: Shape,
     /// Channels that a pixel of the input is stored with.
     stored: usize,
+    places: Vec<BatchPlace>,
+    /// The place that passes read from.
+    current: Cell<usize>,
+}
+
+/// Where a batch may be: with two such places one is filled while a step learns from the other.
+struct BatchPlace {
     images: Region,
     labels: Region,
 }
 
+/// Which batch of resident data is made, and where: the one that the step names, where passes read it, or the next one, at the
+/// other place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Now,
+    Next,
+}
+
 impl BatchLoader {
-    /// For a network whose input of that shape, with pixels of `stored` channels, is at `images`.
+    /// For a network whose input of that shape, with pixels of `stored` channels, is at one of `images`, at first the first.
     pub(crate) fn new(
         device: &Device,
-        (input, stored, images): (Shape, usize, Region),
+        (input, stored, images): (Shape, usize, &[Region]),
         batch: usize,
         precision: Precision,
         layout: &mut ArenaLayout,
@@ -110,14 +127,29 @@ impl BatchLoader {
             batch,
             input,
             stored,
-            images,
-            labels: layout.take(4 * batch),
+            places: images.iter().map(|&images| BatchPlace { images, labels: layout.take(4 * batch) }).collect(),
+            current: Cell::new(0),
         })
+    }
+
+    /// Which of the places passes read from.
+    pub(crate) fn current(&self) -> usize {
+        self.current.get()
+    }
+
+    /// Has passes that are launched from now on read from another place.
+    pub(crate) fn turn_to(&self, place: usize) {
+        assert!(place < self.places.len(), "a batch has no such place");
+        self.current.set(place);
+    }
+
+    fn place(&self) -> &BatchPlace {
+        &self.places[self.current.get()]
     }
 
     /// Where the examples of the batch are, and with how many channels each pixel of theirs is stored.
     pub(crate) fn images(&self, arena: &Arena) -> (DevicePtr, usize) {
-        (arena.at(self.images), self.stored)
+        (arena.at(self.place().images), self.stored)
     }
 
     /// The shape of an example.
@@ -127,25 +159,27 @@ impl BatchLoader {
 
     /// Where the labels of the batch are.
     pub(crate) fn labels(&self, arena: &Arena) -> DevicePtr {
-        arena.at(self.labels)
+        arena.at(self.place().labels)
     }
 
-    /// Makes the batch that the step names from resident data, or the n examples of it that it names. A full batch has
-    /// `full` examples.
+    /// Makes the batch that the step names from resident data, or the n examples of it that it names, or of the batch after
+    /// it. A full batch has `full` examples.
     pub(crate) fn gather(
         &self,
         stream: &CudaStream,
         arena: &Arena,
         step: DevicePtr,
         data: &ResidentData,
-        (n, full): (usize, usize),
+        (n, full, turn): (usize, usize, Turn),
     ) -> Result<(), CudaError> {
-        let d = data.buffers();
+        let (d, ahead) = (data.buffers(), u32::from(turn == Turn::Next));
+        let place = &self.places[(self.current.get() + ahead as usize) % self.places.len()];
+        let (images, labels) = (arena.at(place.images), arena.at(place.labels));
         let picture = match &d.layout {
             Layout::Alike(picture) => *picture,
             Layout::Pictures(pictures) => {
-                let to = (arena.at(self.images), arena.at(self.labels), self.stored);
-                return self.pictures.gather_resident(stream, step, d, pictures, to, (n, full));
+                let to = (images, labels, self.stored);
+                return self.pictures.gather_resident(stream, (step, ahead), d, pictures, to, (n, full));
             }
         };
         let args = GatherBatchArgs {
@@ -153,9 +187,10 @@ impl BatchLoader {
             all_labels: d.labels.start(),
             numbers: d.numbers.as_ref().map_or(DevicePtr::NULL, |numbers| numbers.start()),
             tables: d.tables.start(),
-            images: arena.at(self.images),
-            labels: arena.at(self.labels),
+            images,
+            labels,
             step,
+            ahead,
             examples: d.examples as u32,
             batch: full as u32,
             height: picture.height as i32,
@@ -187,7 +222,7 @@ impl BatchLoader {
         data: &PictureSlots,
         n: usize,
     ) -> Result<(), CudaError> {
-        let to = (arena.at(self.images), arena.at(self.labels), self.stored);
+        let to = (arena.at(self.place().images), arena.at(self.place().labels), self.stored);
         self.pictures.gather_streamed(stream, step, data, to, (n, self.batch))
     }
 
@@ -202,10 +237,10 @@ impl BatchLoader {
         let len = n * self.input.height * self.input.width * self.stored;
         let values: Vec<f32> = match precision {
             Precision::Bf16 => {
-                let halves: Vec<u16> = arena.read(stream, self.images, len)?;
+                let halves: Vec<u16> = arena.read(stream, self.place().images, len)?;
                 halves.into_iter().map(|h| f32::from_bits(u32::from(h) << 16)).collect()
             }
-            _ => arena.read(stream, self.images, len)?,
+            _ => arena.read(stream, self.place().images, len)?,
         };
         Ok(values.chunks_exact(self.stored).flat_map(|pixel| &pixel[..self.input.channels]).copied().collect())
     }
@@ -223,8 +258,8 @@ impl BatchLoader {
         let args = LoadStagedArgs {
             staged: staging.images(),
             staged_labels: staging.labels(),
-            images: arena.at(self.images),
-            labels: arena.at(self.labels),
+            images: arena.at(self.place().images),
+            labels: arena.at(self.place().labels),
             step,
             slot_len: (self.batch * len) as u32,
             slot_batch: self.batch as u32,
@@ -250,7 +285,7 @@ impl BatchLoader {
             return Ok(());
         }
         let args = MixBatchArgs {
-            images: arena.at(self.images),
+            images: arena.at(self.place().images),
             step,
             scalars,
             row_width: row_width as u32,

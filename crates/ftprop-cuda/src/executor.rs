@@ -4,12 +4,13 @@
 mod asked;
 mod early;
 mod inspection;
+mod turns;
 
 use crate::CudaError;
 use crate::abi::{DeviceStep, DeviceTally};
 use crate::arena::{Arena, ArenaLayout, Region};
 use crate::basic;
-use crate::batch::BatchLoader;
+use crate::batch::{BatchLoader, Turn};
 use crate::compile::Source;
 use crate::curvature::{self, CurvaturePass};
 use crate::data::ResidentData;
@@ -52,12 +53,15 @@ pub(crate) struct Executor {
     stream: CudaStream,
     /// For gradients, which the slopes on their way down do not wait for; none where other networks keep the GPU busy.
     side: Option<SideStream>,
+    /// For the next batch, which is made while a step learns from the one before; none where `side` is none.
+    next: Option<SideStream>,
     arena: Arena,
     parameters: ParameterBuffers,
     step: StepBuffers,
     batch: BatchLoader,
     passes: Vec<CompiledPass>,
-    tensors: Vec<TensorRegions>,
+    /// Where the tensors are, for each place where the batch may be.
+    tensors: Vec<Vec<TensorRegions>>,
     loss: LossPass,
     optimizer: OptimizerPass,
     early: Option<EarlyUpdate>,
@@ -189,7 +193,11 @@ impl Executor {
         let learned = LearnedProduct::all(&plan, learning, options);
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
-        let images = (graph.input(), stored, tensors[input].values);
+        let mut places = vec![tensors[input].values];
+        if alone && !tries("intime") {
+            places.push(layout.take_like(places[0]));
+        }
+        let images = (graph.input(), stored, places.as_slice());
         let batch_loader = BatchLoader::new(device, images, batch, precision, &mut layout)?;
         let step = StepBuffers::new(options.scalars.width(), &mut layout);
         let loss = LossPass::new(device, loss, &learning.criterion, graph.classes(), &mut layout)?;
@@ -202,16 +210,23 @@ impl Executor {
         };
         let further = FurtherBuffers::new(taught, curvature, &passes, (batch, graph.classes()), &mut layout);
         let pass_shapes = passes.iter().map(|pass| shapes[pass.output()]).collect();
+        let next = (places.len() > 1).then(|| SideStream::new(device)).transpose()?;
+        let at_place = |values: Region| {
+            let mut tensors = tensors.clone();
+            tensors[input].values = values;
+            tensors
+        };
         Ok(Executor {
             device: device.clone(),
             stream,
             side: alone.then(|| SideStream::new(device)).transpose()?,
+            next,
             arena: layout.build(device, &format!("a batch of {batch}"))?,
             parameters,
             step,
             batch: batch_loader,
             passes,
-            tensors,
+            tensors: places.into_iter().map(at_place).collect(),
             loss,
             optimizer,
             early,
@@ -278,11 +293,16 @@ impl Executor {
         }
     }
 
+    /// Where the values of a tensor are.
+    fn values(&self, tensor: usize) -> Region {
+        self.tensors[self.batch.current()][tensor].values
+    }
+
     fn context(&self, n: usize, statistics: Statistics) -> BatchContext<'_> {
         BatchContext {
             others: self.others(),
             arena: &self.arena,
-            tensors: &self.tensors,
+            tensors: &self.tensors[self.batch.current()],
             parameters: &self.parameters,
             step: self.step.step(&self.arena),
             scalars: self.step.scalars(&self.arena),
@@ -302,7 +322,7 @@ impl Executor {
     /// Makes the batch that the step names from resident data, or the n examples of it that it names. A full batch has
     /// `full` examples.
     pub(crate) fn gather(&self, data: &ResidentData, n: usize, full: usize) -> Result<(), CudaError> {
-        self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, (n, full))
+        self.batch.gather(&self.stream, &self.arena, self.step.step(&self.arena), data, (n, full, Turn::Now))
     }
 
     /// Makes the batch that the host brought into the step's slot.
@@ -327,8 +347,17 @@ impl Executor {
 
     /// A whole step on the batch that is in place.
     pub(crate) fn learn(&self, n: usize) -> Result<(), CudaError> {
+        self.learn_and(n, None)
+    }
+
+    /// The same, with what the stream for the next batch does beside it once the outputs are there: the loss leaves most of the GPU
+    /// idle. It is waited for before the optimizer.
+    fn learn_and(&self, n: usize, beside: Option<&Piece<'_>>) -> Result<(), CudaError> {
         let early = self.early.as_ref().filter(|_| n > 0 && self.exchange.is_none());
-        self.take_gradients_and(n, early)?;
+        self.take_gradients_and(n, early, beside)?;
+        if let (Some(next), Some(_)) = (&self.next, beside) {
+            next.join_into(&self.stream)?;
+        }
         let end = early.map_or(self.parameters.count(), |early| early.range.start);
         self.optimize_part(&self.stream, 0..end, true)
     }
@@ -336,11 +365,16 @@ impl Executor {
     /// A step up to the optimizer. Without examples, as a batch that several GPUs share may have none here, all gradients
     /// are zero.
     pub(crate) fn take_gradients(&self, n: usize) -> Result<(), CudaError> {
-        self.take_gradients_and(n, None)
+        self.take_gradients_and(n, None, None)
     }
 
-    /// The same, with what is learned meanwhile.
-    fn take_gradients_and(&self, n: usize, early: Option<&EarlyUpdate>) -> Result<(), CudaError> {
+    /// The same, with what is learned meanwhile, and what else is asked for beside the way back.
+    fn take_gradients_and(
+        &self,
+        n: usize,
+        early: Option<&EarlyUpdate>,
+        beside: Option<&Piece<'_>>,
+    ) -> Result<(), CudaError> {
         if n == 0 {
             self.parameters.clear_grads(&self.stream)?;
             if self.others().is_some() {
@@ -352,6 +386,7 @@ impl Executor {
         self.mix(n)?;
         self.ask_teacher(n)?;
         self.forward(n, Statistics::Batch)?;
+        beside.map_or(Ok(()), |beside| beside())?;
         self.apply_loss(n, true)?;
         self.hear_teacher(n)?;
         self.look_further(n)?;
@@ -526,7 +561,7 @@ impl Executor {
     /// Waits, and gives the logits of the last batch of n.
     pub(crate) fn read_logits(&self, n: usize) -> Result<Vec<f32>, CudaError> {
         let OutputTensor { tensor, classes, is_f32, .. } = self.output;
-        let (region, len) = (self.tensors[tensor].values, n * classes);
+        let (region, len) = (self.values(tensor), n * classes);
         if is_f32 {
             return self.arena.read(&self.stream, region, len);
         }

@@ -37,6 +37,7 @@ kernels! {
         images: DevicePtr,
         labels: DevicePtr,
         step: DevicePtr,
+        ahead: u32,
         examples: u32,
         batch: u32,
         slots: u32,
@@ -71,12 +72,12 @@ impl PictureGather {
         Ok(PictureGather { kernel: Kernel::find(module)? })
     }
 
-    /// Makes the batch of n examples that the step names from pictures that live on the device, where full batches have
-    /// `batch`.
+    /// Makes the batch of n examples that the step names, or one so many batches ahead of it, from pictures that live on the
+    /// device, where full batches have `batch`.
     pub(crate) fn gather_resident(
         &self,
         stream: &CudaStream,
-        step: DevicePtr,
+        (step, ahead): (DevicePtr, u32),
         d: &ResidentBuffers,
         table: &PictureTable,
         (images, labels, stored): (DevicePtr, DevicePtr, usize),
@@ -92,6 +93,7 @@ impl PictureGather {
             images,
             labels,
             step,
+            ahead,
             examples: d.examples as u32,
             batch: batch as u32,
             stored: stored as i32,
@@ -161,6 +163,7 @@ fn shown(window: Shape, augment: &Augment) -> GatherPicturesArgs {
         images: nothing,
         labels: nothing,
         step: nothing,
+        ahead: 0,
         examples: 0,
         batch: 0,
         slots: 0,

@@ -9,14 +9,14 @@ use crate::passes::Statistics;
 impl Executor {
     /// Where what its activations are of is kept.
     pub(super) fn taught(&self) -> Vec<DevicePtr> {
-        self.pre_activations.iter().map(|&tensor| self.arena.at(self.tensors[tensor].values)).collect()
+        self.pre_activations.iter().map(|&tensor| self.arena.at(self.values(tensor))).collect()
     }
 
     /// Keeps the logits, or puts them back, where passes are run again with other outputs below.
     pub(super) fn keep_logits(&self, n: usize, back: bool) -> Result<(), CudaError> {
         let OutputTensor { tensor, classes, is_f32, precision, .. } = self.output;
         let bytes = n * classes * if is_f32 { 4 } else { precision.activation_bytes() };
-        self.further.keep_logits(&self.arena, &self.stream, (self.tensors[tensor].values, bytes), back)
+        self.further.keep_logits(&self.arena, &self.stream, (self.values(tensor), bytes), back)
     }
 
     /// Has the layers above a pass see other outputs, and takes each example's loss with them. By now the slopes have come

@@ -14,7 +14,7 @@ impl Executor {
         }
         for (pass, shape) in self.passes.iter().zip(&self.output.pass_shapes) {
             let (tensor, len) = (pass.output(), n * shape.len());
-            let region = self.tensors[tensor].values;
+            let region = self.values(tensor);
             let is_output = tensor == self.output.tensor;
             let finite = if self.output.precision != Precision::Bf16 || (is_output && self.output.is_f32) {
                 self.arena.read::<f32>(&self.stream, region, len)?.iter().all(|v| v.is_finite())

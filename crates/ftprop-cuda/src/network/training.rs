@@ -42,12 +42,13 @@ impl CudaNetwork {
                 let unrolled = if unrolled { UNROLLED } else { 1 };
                 let key = GraphKey::Train { data: data.id(), n, full, steps: unrolled, whole };
                 self.graphs.replay(&self.executor, key, |executor| {
-                    (0..unrolled).try_for_each(|_| {
-                        if n > 0 {
-                            executor.gather(data, n, full)?;
-                        }
-                        if whole { executor.learn(n) } else { executor.take_gradients(n) }
-                    })
+                    if whole {
+                        return executor.learn_in_turn(data, (n, full), unrolled);
+                    }
+                    if n > 0 {
+                        executor.gather(data, n, full)?;
+                    }
+                    executor.take_gradients(n)
                 })?;
                 if !whole {
                     self.reduce()?;
