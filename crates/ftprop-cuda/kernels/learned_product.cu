@@ -22,6 +22,14 @@ template <int COLUMNS, int PITCH> __device__ __forceinline__ void copy(float* to
     }
 }
 
+// Has what the step needs of a tile of weights come to the second-level cache, while its gradient is multiplied. A thread has a line.
+__device__ __forceinline__ void fetch_tile(const float* from) {
+    constexpr int LINE = 32, LINES = TILE_COLUMNS / LINE;
+    static_assert(TILE_ROWS * LINES == THREADS, "a line for each thread");
+    const float* line = from + (size_t)(blockIdx.y * TILE_ROWS + threadIdx.x / LINES) * IN + blockIdx.x * TILE_COLUMNS + threadIdx.x % LINES * LINE;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
 // Four numbers in one piece.
 __device__ __forceinline__ void store_four(float* to, const float (&v)[4]) {
     store_words(to, __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
@@ -37,6 +45,16 @@ learn_product(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* 
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     // Each warp has 32 of the rows and 32 of the columns.
     const int down = warp / 4 * 32, across = warp % 4 * 32;
+    fetch_tile(values);
+#if MOMENTS >= 1
+    fetch_tile(moment1);
+#endif
+#if MOMENTS >= 2
+    fetch_tile(moment2);
+#endif
+#if AVERAGE
+    fetch_tile(average);
+#endif
     float* left = memory;
     float* right = memory + DEEP * LEFT_PITCH;
     float acc[2][4][4] = {};
@@ -75,7 +93,7 @@ learn_product(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* 
     // Of four at a time everything is read before anything is used.
     constexpr int AT_ONCE = 4;
     for (int first = threadIdx.x; first < TILE_ROWS * QUADS; first += AT_ONCE * THREADS) {
-        FloatVec<4> w[AT_ONCE], m[AT_ONCE], v[AT_ONCE];
+        FloatVec<4> w[AT_ONCE], m[AT_ONCE], v[AT_ONCE], a[AT_ONCE];
         size_t place[AT_ONCE];
 #pragma unroll
         for (int q = 0; q < AT_ONCE; q++) {
@@ -87,6 +105,9 @@ learn_product(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* 
 #endif
 #if MOMENTS >= 2
             v[q] = load<4>(moment2 + place[q]);
+#endif
+#if AVERAGE
+            a[q] = load<4>(average + place[q]);
 #endif
         }
 #pragma unroll
@@ -104,10 +125,9 @@ learn_product(const act_t* __restrict__ dy, const act_t* __restrict__ x, float* 
             store_four(moment2 + place[q], v[q].v);
 #endif
 #if AVERAGE
-            FloatVec<4> a = load<4>(average + place[q]);
 #pragma unroll
-            for (int e = 0; e < 4; e++) a.v[e] = moving_average(a.v[e], w[q].v[e], at[AVERAGE_SCALAR]);
-            store_four(average + place[q], a.v);
+            for (int e = 0; e < 4; e++) a[q].v[e] = moving_average(a[q].v[e], w[q].v[e], at[AVERAGE_SCALAR]);
+            store_four(average + place[q], a[q].v);
 #endif
 #pragma unroll
             for (int e = 0; e < 4; e++) w[q].v[e] = operand(w[q].v[e]);

@@ -157,6 +157,7 @@ __device__ __forceinline__ void multiply_windows(float (&acc)[2][NI][4], const p
         read_windows(a[(s + 1) % 2], window, s + 1, t);
     }
     products_done<0>();
+    pin_sums(acc);
 }
 #else
 // Filters in the order in which the matrix units take them.

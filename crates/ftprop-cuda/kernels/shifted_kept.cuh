@@ -7,7 +7,8 @@
 #include "shifted.cuh"
 
 #if WARPGROUPS
-constexpr int PLACES = MT * 64, ROWS = (PLACES + (KH - 1) * WIDE + KW - 1 + 7) / 8 * 8, PATCH_BYTES = ROWS * KC * (int)sizeof(act_t);
+// Rows are four more than a multiple of eight, so that the pieces of a row that two threads write next to each other are in other banks.
+constexpr int PLACES = MT * 64, ROWS = (PLACES + (KH - 1) * WIDE + KW - 1 + 3) / 8 * 8 + 4, PATCH_BYTES = ROWS * KC * (int)sizeof(act_t);
 static_assert(KC == IN_C && STEP == TAPS, "filters come as a whole");
 // Of 32 bytes of depth: those of a tap, and how many are multiplied at a time.
 constexpr int DEEP = KC * (int)sizeof(act_t) / 32, AT_ONCE = DEEP % 4 == 0 ? 4 : DEEP % 3 == 0 ? 3 : DEEP % 2 == 0 ? 2 : 1;

@@ -31,6 +31,11 @@ impl ArenaLayout {
         self.take(count * 4)
     }
 
+    /// What was handed out so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Another one of the same size.
     pub(crate) fn take_like(&mut self, region: Region) -> Region {
         self.take(region.bytes)

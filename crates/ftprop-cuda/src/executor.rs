@@ -190,11 +190,12 @@ impl Executor {
         let curvature = curvature_source(&plan, config);
         let curvature = curvature.map(|source| CurvaturePass::new(device, source, count, precision)).transpose()?;
         let pre_activations = plan.pre_activations.clone();
-        let learned = LearnedProduct::all(&plan, learning, options);
+        let (learned, asks_above) = (LearnedProduct::all(&plan, learning, options), plan.asks_above());
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let mut places = vec![tensors[input].values];
-        if alone && !tries("intime") {
+        // A second place is not worth having to make batches smaller.
+        if alone && layout.bytes() <= device.memory()?.0 / 2 && !tries("intime") {
             places.push(layout.take_like(places[0]));
         }
         let images = (graph.input(), stored, places.as_slice());
@@ -204,7 +205,7 @@ impl Executor {
         let stream = if tries("first") { CudaStream::urgent(device)? } else { CudaStream::new(device)? };
         let optimizer = OptimizerPass::new(device, &stream, learning, &options.scalars, precision, &mut layout)?;
         let parameters = ParameterBuffers::new(device, graph, learning, precision)?;
-        let early = match !tries("late") && alone && optimizer.can_be_parted() {
+        let early = match !tries("late") && alone && optimizer.can_be_parted() && !asks_above {
             true => EarlyUpdate::new(device, &passes, parameters.count(), &learned, (learning, options))?,
             false => None,
         };

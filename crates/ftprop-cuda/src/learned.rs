@@ -38,7 +38,7 @@ kernels! {
 /// Weights, at least.
 const LEAST: usize = 1 << 21;
 /// Examples, at most: with more of them the products take longer than the memory, and others multiply faster.
-const MOST_EXAMPLES: usize = 256;
+const MOST_EXAMPLES: usize = 128;
 /// Channels of a block.
 const TILE: (usize, usize) = (64, 128);
 
@@ -57,9 +57,10 @@ pub(crate) struct LearnedProduct {
 }
 
 impl LearnedProduct {
-    /// All of a network's, if nothing has to see the whole gradient before the first step along it.
+    /// All of a network's, if nothing has to see the whole gradient before the first step along it, or what the layers keep after it.
     pub(crate) fn all(plan: &FusionPlan, learning: &Learning, options: &CompileOptions) -> Vec<LearnedProduct> {
         let whole = learning.clip.is_some() || learning.groups.groups().iter().any(|g| g.matrix_method().is_some());
+        let whole = whole || plan.asks_above();
         let unsuited = options.batch > MOST_EXAMPLES || !options.alone || options.precision == Precision::F32;
         if whole || unsuited || tries("late") || tries("unlearned") {
             return Vec::new();

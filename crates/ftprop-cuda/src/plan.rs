@@ -256,6 +256,12 @@ impl FusionPlan {
         plan
     }
 
+    /// Whether a target rule has the layers above it run again on the way back, which writes what is kept of them.
+    pub(crate) fn asks_above(&self) -> bool {
+        let asks = |t: &TargetLayer| t.unit.rule.further() == Some(Further::Above);
+        self.passes.iter().any(|pass| matches!(pass, FusedPass::Targets(t) if asks(t)))
+    }
+
     /// Pictures have three channels, which no wide copy can read; products skip a fourth that is zero.
     fn pad_input(&mut self) {
         let input = self.input;

@@ -22,7 +22,7 @@ use ftprop_nn::spec::{Defaults, Init, Kernel, LayerSpec};
 use ftprop_nn::{Graph, LayerLoss, OptimizerSpec, Shape, Step};
 use ftprop_tensor::Share;
 use ftprop_tensor::random::Stream;
-use learned_products::learned_products;
+use learned_products::{learned_above, learned_products};
 use std::sync::Arc;
 use wide_norms::wide_norms;
 
@@ -110,6 +110,7 @@ pub fn selftest(
         add(wide_norms(device)?);
         for precision in [Precision::Tf32, Precision::Bf16] {
             add(learned_products(device, precision)?);
+            add(learned_above(device, precision)?);
         }
     }
     networks(device, &wanted, &mut add)?;

@@ -57,7 +57,8 @@ const ROOM: usize = 227 << 10;
 /// Of a gradient: groups of four warps, among which a block's taps are dealt out; steps that are asked for before they are used;
 /// registers that hold sums, at most; rows, which are channels out.
 const GRADIENT_GROUPS: usize = 3;
-const GRADIENT_AHEAD: usize = 2;
+/// Steps of a gradient that are asked for before they are used: the most that have room.
+const GRADIENT_AHEAD: [usize; 2] = [3, 2];
 const GRADIENT_MOST_SUMS: usize = 96;
 const GRADIENT_ROWS: usize = 64;
 /// Its blocks are as many as multiprocessors of a large GPU, or less.
@@ -199,7 +200,7 @@ impl Shifted {
     /// Steps that have room in shared memory: four, or three where a second block then has room beside the first.
     fn stages(&self) -> usize {
         match self.is_gradient() {
-            true => GRADIENT_AHEAD + 1,
+            true => self.ahead() + 1,
             false if !self.leaves_room(4) && self.leaves_room(3) => 3,
             false => 4,
         }
@@ -225,10 +226,17 @@ impl Shifted {
         if self.cut.kept { self.cut.down * 64 } else { GROUPS * self.cut.down * 64 }
     }
 
-    /// Rows of a patch.
+    /// Rows of a patch, as shifted_kept.cuh and shifted_streamed.cuh have them.
     fn patch_rows(&self) -> usize {
         let g = &self.gemm.geometry;
-        (self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1).next_multiple_of(8)
+        let least = self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1;
+        if self.cut.kept { (least + 3) / 8 * 8 + 4 } else { least.next_multiple_of(8) }
+    }
+
+    /// Of a gradient: steps that are asked for before they are used.
+    fn ahead(&self) -> usize {
+        let fits = |ahead: &usize| self.shared_bytes_of_gradient(*ahead) + self.own_bytes() <= ROOM;
+        GRADIENT_AHEAD.into_iter().find(fits).unwrap_or(GRADIENT_AHEAD[1])
     }
 
     /// Of a gradient: pieces of so many rows of pixels that a step looks at beside its own.
@@ -272,7 +280,7 @@ impl Shifted {
 
     pub(crate) fn shared_bytes(&self) -> usize {
         if self.is_gradient() {
-            return self.shared_bytes_of_gradient();
+            return self.shared_bytes_of_gradient(self.ahead());
         }
         self.shared_bytes_with(self.stages())
     }
@@ -314,15 +322,15 @@ impl Shifted {
     }
 
     /// The ring of pixels, of which the first rows are there twice, and what steps copy.
-    fn shared_bytes_of_gradient(&self) -> usize {
+    fn shared_bytes_of_gradient(&self, ahead: usize) -> usize {
         let (places, columns, bytes) = (self.places_at_once(), self.cut.columns, self.bytes());
         let slopes = |pitch| GRADIENT_ROWS * bytes / 16 * pitch;
         let (pieces, twice, copies) = match self.gemm.precision {
-            Precision::Bf16 => (GRADIENT_AHEAD + self.further() + 2, 1, slopes(places * 16)),
+            Precision::Bf16 => (ahead + self.further() + 2, 1, slopes(places * 16)),
             // What is taken apart has two halves.
             _ => (self.further() + 3, 2, slopes(places * 16 + 16) + columns * places * bytes),
         };
-        twice * columns / 8 * (pieces * places + 16) * 16 + self.stages() * copies
+        twice * columns / 8 * (pieces * places + 16) * 16 + (ahead + 1) * copies
     }
 
     /// Blocks of a multiprocessor.
@@ -371,7 +379,10 @@ impl Shifted {
             source = source.int("UNFENCED", 1);
         }
         match self.gemm.mode {
-            Mode::Weights => source.int("PARTS_OF_TAPS", self.cut.down).int("PLACES_AT_ONCE", self.places_at_once()),
+            Mode::Weights => source
+                .int("PARTS_OF_TAPS", self.cut.down)
+                .int("PLACES_AT_ONCE", self.places_at_once())
+                .int("AHEAD", self.ahead()),
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
                 .int("FILTERS_STAY", usize::from(self.cut.kept))

@@ -59,6 +59,32 @@ fn what_kernels_cannot_count_is_refused() {
     }
 }
 
+/// What a rule has run again on the way back must still be there for gradients that come late, and must not be learned before.
+#[test]
+fn no_layer_is_learned_early_where_a_rule_asks_above() {
+    use ftprop_nn::{Activation, Defaults, LayerLoss, LayerSpec, Shape};
+    let fc = |out| LayerSpec::Fc { out, bias: None };
+    let learned = |rule: &str, batch| {
+        let act = LayerSpec::Act {
+            activation: None,
+            layer_loss: None,
+            target_rule: Some(rule.parse().unwrap()),
+            qrelu_form: None,
+        };
+        let layers = [fc(Some(2048)), act.clone(), fc(Some(1024)), act, fc(None)];
+        let input = Shape { height: 1, width: 1, channels: 64 };
+        let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+        let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 2).unwrap());
+        let learning = Learning::new(&graph, &OptimizerSpec::adam(1e-3).unwrap()).unwrap();
+        let config = NetworkConfig { graph, learning, batch, precision: Precision::Tf32, tuning: Tuning::Fixed };
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
+        let sources = sources_of(&config, limits, Paths::Usual);
+        sources.iter().any(|source| format!("{source:?}").contains("learned_product.cu"))
+    };
+    assert!(learned("gradient_sign", 64) && learned("secant", 64));
+    assert!(!learned("verified:0.1", 64) && !learned("gradient_sign", 1024));
+}
+
 /// Compiles them, on all cores.
 fn compile(all: BTreeSet<Source>) {
     let all: Vec<Source> = all.into_iter().collect();

@@ -60,6 +60,7 @@ const PLANS: &[(&str, &str)] = plans![
     "target-rules-taught",
     "target-rules-bireal18-taught",
     "target-rules-cpu",
+    "target-rules-quick",
     "ingredients",
     "ingredients-cpu",
 ];
