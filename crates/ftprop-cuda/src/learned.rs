@@ -104,10 +104,10 @@ impl LearnedProduct {
         Kernel::find(&device.module(self.source(learning, options))?)
     }
 
-    /// Learns its weights from the batch's slopes, once nothing reads the weights any more.
+    /// Learns its weights from the batch's slopes by so many blocks, once nothing reads the weights any more.
     pub(crate) fn run(
         &self,
-        kernel: &Kernel<LearnProductArgs>,
+        (kernel, blocks): (&Kernel<LearnProductArgs>, usize),
         batch: &BatchContext<'_>,
         stream: &CudaStream,
     ) -> Result<(), CudaError> {
@@ -125,7 +125,8 @@ impl LearnedProduct {
             scalars: batch.scalars,
             n: batch.n as i32,
         };
-        let grid = ((self.inputs / TILE.1) as u32, (self.out / TILE.0) as u32, 1);
+        let tiles = self.inputs / TILE.1 * (self.out / TILE.0);
+        let grid = (tiles.min(blocks) as u32, 1, 1);
         // SAFETY: the flat buffers have these weights, and there are as many moments as the kernel was compiled for.
         unsafe { kernel.launch(stream, LaunchConfig { grid, threads: 256, shared: 0 }, &args) }
     }

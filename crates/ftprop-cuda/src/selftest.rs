@@ -141,11 +141,22 @@ fn networks(
         (Precision::Tf32, Exactness::Rounded(1e-1)),
         (Precision::Bf16, Exactness::Rounded(5e-1)),
     ] {
-        let make = |case: &suite::Case, paths| -> Result<Box<dyn Engine>, EngineError> {
+        let config = |case: &suite::Case| {
             let (graph, learning) = (case.graph.clone(), case.learning.clone());
-            let config = NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed };
-            Ok(Box::new(CudaNetwork::with_paths(device, config, paths)?))
+            NetworkConfig { graph, learning, batch: case.batch, precision, tuning: Tuning::Fixed }
         };
+        let make = |case: &suite::Case, paths| -> Result<Box<dyn Engine>, EngineError> {
+            Ok(Box::new(CudaNetwork::with_paths(device, config(case), paths)?))
+        };
+        if wanted(SelftestPart::Networks) {
+            // Most of the suite's time is its many networks' compiling.
+            let cases = suite::cases_for(exactness)?.into_iter().chain(suite::further()?).chain(suite::taught()?);
+            CudaNetwork::compile_ahead(
+                device,
+                &cases.map(|case| config(&case)).collect::<Vec<_>>(),
+                Paths::Cooperative,
+            )?;
+        }
         let named = |check: &Check| Check { name: format!("{precision}: {}", check.name), ..check.clone() };
         if wanted(SelftestPart::Networks) {
             suite::run(&mut |case| make(case, Paths::Cooperative), exactness, &mut |check| add(named(check)))?;

@@ -2,6 +2,7 @@
 
 use crate::CudaError;
 use crate::device::Device;
+use crate::environment::tries;
 use crate::exchange::last_parameters;
 use crate::kernel::Kernel;
 use crate::learned::{LearnProductArgs, LearnedProduct};
@@ -18,6 +19,8 @@ pub(super) struct EarlyUpdate {
     pub(super) stream: SideStream,
     /// Those of them whose gradients are only there to be learned from.
     learned: Vec<(LearnedProduct, Kernel<LearnProductArgs>)>,
+    /// Blocks that these have: one to a multiprocessor, so that the layers below find room beside them.
+    blocks: usize,
 }
 
 impl EarlyUpdate {
@@ -41,7 +44,8 @@ impl EarlyUpdate {
         let inside = |one: &&LearnedProduct| range.start <= one.weights.start && one.weights.end <= range.end;
         let compiled = |one: &LearnedProduct| Ok((one.clone(), one.compile(device, learning, options)?));
         let learned = learned.iter().filter(inside).map(compiled).collect::<Result<_, CudaError>>()?;
-        Ok(Some(EarlyUpdate { range, after, stream: SideStream::new(device)?, learned }))
+        let blocks = device.limits()?.multiprocessors * if tries("twice") { 2 } else { 1 };
+        Ok(Some(EarlyUpdate { range, after, stream: SideStream::new(device)?, learned, blocks }))
     }
 
     /// Whether a pass's weights are learned with their gradient.
@@ -51,7 +55,7 @@ impl EarlyUpdate {
 
     /// Learns what is learned so.
     pub(super) fn learn(&self, batch: &BatchContext<'_>, stream: &CudaStream) -> Result<(), CudaError> {
-        self.learned.iter().try_for_each(|(one, kernel)| one.run(kernel, batch, stream))
+        self.learned.iter().try_for_each(|(one, kernel)| one.run((kernel, self.blocks), batch, stream))
     }
 
     /// The other parameters.

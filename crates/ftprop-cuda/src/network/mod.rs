@@ -15,8 +15,9 @@ use crate::abi::DeviceStep;
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::executor::{self, Executor, ExecutorConfig, SharedReducer};
-use crate::gemm::Gemm;
+use crate::gemm::{Algorithm, Gemm};
 use crate::graphs::GraphCache;
+use crate::libraries::Libraries;
 use crate::nccl::Communicator;
 use crate::passes::{self, CompileOptions, Statistics};
 use crate::plan::{FusionPlan, PlannedTensor, Role};
@@ -130,6 +131,23 @@ impl NetworkConfig {
         Ok(network.executor)
     }
 
+    /// What computes each product of a plan.
+    fn choose(
+        &self,
+        device: &Device,
+        plan: &FusionPlan,
+        executor_config: &ExecutorConfig<'_>,
+    ) -> Result<(Vec<[Option<(Gemm, Algorithm)>; 3]>, Libraries), CudaError> {
+        let gemms = passes::gemms(plan, self.precision);
+        let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
+        let others = || executor::sources(plan, &[], executor_config);
+        let (chosen, libraries) = tuning::choose(device, &all, self.batch, self.tuning, others)?;
+        let mut chosen = chosen.into_iter();
+        let mut next = |gemm: Gemm| (gemm, chosen.next().expect("an algorithm for each product"));
+        let algorithms = gemms.into_iter().map(|three| three.map(|gemm| gemm.map(&mut next))).collect();
+        Ok((algorithms, libraries))
+    }
+
     /// With so many blocks that may wait for each other, on a GPU that the network has to itself.
     fn executor_config(&self, cooperative_blocks: usize, paths: Paths) -> ExecutorConfig<'_> {
         let sync_norm = self.learning.sync_norm;
@@ -166,19 +184,25 @@ impl CudaNetwork {
         CudaNetwork::in_role(device, config, paths, Role::Pupil(&followed))
     }
 
+    /// Compiles the kernels of many networks side by side, so that each of them is made without waiting for the compiler. They have
+    /// one core at work each, and a network alone has few.
+    pub(crate) fn compile_ahead(device: &Device, configs: &[NetworkConfig], paths: Paths) -> Result<(), CudaError> {
+        let mut sources = Vec::new();
+        for config in configs {
+            let followed = config.followed()?;
+            let plan = config.plan(Role::Pupil(&followed))?;
+            let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
+            let (algorithms, _) = config.choose(device, &plan, &executor_config)?;
+            sources.extend(executor::sources(&plan, &algorithms, &executor_config));
+        }
+        device.modules(&sources).map(|_| ())
+    }
+
     fn in_role(device: &Device, config: NetworkConfig, paths: Paths, role: Role<'_>) -> Result<Self, CudaError> {
         device.check()?;
         let plan = config.plan(role)?;
-        let gemms = passes::gemms(&plan, config.precision);
-        let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let executor_config = config.executor_config(device.cooperative_blocks()?, paths);
-        let others = || executor::sources(&plan, &[], &executor_config);
-        let (chosen, libraries) = tuning::choose(device, &all, config.batch, config.tuning, others)?;
-        let mut chosen = chosen.into_iter();
-        let algorithms: Vec<_> = gemms
-            .into_iter()
-            .map(|three| three.map(|g| g.map(|g| (g, chosen.next().expect("an algorithm for each product")))))
-            .collect();
+        let (algorithms, libraries) = config.choose(device, &plan, &executor_config)?;
         let kept = matches!(role, Role::Pupil(followed) if !followed.is_empty());
         let teacher = config.learning.teacher.as_ref();
         let teacher = teacher.map(|teacher| config.teacher(device, teacher, kept)).transpose()?;

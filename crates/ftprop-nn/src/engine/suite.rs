@@ -50,6 +50,13 @@ pub enum Exactness {
     Rounded(f64),
 }
 
+impl Exactness {
+    /// Whether an engine may be compared with the reference on a case.
+    fn allows(self, case: &Case) -> bool {
+        self == Exactness::Float || case.soft
+    }
+}
+
 /// Makes an engine for a case.
 pub type Make<'a> = dyn FnMut(&Case) -> Result<Box<dyn Engine>, EngineError> + 'a;
 
@@ -65,10 +72,8 @@ pub fn run(
         report(&check);
         checks.push(check);
     };
-    for case in cases()? {
-        if let Some(check) = compared(make, &case, exactness)? {
-            add(check);
-        }
+    for case in cases_for(exactness)? {
+        add(compared(make, &case, exactness)?);
     }
     for case in networks_only()? {
         add(whole_steps(make, &case)?);
@@ -101,24 +106,24 @@ pub fn networks_beside(
     report: &mut dyn FnMut(&Check),
 ) -> Result<(), EngineError> {
     // The first cases are all networks, each with relu, saturated relu and sign.
-    for (i, case) in cases()?.iter().take(3 * networks().len()).enumerate() {
-        if i % 3 == 1 {
-            continue;
-        }
-        if let Some(check) = compared(make, case, exactness)? {
-            report(&check);
-        }
+    let networks = cases()?.into_iter().take(3 * networks().len()).enumerate().filter(|(i, _)| i % 3 != 1);
+    for (_, case) in networks.filter(|(_, case)| exactness.allows(case)) {
+        report(&compared(make, &case, exactness)?);
     }
     Ok(())
 }
 
-/// An engine beside the reference, where its exactness allows that.
-fn compared(make: &mut Make<'_>, case: &Case, exactness: Exactness) -> Result<Option<Check>, EngineError> {
-    Ok(match exactness {
-        Exactness::Float => Some(beside_the_reference(make, case, case.allowed, true)?),
-        Exactness::Rounded(allowed) if case.soft => Some(beside_the_reference(make, case, allowed, false)?),
-        Exactness::Rounded(_) => None,
-    })
+/// The cases that an engine so exact is compared with the reference on.
+pub fn cases_for(exactness: Exactness) -> Result<Vec<Case>, NnError> {
+    Ok(cases()?.into_iter().filter(|case| exactness.allows(case)).collect())
+}
+
+/// An engine beside the reference.
+fn compared(make: &mut Make<'_>, case: &Case, exactness: Exactness) -> Result<Check, EngineError> {
+    match exactness {
+        Exactness::Float => beside_the_reference(make, case, case.allowed, true),
+        Exactness::Rounded(allowed) => beside_the_reference(make, case, allowed, false),
+    }
 }
 
 /// Target rules that look further than at their unit, and nothing else.
