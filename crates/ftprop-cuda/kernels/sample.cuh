@@ -45,6 +45,7 @@
 #define KC 8
 #define STEP 1
 #define FILTERS_STAY 0
+#define FILTERS_HELD 0
 #define PATCHES 2
 #define PLACES_AT_ONCE 128
 #define PARTS_OF_TAPS 1

@@ -7,8 +7,10 @@
 //
 // MODE_FORWARD: y from x and w. MODE_INPUT: dx from dy and w; in tf32, where numbers side by side must have the same channel in, w comes
 // as turned_filters leaves it.
-#include "shifted.cuh"
-#if FILTERS_STAY
+#include "shifted_tiles.cuh"
+#if FILTERS_HELD
+#include "shifted_held.cuh"
+#elif FILTERS_STAY
 #include "shifted_kept.cuh"
 #else
 #include "shifted_streamed.cuh"

@@ -45,6 +45,7 @@ template <int M, int NI> __device__ __forceinline__ void pin_sums(float (&sums)[
 }
 
 #define SUMS_8(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]), "+f"(c[j + 1][0]), "+f"(c[j + 1][1]), "+f"(c[j + 1][2]), "+f"(c[j + 1][3])
+#define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 2), SUMS_8(c, j + 4), SUMS_8(c, j + 6)
 
 // c += a b for 64 rows, 16 of each warp, and 8 NI columns, 32 bytes deep: 16 numbers of bf16, 8 of tf32. Of a and c a thread has what
 // multiply_add_bf16 and multiply_add_tf32 have; b is in shared memory. WIDE_B says whether its numbers that follow each other in memory have
@@ -77,14 +78,15 @@ template <bool TF32, int WIDE_B, int NI> __device__ __forceinline__ void multipl
         MULTIPLY_GROUP(32, 16, 17, 18, 19, 20, 21, SUMS_8(c, 0), SUMS_8(c, 2))
     } else if constexpr (NI == 6) {
         MULTIPLY_GROUP(48, 24, 25, 26, 27, 28, 29, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4))
+    } else if constexpr (NI == 8) {
+        MULTIPLY_GROUP(64, 32, 33, 34, 35, 36, 37, SUMS_32(c, 0))
     } else {
-        static_assert(NI == 8, "no such width");
-        MULTIPLY_GROUP(64, 32, 33, 34, 35, 36, 37, SUMS_8(c, 0), SUMS_8(c, 2), SUMS_8(c, 4), SUMS_8(c, 6))
+        static_assert(NI == 16, "no such width");
+        MULTIPLY_GROUP(128, 64, 65, 66, 67, 68, 69, SUMS_32(c, 0), SUMS_32(c, 8))
     }
 }
 
 // The same with both operands in shared memory; numbers of a that follow each other are of the same row.
-#define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 2), SUMS_8(c, j + 4), SUMS_8(c, j + 6)
 #define MULTIPLY_SHARED(N, A, B, WIDE_B_AT, ...)                                                                                   \
     if constexpr (TF32)                                                                                                            \
         asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" NAMES_##N "}, %" #A ", %" #B ", 1, 1, 1;"         \

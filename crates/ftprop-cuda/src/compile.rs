@@ -17,12 +17,14 @@ macro_rules! headers {
 }
 
 /// What files of kernels include, each once, before which it may stand.
-const HEADERS: [(&str, &str); 12] = headers!(
+const HEADERS: [(&str, &str); 14] = headers!(
     "common.cuh",
     "warpgroup.cuh",
     "shifted.cuh",
     "shifted_streamed.cuh",
+    "shifted_tiles.cuh",
     "shifted_kept.cuh",
+    "shifted_held.cuh",
     "sample.cuh",
     "order.cuh",
     "logits.cuh",

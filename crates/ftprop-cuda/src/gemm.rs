@@ -118,8 +118,28 @@ pub(crate) struct Tiling {
 pub(crate) struct Cut {
     pub(crate) down: usize,
     pub(crate) columns: usize,
-    /// Whether filters stay in shared memory, for which they have to be few; of a gradient never.
-    pub(crate) kept: bool,
+    pub(crate) filters: Filters,
+}
+
+/// Where a product by shifts has its filters; a gradient has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filters {
+    /// They come and go, a few taps at a time.
+    Streamed,
+    /// They stay in shared memory, for which they have to be few.
+    Kept,
+    /// Each thread holds its part of those of 64 channels, for which they have to be fewer still.
+    Held,
+}
+
+impl Filters {
+    /// All of them, in a word.
+    pub(crate) const WORDS: [(Filters, &'static str); 3] =
+        [(Filters::Streamed, "streamed"), (Filters::Kept, "kept"), (Filters::Held, "held")];
+
+    pub(crate) fn word(self) -> &'static str {
+        Filters::WORDS[self as usize].1
+    }
 }
 
 /// The addresses of a product: out = left · right, plus what there is to add; null stands for nothing. What is added to

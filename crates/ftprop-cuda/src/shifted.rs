@@ -9,7 +9,7 @@ use crate::arguments::kernels;
 use crate::compile::{KernelFile, Source};
 use crate::device::{Device, DeviceLimits};
 use crate::environment::tries;
-use crate::gemm::{Cut, Gemm, Mode, Operands};
+use crate::gemm::{Cut, Filters, Gemm, Mode, Operands};
 use crate::kernel::{Kernel, LaunchConfig};
 use crate::precision::Precision;
 use crate::stream::CudaStream;
@@ -71,8 +71,11 @@ const WORTH_TIMING: usize = 3;
 /// Widths that the kernels know.
 const COLUMNS: [usize; 5] = [32, 48, 64, 96, 128];
 const GRADIENT_COLUMNS: [usize; 3] = [32, 48, 64];
-/// Where filters stay, rows come from registers, for which there are only these.
+/// Where filters stay in shared memory, rows come from registers, for which there are only these.
 const KEPT_MOST_COLUMNS: usize = 64;
+/// Channels whose filters a group of warps holds, and registers of a thread that they may take.
+const HELD_CHANNELS: usize = 64;
+const HELD_MOST: usize = 144;
 
 /// A product as these kernels compute it.
 #[derive(Clone, Copy, Debug)]
@@ -103,9 +106,9 @@ impl Shifted {
         let (downs, columns): (&[usize], &[usize]) =
             if gradient { (&[1, 2, 3], &GRADIENT_COLUMNS) } else { (&[1, 2], &COLUMNS) };
         let mut cuts = Vec::new();
-        for kept in [false, true] {
+        for (filters, _) in Filters::WORDS {
             for &down in downs {
-                cuts.extend(columns.iter().map(|&columns| Cut { down, columns, kept }));
+                cuts.extend(columns.iter().map(|&columns| Cut { down, columns, filters }));
             }
         }
         cuts.retain(|&cut| Shifted::of(gemm, cut).is_possible(limits));
@@ -126,10 +129,23 @@ impl Shifted {
         let columns = self.cut.columns < self.columns() + 32;
         let rest = match self.is_gradient() {
             true => self.sets() <= self.taps() && self.sums() <= GRADIENT_MOST_SUMS,
-            false if self.cut.kept => self.cut.columns <= KEPT_MOST_COLUMNS,
-            false => self.parts() == 1 || self.steps() > self.stages() - 2,
-        } && !(self.cut.kept && self.is_gradient());
+            false => match self.cut.filters {
+                Filters::Streamed => self.parts() == 1 || self.steps() > self.stages() - 2,
+                Filters::Kept => self.cut.columns <= KEPT_MOST_COLUMNS,
+                Filters::Held => self.cut.columns == HELD_CHANNELS && self.held().is_some_and(|held| held <= HELD_MOST),
+            },
+        } && !(self.stay() && self.is_gradient());
         room && columns && rest
+    }
+
+    /// Whether filters are read once, and blocks go through tiles.
+    fn stay(&self) -> bool {
+        self.cut.filters != Filters::Streamed
+    }
+
+    /// Registers of a thread that all filters of a group take, of numbers that can be held.
+    fn held(&self) -> Option<usize> {
+        (self.gemm.precision == Precision::Bf16).then(|| self.taps() * self.depth() / 16 * 4)
     }
 
     fn is_gradient(&self) -> bool {
@@ -162,7 +178,7 @@ impl Shifted {
 
     /// Channels that are in shared memory at a time: 128 bytes, or the most below that come out even.
     fn channels_at_once(&self) -> usize {
-        if self.cut.kept {
+        if self.stay() {
             return self.depth();
         }
         let (whole, most) = (32 / self.bytes(), 128 / self.bytes());
@@ -185,7 +201,7 @@ impl Shifted {
 
     /// Taps of a step: one, or a row of them where one is over too soon.
     fn taps_at_once(&self) -> usize {
-        if self.cut.kept {
+        if self.stay() {
             return self.taps();
         }
         let clocks =
@@ -223,14 +239,14 @@ impl Shifted {
 
     /// Places of a patch: of a block or, where filters stay, of each of its groups.
     fn places(&self) -> usize {
-        if self.cut.kept { self.cut.down * 64 } else { GROUPS * self.cut.down * 64 }
+        if self.stay() { self.cut.down * 64 } else { GROUPS * self.cut.down * 64 }
     }
 
-    /// Rows of a patch, as shifted_kept.cuh and shifted_streamed.cuh have them.
+    /// Rows of a patch, as shifted_kept.cuh and the others have them.
     fn patch_rows(&self) -> usize {
         let g = &self.gemm.geometry;
         let least = self.places() + (g.kernel_h - 1) * self.space().1 + g.kernel_w - 1;
-        if self.cut.kept { (least + 3) / 8 * 8 + 4 } else { least.next_multiple_of(8) }
+        if self.cut.filters == Filters::Kept { (least + 3) / 8 * 8 + 4 } else { least.next_multiple_of(8) }
     }
 
     /// Of a gradient: steps that are asked for before they are used.
@@ -297,7 +313,7 @@ impl Shifted {
 
     /// Forward and for slopes, with room for so many steps.
     fn shared_bytes_with(&self, stages: usize) -> usize {
-        if self.cut.kept {
+        if self.stay() {
             return self.shared_bytes_kept(self.patches());
         }
         let filters = stages * self.taps_at_once() * self.cut.columns;
@@ -308,7 +324,7 @@ impl Shifted {
     fn own_bytes(&self) -> usize {
         let rows = match self.is_gradient() {
             true => 4 * self.places_at_once(),
-            false if self.cut.kept => 0,
+            false if self.stay() => 0,
             false => self.patch_rows(),
         };
         4 * rows + 128
@@ -316,7 +332,7 @@ impl Shifted {
 
     /// Whether two blocks fit on a multiprocessor so, by their registers and their shared memory.
     fn leaves_room(&self, stages: usize) -> bool {
-        !self.cut.kept
+        !self.stay()
             && self.sums() <= 64
             && 2 * (self.shared_bytes_with(stages) + self.own_bytes() + 1024) <= ROOM + 1024
     }
@@ -351,7 +367,7 @@ impl Shifted {
     /// since each has sums of its own.
     fn grid(&self, n: usize, multiprocessors: usize) -> (usize, usize, usize) {
         let across = self.columns().div_ceil(self.cut.columns);
-        if self.cut.kept {
+        if self.stay() {
             return (self.tiles(n).div_ceil(GROUPS).min((multiprocessors / across).max(1)), across, 1);
         }
         if !self.is_gradient() {
@@ -385,8 +401,9 @@ impl Shifted {
                 .int("AHEAD", self.ahead()),
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
-                .int("FILTERS_STAY", usize::from(self.cut.kept))
-                .int("PATCHES", if self.cut.kept { self.patches() } else { 1 })
+                .int("FILTERS_STAY", usize::from(self.cut.filters == Filters::Kept))
+                .int("FILTERS_HELD", usize::from(self.cut.filters == Filters::Held))
+                .int("PATCHES", if self.stay() { self.patches() } else { 1 })
                 .int("RESIDENT", self.resident())
                 .int("STAGES", self.stages())
                 .int("MT", self.cut.down)
@@ -467,10 +484,10 @@ impl ShiftedKernels {
 
     /// In short.
     pub(crate) fn describe(&self) -> String {
-        let Cut { down, columns, kept } = self.shifted.cut;
+        let Cut { down, columns, filters } = self.shifted.cut;
         match self.shifted.is_gradient() {
-            _ if kept => format!("shifted {}x{columns}, filters kept", 64 * down),
             true => format!("shifted {GRADIENT_ROWS}x{columns}, taps in {down}"),
+            false if self.shifted.stay() => format!("shifted {}x{columns}, filters {}", 64 * down, filters.word()),
             false => format!("shifted {}x{columns}", 64 * GROUPS * down),
         }
     }

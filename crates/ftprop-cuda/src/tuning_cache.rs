@@ -2,7 +2,7 @@
 
 use crate::cache::{cache_folder, hash, keep};
 use crate::device::DeviceInfo;
-use crate::gemm::{Algorithm, Cut, MAX_SPLIT_K, TILES, Tiling};
+use crate::gemm::{Algorithm, Cut, Filters, MAX_SPLIT_K, TILES, Tiling};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,9 @@ impl TuningCache {
             include_str!("../kernels/shifted.cu"),
             include_str!("../kernels/shifted.cuh"),
             include_str!("../kernels/shifted_streamed.cuh"),
+            include_str!("../kernels/shifted_tiles.cuh"),
             include_str!("../kernels/shifted_kept.cuh"),
+            include_str!("../kernels/shifted_held.cuh"),
             include_str!("../kernels/shifted_gradient.cu"),
             include_str!("../kernels/warpgroup.cuh")
         );
@@ -99,8 +101,8 @@ fn read(path: &Path) -> BTreeMap<String, CachedAlgorithm> {
 fn write(known: &BTreeMap<String, CachedAlgorithm>) -> String {
     let line = |(key, known): (&String, &CachedAlgorithm)| match known.algorithm {
         Algorithm::Patch => format!("{key} = patch\n"),
-        Algorithm::Shifted(Cut { down, columns, kept }) => {
-            format!("{key} = shifted {down} {columns}{}\n", if kept { " kept" } else { "" })
+        Algorithm::Shifted(Cut { down, columns, filters }) => {
+            format!("{key} = shifted {down} {columns} {}\n", filters.word())
         }
         Algorithm::Cudnn(number) => format!("{key} = cudnn {number} {}\n", known.version),
         Algorithm::Cublas(number) => format!("{key} = cublas {number} {}\n", known.version),
@@ -118,9 +120,9 @@ fn parse(text: &str) -> BTreeMap<String, CachedAlgorithm> {
         let number = |word: &str| word.parse::<usize>().ok();
         let (algorithm, version) = match *words.split(' ').collect::<Vec<_>>() {
             ["patch"] => (Algorithm::Patch, 0),
-            ["shifted", down, columns, ref kept @ ..] if matches!(kept, [] | ["kept"]) => {
-                let kept = !kept.is_empty();
-                (Algorithm::Shifted(Cut { down: number(down)?, columns: number(columns)?, kept }), 0)
+            ["shifted", down, columns, word] => {
+                let (filters, _) = *Filters::WORDS.iter().find(|(_, known)| *known == word)?;
+                (Algorithm::Shifted(Cut { down: number(down)?, columns: number(columns)?, filters }), 0)
             }
             ["cudnn", which, version] => (Algorithm::Cudnn(number(which)?), number(version)?),
             ["cublas", which, version] => (Algorithm::Cublas(number(which)?), number(version)?),
@@ -149,8 +151,8 @@ mod tests {
             ("e", Algorithm::Cudnn(1), 91400),
             ("f", Algorithm::Cublas(7), 130100),
             ("g", Algorithm::Patch, 0),
-            ("h", Algorithm::Shifted(Cut { down: 2, columns: 64, kept: false }), 0),
-            ("i", Algorithm::Shifted(Cut { down: 1, columns: 48, kept: true }), 0),
+            ("h", Algorithm::Shifted(Cut { down: 2, columns: 64, filters: Filters::Streamed }), 0),
+            ("i", Algorithm::Shifted(Cut { down: 1, columns: 48, filters: Filters::Kept }), 0),
         ];
         all.into_iter()
             .map(|(key, algorithm, version)| (key.to_string(), CachedAlgorithm { algorithm, version }))
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn damaged_lines_are_passed_over() {
         let text = "a b = 3 4\nnonsense\nc = 99 1\nd = 1 0\ne = cudnn 1 91400\nf = cublas 7 130100\ng = patch\n\
-                    h = shifted 2 64\ni = shifted 1 48 kept\nj = cudnn 1\nk = cudnn x 91400\nl = shifted 1 48 lost\n";
+                    h = shifted 2 64 streamed\ni = shifted 1 48 kept\nj = cudnn 1\nk = cudnn x 91400\nl = shifted 1 48 lost\n";
         assert_eq!(parse(text), some());
     }
 }

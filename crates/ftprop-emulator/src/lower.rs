@@ -142,7 +142,7 @@ impl Lowering {
             "ld" | "st" | "atom" | "red" | "cp" => self.memory(d),
             "mov" => self.mov(d),
             "cvta" => self.convert_address(d),
-            "shfl" | "vote" | "redux" | "activemask" | "ldmatrix" | "mma" => self.together(d),
+            "shfl" | "vote" | "redux" | "activemask" | "ldmatrix" | "movmatrix" | "mma" => self.together(d),
             "wgmma" => self.warpgroup(d),
             "cvt" => self.convert(d),
             "setp" => self.compare(d),

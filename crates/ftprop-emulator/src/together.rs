@@ -42,6 +42,8 @@ pub(crate) enum Together {
         count: usize,
         transposed: bool,
     },
+    /// An 8×8 matrix of 16 bits whose rows become columns.
+    TurnMatrix,
     /// 16×8 += 16×16 · 16×8.
     ProductBf16,
     /// 16×8 += 16×8 · 8×8.
@@ -59,9 +61,11 @@ impl Together {
             Together::Ballot | Together::Any | Together::All => 0,
             Together::Reduce(_) => 1,
             Together::Active => return 0,
-            Together::LoadMatrix { .. } | Together::ProductBf16 | Together::ProductTf32 | Together::ProductS8 => {
-                return !0;
-            }
+            Together::LoadMatrix { .. }
+            | Together::TurnMatrix
+            | Together::ProductBf16
+            | Together::ProductTf32
+            | Together::ProductS8 => return !0,
         };
         r.read::<u32>(i.from[at])[first]
     }
@@ -86,6 +90,13 @@ impl Together {
                 let values = (0..LANES).filter(|lane| mask >> lane & 1 != 0).map(|lane| values[lane]);
                 let result = values.reduce(|a, b| reduced(how, a, b)).unwrap_or(0);
                 r.write::<u32>(i.to[0], &[result; LANES], mask);
+            }
+            Together::TurnMatrix => {
+                let pairs = *r.read::<u32>(i.from[0]);
+                let rows = std::array::from_fn(|row| {
+                    std::array::from_fn(|column| (pairs[row * 4 + column / 2] >> (16 * (column % 2))) as u16)
+                });
+                r.write::<u32>(i.to[0], &spread_matrix(&rows, true), mask);
             }
             Together::ProductBf16 => product_bf16(r, i),
             Together::ProductTf32 => product_tf32(r, i),

@@ -1,6 +1,7 @@
 //! What a cut will roughly take, without compiling or running it: enough to tell which few are worth that.
 
 use super::{GROUPS, Shifted};
+use crate::gemm::Filters;
 use crate::precision::Precision;
 
 /// Multiplications with their additions that the matrix units of a multiprocessor do in a clock, in bf16; in tf32 half as many.
@@ -25,7 +26,7 @@ const APART: f64 = 2.5;
 /// Clocks for a batch of n on a GPU of so many multiprocessors, about.
 pub(super) fn clocks(product: &Shifted, n: usize, multiprocessors: usize) -> f64 {
     let (first, second, third) = product.grid(n, multiprocessors);
-    if product.cut.kept {
+    if product.stay() {
         let tiles = product.tiles(n).div_ceil(first * GROUPS).max(1);
         let filters = product.taps() * product.cut.columns * product.depth() * product.bytes();
         return tiles as f64 * tile_clocks(product) + BLOCK_CLOCKS + filters as f64 / BYTES_PER_CLOCK;
@@ -59,7 +60,14 @@ fn tile_clocks(product: &Shifted) -> f64 {
     let depth = product.depth() * product.bytes() / 32;
     let products = GROUPS * product.cut.down * product.taps() * depth;
     let columns = product.cut.columns;
-    let each = (clocks_of_rows(1, columns, 32) as f64).max((columns + 64) as f64 * 32.0 / SHARED_PER_CLOCK);
+    let read = match product.cut.filters {
+        // A product has as many rows of pixels, which begin anywhere, and nothing else to read.
+        Filters::Held => 2 * columns,
+        _ => columns + 64,
+    };
+    let each = (clocks_of_rows(1, columns, 32) as f64).max(read as f64 * 32.0 / SHARED_PER_CLOCK);
+    // What is between products that wait for what was read.
+    let each = if product.cut.filters == Filters::Held { each } else { 1.2 * each };
     let copies = (GROUPS * product.patch_rows() * product.depth() * product.bytes()) as f64 / BYTES_PER_CLOCK;
     // One group writes while the other multiplies, and where it has one patch only, waits for the next.
     let aside = if product.patches() == 2 { TILE_CLOCKS } else { TILE_CLOCKS.max(copies / GROUPS as f64) };
@@ -80,46 +88,65 @@ fn step_clocks(product: &Shifted) -> f64 {
 #[cfg(test)]
 mod tests {
     use crate::device::DeviceLimits;
-    use crate::gemm::{Gemm, Mode};
+    use crate::gemm::{Cut, Filters, Gemm, Mode};
     use crate::precision::Precision;
     use crate::shifted::Shifted;
     use ftprop_tensor::geometry::ConvGeometry;
 
+    /// The few cuts for 64 channels out.
+    fn few(mode: Mode, precision: Precision, (size, in_channels, kernel): (usize, usize, usize), n: usize) -> Vec<Cut> {
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
+        let geometry = ConvGeometry {
+            height: size,
+            width: size,
+            in_channels,
+            out_channels: 64,
+            kernel_h: kernel,
+            kernel_w: kernel,
+            stride: 1,
+            pad: kernel / 2,
+            groups: 1,
+        };
+        let (weight_offset, stored) = (0, in_channels);
+        let gemm = Gemm {
+            mode,
+            geometry,
+            precision,
+            weight_offset,
+            stored,
+            f32_output: false,
+            bias_offset: None,
+            adds: false,
+        };
+        Shifted::candidates(&gemm, n, limits)
+    }
+
     /// Gradients in bf16 whose best cuts are known from an H200.
     #[test]
     fn what_was_fastest_is_among_the_few() {
-        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10, warpgroups: true };
         let cases = [
-            (17, 32, 5, 1024, (2, 32)),
-            (16, 48, 3, 1024, (1, 48)),
-            (56, 64, 3, 256, (1, 64)),
-            (32, 64, 3, 256, (1, 64)),
+            ((17, 32, 5), 1024, (2, 32)),
+            ((16, 48, 3), 1024, (1, 48)),
+            ((56, 64, 3), 256, (1, 64)),
+            ((32, 64, 3), 256, (1, 64)),
         ];
-        for (size, in_channels, kernel, n, best) in cases {
-            let geometry = ConvGeometry {
-                height: size,
-                width: size,
-                in_channels,
-                out_channels: 64,
-                kernel_h: kernel,
-                kernel_w: kernel,
-                stride: 1,
-                pad: kernel / 2,
-                groups: 1,
-            };
-            let gemm = Gemm {
-                mode: Mode::Weights,
-                geometry,
-                precision: Precision::Bf16,
-                weight_offset: 0,
-                stored: in_channels,
-                f32_output: false,
-                bias_offset: None,
-                adds: false,
-            };
-            let few: Vec<_> =
-                Shifted::candidates(&gemm, n, limits).into_iter().map(|cut| (cut.down, cut.columns)).collect();
-            assert!(few.contains(&best), "{size}: {few:?}");
+        for (layer, n, best) in cases {
+            let few = few(Mode::Weights, Precision::Bf16, layer, n);
+            assert!(few.iter().any(|cut| (cut.down, cut.columns) == best), "{layer:?}: {few:?}");
         }
+    }
+
+    #[test]
+    fn filters_that_registers_can_hold_are_worth_timing() {
+        for mode in [Mode::Forward, Mode::Input] {
+            for (layer, n) in [((56, 64, 3), 256), ((32, 64, 3), 256), ((16, 64, 3), 1024)] {
+                let held = |precision| few(mode, precision, layer, n).iter().any(|cut| cut.filters == Filters::Held);
+                assert!(held(Precision::Bf16), "{layer:?}");
+                assert!(!held(Precision::Tf32), "{layer:?}");
+            }
+        }
+        // 25 taps are too many.
+        let few = few(Mode::Forward, Precision::Bf16, (17, 32, 5), 1024);
+        assert!(few.iter().all(|cut| cut.filters != Filters::Held));
     }
 }

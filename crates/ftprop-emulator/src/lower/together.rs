@@ -55,6 +55,11 @@ impl Lowering {
                 d.made.operands.from[0] = base;
                 Together::LoadMatrix { count, transposed: rest.contains(&"trans") }
             }
+            ["movmatrix", "sync", "aligned", "m8n8", "trans", "b16"] => {
+                self.target(d, false)?;
+                self.sources(d, 1, &[false])?;
+                Together::TurnMatrix
+            }
             ["mma", "sync", "aligned", shape, "row", "col", kinds @ ..] => {
                 self.registers(d, 4)?;
                 let mut at = 0;
