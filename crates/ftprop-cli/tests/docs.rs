@@ -52,8 +52,10 @@ fn follow(page: &str) -> (PathBuf, usize) {
     for (info, lines) in blocks(&text) {
         match info.as_str() {
             "toml" => {
+                // A comment at the top says the file's name, or a recipe its own.
+                let titled = lines[0].strip_prefix("# ").and_then(|title| title.strip_suffix(".toml"));
                 let named = lines.iter().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-                let file = format!("{}.toml", named.unwrap_or("recipe"));
+                let file = format!("{}.toml", titled.or(named).unwrap_or("recipe"));
                 std::fs::write(folder.join(file), lines.join("\n")).unwrap();
             }
             "sh" => lines.iter().for_each(|line| {
@@ -110,8 +112,14 @@ fn the_page_on_accuracy_works() {
 #[test]
 fn the_commands_of_reproducing_work() {
     let (folder, commands) = follow("docs/reproduce.md");
-    assert!(commands >= 4, "only {commands} commands were found");
-    for name in ["sweep/report.html", "sweep/figures/digits.png", "hard-layers.png", "runs/soft/diagnostics.png"] {
+    assert!(commands >= 5, "only {commands} commands were found");
+    for name in [
+        "hinges/report.html",
+        "sweep/report.html",
+        "sweep/figures/digits.png",
+        "hard-layers.png",
+        "runs/soft/diagnostics.png",
+    ] {
         assert!(folder.join(name).exists(), "{name}");
     }
     std::fs::remove_dir_all(folder).unwrap();

@@ -318,6 +318,20 @@ fn a_study_answers_its_question_and_keeps_its_report() {
         format!("question = \"{question}\"\nrecipes = []\nseeds = 2\n[grid]\n\"optimizer.lr\" = [1]\n"),
     );
     temp.run("sweep --study wrong.toml --out no").refused(1, &["grid is a list of texts, such as grid = ["]);
+    // What a file says is not called a flag, and what is wrong with it is said in one go.
+    temp.write("wrong.toml", "recipes = [\"small.toml\"]\n");
+    temp.run("sweep --study wrong.toml --out no").refused(1, &["wrong.toml: question is missing", "seeds = 3"]);
+    for (line, setting) in [
+        ("set = [\"data.flp=true\"]", "data.flp=true"),
+        ("grid = [\"layer_los=hinge\"]", "layer_los=hinge"),
+        ("variants = [{ name = \"a\", set = [\"layer_loss=hing\"] }]", "layer_loss=hing"),
+    ] {
+        let head = "question = \"Which?\"\nrecipes = [\"small.toml\"]\nseeds = 2\n";
+        temp.write("wrong.toml", format!("{head}{line}\n"));
+        temp.run("sweep --study wrong.toml --out no --quiet")
+            .refused(1, &[&format!("the study wrong.toml: {setting}: ")]);
+    }
+    temp.run("sweep --study mine.toml --set data.pda=1 --out no --quiet").refused(2, &["--set data.pda=1"]);
 }
 
 /// One recipe by itself was refused, however many seeds were asked for.
