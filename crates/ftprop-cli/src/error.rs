@@ -142,6 +142,9 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "let bad images be skipped (bad_images = \"skip\")",
             "leave them out: --set data.bad_images=skip in training, --bad-images skip in eval and prepare",
         ),
+        Train::Data(DataError::MissingValue { .. }) => {
+            format!("{error} (data.csv.missing in the recipe, or --set data.csv.missing=mean)")
+        }
         Train::NoRecipe { .. } => format!("{error} (ftprop recipes lists them)"),
         Train::NoTeacher { path } => no_teacher(path),
         Train::File(file) if zoo_name(file.path()).is_some() => format!(

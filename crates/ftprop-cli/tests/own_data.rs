@@ -122,6 +122,19 @@ fn columns_are_matched_by_their_names_and_a_file_is_measured_whole() {
     temp.run("predict run odd.csv").refused(1, &["line 2", "`pink`"]);
 }
 
+/// What to set was not said, and `NA` was blamed for not being a number.
+#[test]
+fn missing_values_name_the_setting_that_says_what_stands_for_them() {
+    let temp = Temp::new();
+    temp.write("own.toml", "network.preset = \"mlp\"\n[data]\nsource = \"csv\"\npath = \"gaps.csv\"\n");
+    for (cell, says) in [("NA", "`NA` in column 2 (`size`)"), ("", "nothing in column 2 (`size`)")] {
+        temp.write("gaps.csv", format!("colour,size,answer\nred,1,yes\nblue,{cell},no\nred,2,yes\nblue,3,no\n"));
+        temp.run("train --recipe own.toml --quiet")
+            .refused(1, &["gaps.csv, line 3", says, "data.csv.missing", "--set data.csv.missing=mean"]);
+    }
+    temp.run("train --recipe own.toml --quiet --set data.csv.missing=median --epochs 1 --out run").ok();
+}
+
 #[test]
 fn gzipped_tables_and_standard_input_will_do() {
     use std::io::Write;
