@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Temp;
+use common::{Outcome, Temp};
 
 const CELLS: &str = "convnet4-sign-sste,convnet4-sign-ftpsh,convnet4-relu";
 
