@@ -186,7 +186,7 @@ fn a_number_of_epochs_scales_the_schedule() {
     let dry = temp.run(&format!("train --recipe small.toml {settings} --epochs 100 --dry-run --json")).json();
     let scaled = &dry["recipe"]["schedule"]["decay_at"];
     temp.run(&format!(
-        "sweep --recipe small.toml {settings} --epochs 100 --grid weighted=true,false --out s --quiet --minutes 0"
+        "sweep --recipe small.toml {settings} --epochs 100 --grid weighted=true,false --out s --quiet --minutes 0.00001"
     ));
     let swept = temp.text("s/runs/small/weighted-true/seed-1/recipe.toml");
     let decay: Vec<u64> = serde_json::from_value(scaled.clone()).unwrap();

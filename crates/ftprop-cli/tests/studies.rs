@@ -127,7 +127,7 @@ fn a_reproduction_goes_on_after_any_end() {
     std::fs::rename(temp.path("table"), temp.path("whole")).unwrap();
 
     // Out of time at once, then killed a few times, then left to end.
-    assert_eq!(temp.run(&reproduce("--quiet --minutes 0")).code, Some(130));
+    assert_eq!(temp.run(&reproduce("--quiet --minutes 0.00001")).code, Some(130));
     for milliseconds in [150, 400, 700] {
         let mut child = temp.start(&reproduce("--quiet"));
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
@@ -273,7 +273,12 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     temp.run(&format!("{base} --cells convnet4-sing-sste")).refused(2, &["convnet4-sing-sste", "convnet4-sign-sste"]);
     temp.run(&format!("{base} --rows svhn")).refused(2, &["svhn", "cifar10", "imagenet"]);
     temp.run(&format!("{base} --table svhn")).refused(2, &["svhn", "--table", "cifar10", "imagenet"]);
-    temp.run(&format!("{base} --minutes=-3")).refused(2, &["--minutes"]);
+    // No time at all trained nothing, and said that all was saved.
+    for minutes in ["-3", "0", "nan"] {
+        temp.run(&format!("{base} --minutes={minutes}")).refused(2, &["--minutes", "above 0"]);
+        temp.run(&format!("sweep --recipe small.toml --seeds 2 --out sweep --minutes={minutes}"))
+            .refused(2, &["--minutes", "above 0"]);
+    }
     temp.run(&format!("{base} --set train.epoch=3")).refused(2, &["train.epochs"]);
     temp.run("reproduce --data nowhere --out table").refused(1, &["CIFAR-10", "nowhere"]);
     temp.run(&format!("{base} --device cpu --validation 2000000")).refused(1, &["2000000"]);
@@ -285,6 +290,19 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     for folder in ["table", "sweep"] {
         assert!(!temp.path(folder).exists(), "{folder} was made");
     }
+}
+
+/// A name with a space before it was refused and listed as known.
+#[test]
+fn names_of_cells_may_have_spaces_beside_their_commas() {
+    let temp = Temp::new();
+    let reproduce = |cells: &str| {
+        let mut command = temp.command("reproduce --data nowhere --out table --cells");
+        command.arg(cells);
+        Outcome::of("reproduce", command)
+    };
+    reproduce(" convnet4-relu, convnet4-sign-sste ").refused(1, &["CIFAR-10", "nowhere"]);
+    reproduce("convnet4-relu, convnet4-rely").refused(2, &["--cells convnet4-rely: known are"]);
 }
 
 /// The report of a study has its question and how far SSTE and FTP-SH are apart, and another study does not replace it.
