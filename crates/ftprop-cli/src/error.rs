@@ -142,6 +142,7 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "let bad images be skipped (bad_images = \"skip\")",
             "leave them out: --set data.bad_images=skip in training, --bad-images skip in eval and prepare",
         ),
+        Train::Data(DataError::PathNeeded { .. }) => format!("{error}, with --data PATH or data.path in a recipe"),
         Train::Data(DataError::MissingValue { .. }) => {
             format!("{error} (data.csv.missing in the recipe, or --set data.csv.missing=mean)")
         }

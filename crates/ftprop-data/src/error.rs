@@ -17,9 +17,7 @@ pub enum DataError {
     },
 
     /// Data that lie somewhere, and nobody said where.
-    #[error(
-        "{dataset} needs a path: say where its files are, with --data PATH (--data-path for solve and separable) or data.path in a recipe"
-    )]
+    #[error("{dataset} needs a path: say where its files are")]
     PathNeeded {
         /// Which data set.
         dataset: &'static str,
