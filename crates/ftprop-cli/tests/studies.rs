@@ -361,3 +361,24 @@ fn the_seeds_of_one_recipe_are_swept() {
     assert!(report.contains("# The seeds of small") && report.contains("2 of 2 runs are finished"), "{report}");
     assert!(report.contains("Test accuracy of small, means over the seeds."), "{report}");
 }
+
+/// Folders of studies were refused, without a hint at what is watched.
+#[test]
+fn a_study_can_be_watched_and_other_folders_are_told_what_can() {
+    use std::io::{BufRead, BufReader};
+    let temp = Temp::with_recipes();
+    temp.run("sweep --recipe small.toml --grid weighted=true,false --epochs 1 --out sweep --quiet").ok();
+    std::fs::create_dir_all(temp.path("empty")).unwrap();
+    for (folder, says) in [("sweep", "2 runs at"), ("sweep/runs", "2 runs at"), ("empty", "no run yet, but")] {
+        let mut child = temp.start(&format!("watch {folder} --port 0"));
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(line.starts_with(says) && line.contains("http://127.0.0.1:"), "{folder}: {line}");
+    }
+    temp.photos("photos");
+    temp.run("watch photos").refused(1, &["photos holds no runs", "a run's folder", "of a study", "an empty one"]);
+    temp.run("watch nowhere").refused(1, &["nowhere", "no such file"]);
+    temp.run("watch small.toml").refused(1, &["small.toml", "it is a file"]);
+}
