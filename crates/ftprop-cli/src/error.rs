@@ -184,6 +184,7 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
              new run, with --init-from {0} to keep what was learned",
             path.display()
         ),
+        Train::EpochsDiffer { path, .. } => format!("{error}: --init-from {}", path.display()),
         Train::NotAsTrained { path, difference } => format!(
             "{} is not as it was in training ({difference}), so which examples the network has not learned from is not \
              known; put it back as it was, or measure other examples alone, as a file or folder of their own, with --data",
