@@ -251,6 +251,20 @@ fn a_pipe_that_is_called_a_picture_is_passed_over_and_never_waited_for() {
     says(&error, &["x.png", "no file"]);
 }
 
+/// It was counted as "no file", which says nothing to whoever sees its name in the folder.
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_called_that() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    std::os::unix::fs::symlink("gone.png", temp.path().join("train/cat/x.png")).unwrap();
+    std::os::unix::fs::symlink("b.png", temp.path().join("train/cat/y.png")).unwrap();
+    let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
+    let said = photos.passed_over.to_string();
+    assert_eq!(said, "2 files that are no pictures were passed over: 1 .txt, 1 by a link that leads nowhere");
+    assert_eq!(photos.train.len(), 7);
+}
+
 #[test]
 fn what_a_path_holds_is_found_out_or_said_to_be_unknown() {
     let temp = Temp::new();
