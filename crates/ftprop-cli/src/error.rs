@@ -142,6 +142,10 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             "let bad images be skipped (bad_images = \"skip\")",
             "leave them out: --set data.bad_images=skip in training, --bad-images skip in eval and prepare",
         ),
+        Train::Data(DataError::PathNeeded { .. }) => format!("{error}, with --data PATH or data.path in a recipe"),
+        Train::Data(DataError::MissingValue { .. }) => {
+            format!("{error} (data.csv.missing in the recipe, or --set data.csv.missing=mean)")
+        }
         Train::NoRecipe { .. } => format!("{error} (ftprop recipes lists them)"),
         Train::NoTeacher { path } => no_teacher(path),
         Train::File(file) if zoo_name(file.path()).is_some() => format!(
@@ -180,6 +184,7 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
              new run, with --init-from {0} to keep what was learned",
             path.display()
         ),
+        Train::EpochsDiffer { path, .. } => format!("{error}: --init-from {}", path.display()),
         Train::NotAsTrained { path, difference } => format!(
             "{} is not as it was in training ({difference}), so which examples the network has not learned from is not \
              known; put it back as it was, or measure other examples alone, as a file or folder of their own, with --data",

@@ -62,6 +62,28 @@ fn a_file_that_is_no_checkpoint_is_fallen_back_from_with_a_word() {
     temp.run("train --resume run --quiet").refused(1, &["run/checkpoint.safetensors", "not one that ftprop wrote"]);
 }
 
+/// It was said that somebody had changed the folder, and not what to do.
+#[test]
+fn lost_metrics_say_what_to_do() {
+    let temp = with_run();
+    let metrics = temp.text("run/metrics.jsonl");
+    let first = metrics.lines().next().unwrap();
+    let resume = "train --resume run --quiet --epochs 5";
+    for (lost, says) in
+        [(None, "metrics.jsonl is gone or holds no epoch"), (Some(first), "metrics.jsonl holds 1 whole")]
+    {
+        match lost {
+            None => fs::remove_file(temp.path("run/metrics.jsonl")).unwrap(),
+            Some(line) => drop(temp.write("run/metrics.jsonl", format!("{line}\n"))),
+        }
+        let words = [says, "the checkpoint is in epoch 4", "put metrics.jsonl back as it was", "--init-from run"];
+        temp.run(resume).refused(1, &words);
+    }
+    temp.run("train --recipe small.toml --init-from run --quiet --epochs 1 --out next").ok();
+    temp.write("run/metrics.jsonl", metrics);
+    temp.run(resume).ok();
+}
+
 #[test]
 fn no_result_is_written_over_a_file_of_a_run() {
     let temp = with_run();

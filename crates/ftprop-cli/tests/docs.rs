@@ -52,8 +52,10 @@ fn follow(page: &str) -> (PathBuf, usize) {
     for (info, lines) in blocks(&text) {
         match info.as_str() {
             "toml" => {
+                // A comment at the top says the file's name, or a recipe its own.
+                let titled = lines[0].strip_prefix("# ").and_then(|title| title.strip_suffix(".toml"));
                 let named = lines.iter().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-                let file = format!("{}.toml", named.unwrap_or("recipe"));
+                let file = format!("{}.toml", titled.or(named).unwrap_or("recipe"));
                 std::fs::write(folder.join(file), lines.join("\n")).unwrap();
             }
             "sh" => lines.iter().for_each(|line| {
@@ -110,11 +112,53 @@ fn the_page_on_accuracy_works() {
 #[test]
 fn the_commands_of_reproducing_work() {
     let (folder, commands) = follow("docs/reproduce.md");
-    assert!(commands >= 4, "only {commands} commands were found");
-    for name in ["sweep/report.html", "sweep/figures/digits.png", "hard-layers.png", "runs/soft/diagnostics.png"] {
+    assert!(commands >= 5, "only {commands} commands were found");
+    for name in [
+        "hinges/report.html",
+        "sweep/report.html",
+        "sweep/figures/digits.png",
+        "hard-layers.png",
+        "runs/soft/diagnostics.png",
+    ] {
         assert!(folder.join(name).exists(), "{name}");
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The best epoch flatters, and stood beside last ones as if it were one of them.
+#[test]
+fn figures_of_the_papers_table_are_those_of_its_runs() {
+    let mean = |cell: &str, which: &str| {
+        let of_seed = |seed: u32| {
+            let path = root().join(format!("results/table1/runs/convnet8-{cell}/seed-{seed}/summary.json"));
+            let summary: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            100.0 * summary["test"][which].as_f64().unwrap()
+        };
+        (1..=3).map(of_seed).sum::<f64>() / 3.0
+    };
+    let cells = ["qrelu-ftpsh", "qrelu-sste", "saturated-relu", "sign-ftpsh", "sign-sste"];
+    let [last, best] = ["top1_last", "top1_best"].map(|which| cells.map(|cell| mean(cell, which)));
+    let [q, s, r, f, e] = last;
+    let ends = format!(
+        "(FTP-SH) end at {q:.1} %, the saturated straight-through estimator (SSTE) at {s:.1} %, and the full-precision \
+         saturated ReLU at {r:.1} %. With sign activations the two estimators end at {f:.2} and {e:.2} %"
+    );
+    let [bq, bs, br, bf, be] = best;
+    let flatters = format!(
+        "In the best epoch on the test images, which the paper gives and which flatters, these five have {bq:.1}, {bs:.1}, \
+         {br:.1}, {bf:.2} and {be:.2} %"
+    );
+    for (page, figure) in [
+        ("README.md", ends),
+        ("README.md", flatters),
+        ("docs/accuracy.md", format!("| sign | **87.01** | 86.53, 87.17, 87.33 | {f:.2} |")),
+        ("docs/accuracy.md", format!("| qReLU 3 | **91.30** | 90.96, 91.48, 91.45 | {q:.2} |")),
+        ("docs/accuracy.md", format!("| saturated ReLU, not quantized | | | {r:.2} |")),
+    ] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&figure), "{page} does not say: {figure}");
+    }
 }
 
 #[test]

@@ -186,11 +186,24 @@ fn a_number_of_epochs_scales_the_schedule() {
     let dry = temp.run(&format!("train --recipe small.toml {settings} --epochs 100 --dry-run --json")).json();
     let scaled = &dry["recipe"]["schedule"]["decay_at"];
     temp.run(&format!(
-        "sweep --recipe small.toml {settings} --epochs 100 --grid weighted=true,false --out s --quiet --minutes 0"
+        "sweep --recipe small.toml {settings} --epochs 100 --grid weighted=true,false --out s --quiet --minutes 0.00001"
     ));
     let swept = temp.text("s/runs/small/weighted-true/seed-1/recipe.toml");
     let decay: Vec<u64> = serde_json::from_value(scaled.clone()).unwrap();
     assert!(swept.contains(&format!("decay_at = {decay:?}")), "{decay:?}: {swept}");
+}
+
+/// A recipe whose decays come after the end of a quick look was told that its kind of schedule has no effect.
+#[test]
+fn a_schedule_without_its_decays_is_no_mistake() {
+    let temp = Temp::with_recipes();
+    temp.cifar10("cifar");
+    let train = "train --recipe convnet4-sign-ftpsh --data cifar --set train.batch=16 --device cpu --dry-run";
+    let short = temp.run(&format!("{train} --epochs 1")).ok();
+    assert!(!short.err.contains("no effect") && short.out.contains("kind = \"constant\""), "{short:?}");
+    // What its author forgot is told.
+    let none = temp.run("train --recipe small.toml --set schedule.kind=step --dry-run").ok();
+    assert!(none.err.contains("schedule.kind has no effect"), "{none:?}");
 }
 
 /// Sizes that fall together when epochs are scaled were gone without a word.

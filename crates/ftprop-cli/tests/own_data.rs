@@ -122,6 +122,43 @@ fn columns_are_matched_by_their_names_and_a_file_is_measured_whole() {
     temp.run("predict run odd.csv").refused(1, &["line 2", "`pink`"]);
 }
 
+/// It was said of a kind of data that it needs a path, with flags of other commands.
+#[test]
+fn a_packed_model_says_that_it_does_not_know_where_its_data_lie() {
+    let temp = Temp::new();
+    temp.write("flowers.csv", flowers());
+    temp.photos("photos");
+    for (name, data, of) in [("flowers", "flowers.csv", "a table"), ("mine", "photos", "pictures in class folders")] {
+        temp.run(&format!("train --data {data} --epochs 1 --quiet --out {name}")).ok();
+        temp.run(&format!("export {name} -o {name}.ftp")).ok();
+        let said = temp.run(&format!("eval {name}.ftp"));
+        let about = format!("{name}.ftp is about {of}, and a packed model does not remember where its data lie");
+        said.refused(2, &[&about, "--data PATH"]);
+        assert!(!said.err.contains("--data-path"), "{said:?}");
+        let (run, packed) = (format!("eval {name} --json"), format!("eval {name}.ftp --data {data} --json"));
+        assert_eq!(temp.run(&run).json()["examples"], temp.run(&packed).json()["examples"], "{name}");
+    }
+    // Whoever has --data-path is told of that.
+    temp.run("separable mnist --classes 0,1").refused(2, &["mnist needs a path", "--data-path PATH"]);
+    temp.run("solve --data mnist:10 --hidden 4").refused(2, &["mnist needs a path", "--data-path PATH"]);
+    let train = temp.run("train --set data.source=mnist --quiet");
+    train.refused(1, &["mnist needs a path", "with --data PATH or data.path in a recipe"]);
+    assert!(!train.err.contains("--data-path"), "{train:?}");
+}
+
+/// What to set was not said, and `NA` was blamed for not being a number.
+#[test]
+fn missing_values_name_the_setting_that_says_what_stands_for_them() {
+    let temp = Temp::new();
+    temp.write("own.toml", "network.preset = \"mlp\"\n[data]\nsource = \"csv\"\npath = \"gaps.csv\"\n");
+    for (cell, says) in [("NA", "`NA` in column 2 (`size`)"), ("", "nothing in column 2 (`size`)")] {
+        temp.write("gaps.csv", format!("colour,size,answer\nred,1,yes\nblue,{cell},no\nred,2,yes\nblue,3,no\n"));
+        temp.run("train --recipe own.toml --quiet")
+            .refused(1, &["gaps.csv, line 3", says, "data.csv.missing", "--set data.csv.missing=mean"]);
+    }
+    temp.run("train --recipe own.toml --quiet --set data.csv.missing=median --epochs 1 --out run").ok();
+}
+
 #[test]
 fn gzipped_tables_and_standard_input_will_do() {
     use std::io::Write;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Temp;
+use common::{Outcome, Temp};
 
 const CELLS: &str = "convnet4-sign-sste,convnet4-sign-ftpsh,convnet4-relu";
 
@@ -127,7 +127,7 @@ fn a_reproduction_goes_on_after_any_end() {
     std::fs::rename(temp.path("table"), temp.path("whole")).unwrap();
 
     // Out of time at once, then killed a few times, then left to end.
-    assert_eq!(temp.run(&reproduce("--quiet --minutes 0")).code, Some(130));
+    assert_eq!(temp.run(&reproduce("--quiet --minutes 0.00001")).code, Some(130));
     for milliseconds in [150, 400, 700] {
         let mut child = temp.start(&reproduce("--quiet"));
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
@@ -273,7 +273,12 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     temp.run(&format!("{base} --cells convnet4-sing-sste")).refused(2, &["convnet4-sing-sste", "convnet4-sign-sste"]);
     temp.run(&format!("{base} --rows svhn")).refused(2, &["svhn", "cifar10", "imagenet"]);
     temp.run(&format!("{base} --table svhn")).refused(2, &["svhn", "--table", "cifar10", "imagenet"]);
-    temp.run(&format!("{base} --minutes=-3")).refused(2, &["--minutes"]);
+    // No time at all trained nothing, and said that all was saved.
+    for minutes in ["-3", "0", "nan"] {
+        temp.run(&format!("{base} --minutes={minutes}")).refused(2, &["--minutes", "above 0"]);
+        temp.run(&format!("sweep --recipe small.toml --seeds 2 --out sweep --minutes={minutes}"))
+            .refused(2, &["--minutes", "above 0"]);
+    }
     temp.run(&format!("{base} --set train.epoch=3")).refused(2, &["train.epochs"]);
     temp.run("reproduce --data nowhere --out table").refused(1, &["CIFAR-10", "nowhere"]);
     temp.run(&format!("{base} --device cpu --validation 2000000")).refused(1, &["2000000"]);
@@ -285,6 +290,19 @@ fn wrong_studies_are_refused_before_anything_is_written() {
     for folder in ["table", "sweep"] {
         assert!(!temp.path(folder).exists(), "{folder} was made");
     }
+}
+
+/// A name with a space before it was refused and listed as known.
+#[test]
+fn names_of_cells_may_have_spaces_beside_their_commas() {
+    let temp = Temp::new();
+    let reproduce = |cells: &str| {
+        let mut command = temp.command("reproduce --data nowhere --out table --cells");
+        command.arg(cells);
+        Outcome::of("reproduce", command)
+    };
+    reproduce(" convnet4-relu, convnet4-sign-sste ").refused(1, &["CIFAR-10", "nowhere"]);
+    reproduce("convnet4-relu, convnet4-rely").refused(2, &["--cells convnet4-rely: known are"]);
 }
 
 /// The report of a study has its question and how far SSTE and FTP-SH are apart, and another study does not replace it.
@@ -318,6 +336,20 @@ fn a_study_answers_its_question_and_keeps_its_report() {
         format!("question = \"{question}\"\nrecipes = []\nseeds = 2\n[grid]\n\"optimizer.lr\" = [1]\n"),
     );
     temp.run("sweep --study wrong.toml --out no").refused(1, &["grid is a list of texts, such as grid = ["]);
+    // What a file says is not called a flag, and what is wrong with it is said in one go.
+    temp.write("wrong.toml", "recipes = [\"small.toml\"]\n");
+    temp.run("sweep --study wrong.toml --out no").refused(1, &["wrong.toml: question is missing", "seeds = 3"]);
+    for (line, setting) in [
+        ("set = [\"data.flp=true\"]", "data.flp=true"),
+        ("grid = [\"layer_los=hinge\"]", "layer_los=hinge"),
+        ("variants = [{ name = \"a\", set = [\"layer_loss=hing\"] }]", "layer_loss=hing"),
+    ] {
+        let head = "question = \"Which?\"\nrecipes = [\"small.toml\"]\nseeds = 2\n";
+        temp.write("wrong.toml", format!("{head}{line}\n"));
+        temp.run("sweep --study wrong.toml --out no --quiet")
+            .refused(1, &[&format!("the study wrong.toml: {setting}: ")]);
+    }
+    temp.run("sweep --study mine.toml --set data.pda=1 --out no --quiet").refused(2, &["--set data.pda=1"]);
 }
 
 /// One recipe by itself was refused, however many seeds were asked for.
@@ -328,4 +360,25 @@ fn the_seeds_of_one_recipe_are_swept() {
     let report = temp.text("seeds/report.md");
     assert!(report.contains("# The seeds of small") && report.contains("2 of 2 runs are finished"), "{report}");
     assert!(report.contains("Test accuracy of small, means over the seeds."), "{report}");
+}
+
+/// Folders of studies were refused, without a hint at what is watched.
+#[test]
+fn a_study_can_be_watched_and_other_folders_are_told_what_can() {
+    use std::io::{BufRead, BufReader};
+    let temp = Temp::with_recipes();
+    temp.run("sweep --recipe small.toml --grid weighted=true,false --epochs 1 --out sweep --quiet").ok();
+    std::fs::create_dir_all(temp.path("empty")).unwrap();
+    for (folder, says) in [("sweep", "2 runs at"), ("sweep/runs", "2 runs at"), ("empty", "no run yet, but")] {
+        let mut child = temp.start(&format!("watch {folder} --port 0"));
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(line.starts_with(says) && line.contains("http://127.0.0.1:"), "{folder}: {line}");
+    }
+    temp.photos("photos");
+    temp.run("watch photos").refused(1, &["photos holds no runs", "a run's folder", "of a study", "an empty one"]);
+    temp.run("watch nowhere").refused(1, &["nowhere", "no such file"]);
+    temp.run("watch small.toml").refused(1, &["small.toml", "it is a file"]);
 }

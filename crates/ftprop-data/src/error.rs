@@ -17,9 +17,7 @@ pub enum DataError {
     },
 
     /// Data that lie somewhere, and nobody said where.
-    #[error(
-        "{dataset} needs a path: say where its files are, with --data PATH (--data-path for solve and separable) or data.path in a recipe"
-    )]
+    #[error("{dataset} needs a path: say where its files are")]
     PathNeeded {
         /// Which data set.
         dataset: &'static str,
@@ -118,6 +116,22 @@ pub enum DataError {
         line: u64,
         /// What is wrong.
         why: String,
+    },
+
+    /// A row of a table has a missing value where nothing stands for such.
+    #[error(
+        "{}, line {line}: {what} in {column}, a missing value; choose for training what stands for such: mean, median or indicator",
+        .path.display()
+    )]
+    MissingValue {
+        /// Which file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What the cell says.
+        what: String,
+        /// The column in words.
+        column: String,
     },
 
     /// A table is wrong as a whole.
@@ -250,7 +264,7 @@ impl DataError {
     /// The line of a table that is wrong, counted from 1, where it is a single one.
     pub fn line(&self) -> Option<u64> {
         match self {
-            DataError::Row { line, .. } => Some(*line),
+            DataError::Row { line, .. } | DataError::MissingValue { line, .. } => Some(*line),
             _ => None,
         }
     }

@@ -186,6 +186,8 @@ struct Entry {
     is_folder: bool,
     is_file: bool,
     is_link: bool,
+    /// Whether it is a link and what it leads to is not there, or out of reach.
+    is_dangling: bool,
 }
 
 impl Entry {
@@ -201,6 +203,7 @@ impl Entry {
     fn kind(&self) -> String {
         match (self.is_folder, self.is_file, self.extension()) {
             (true, ..) => "folder".into(),
+            (_, false, _) if self.is_dangling => "by a link that leads nowhere".into(),
             // A pipe or a device; reading one could wait for ever.
             (_, false, _) => "no file".into(),
             (.., extension) if extension.is_empty() => "without extension".into(),
@@ -219,12 +222,14 @@ fn entries(folder: &Path) -> Result<Vec<Entry>, DataError> {
             continue;
         }
         let (path, mut kind) = (entry.path(), entry.file_type().map_err(failed)?);
-        let is_link = kind.is_symlink();
+        let (is_link, mut is_dangling) = (kind.is_symlink(), false);
         if is_link {
-            // A link to nothing is left as it is: no file.
-            kind = fs::metadata(&path).map_or(kind, |about| about.file_type());
+            match fs::metadata(&path) {
+                Ok(about) => kind = about.file_type(),
+                Err(_) => is_dangling = true,
+            }
         }
-        all.push(Entry { path, is_folder: kind.is_dir(), is_file: kind.is_file(), is_link });
+        all.push(Entry { path, is_folder: kind.is_dir(), is_file: kind.is_file(), is_link, is_dangling });
     }
     all.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(all)

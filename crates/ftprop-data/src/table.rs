@@ -398,16 +398,24 @@ fn is_missing(cell: &str) -> bool {
 /// A cell as a number, or what is wrong with it.
 fn number(table: &CsvTable, row: usize, column: usize) -> Result<f32, DataError> {
     let cell = table.cell(row, column);
-    let words = || table.column_words(column);
     let why = match cell.parse::<f32>() {
         Ok(value) if value.is_finite() => return Ok(value),
-        _ if cell.is_empty() => {
-            format!("nothing in {}; say what stands for missing values: mean, median or indicator", words())
-        }
-        Ok(_) => format!("{} in {} is not a finite number", quote(cell), words()),
-        Err(_) => format!("{} in {} is not a number, as others there are", quote(cell), words()),
+        _ if is_missing(cell) => return Err(missing_value(table, row, column)),
+        Ok(_) => format!("{} in {} is not a finite number", quote(cell), table.column_words(column)),
+        Err(_) => format!("{} in {} is not a number, as others there are", quote(cell), table.column_words(column)),
     };
     Err(table.wrong(row, why))
+}
+
+/// That a cell has no value and nothing stands for it.
+fn missing_value(table: &CsvTable, row: usize, column: usize) -> DataError {
+    let cell = table.cell(row, column);
+    DataError::MissingValue {
+        path: table.path().to_owned(),
+        line: table.line(row),
+        what: if cell.is_empty() { "nothing".into() } else { quote(cell) },
+        column: table.column_words(column),
+    }
 }
 
 /// Classes by what a cell says.

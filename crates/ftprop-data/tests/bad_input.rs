@@ -142,7 +142,7 @@ fn tables_with_wrong_rows_say_which_line() {
     let refuse = |text: &str, words: &[&str]| refused(Source::Csv, &temp.write("t.csv", text), words);
     refuse("a,b,c\n1,2,x\n1,2,3,y\n", &["t.csv, line 3", "4 columns", "3"]);
     refuse("a,b,c\n1,2,x\n1,y\n", &["line 3", "2 columns"]);
-    refuse("1,2,x\n1,nan,y\n", &["line 2", "nan", "column 2", "finite"]);
+    refuse("1,2,x\n1,nan,y\n", &["line 2", "`nan` in column 2, a missing value", "mean, median or indicator"]);
     refuse("1,2,x\n1,inf,y\n", &["line 2", "inf"]);
     refuse("1,2,x\n1,1e99,y\n", &["line 2", "1e99"]);
     refuse("1,2,x\n1,two,y\n", &["line 2", "`two`", "not a number"]);
@@ -176,7 +176,7 @@ fn tables_with_wrong_rows_say_which_line() {
     let years: String = (0..40).map(|i| format!("{i},{}\n", 1900 + i % 30)).collect();
     refuse(&years, &["column 2", "30 different labels in 40 rows", "another label column"]);
     refuse("a,b,c\n1,red,x\n2,,y\n", &["line 3", "column 2 (`b`)", "mean, median or indicator"]);
-    refuse("a,b,c\n1,NA,x\n2,3,y\n", &["line 2", "`NA`", "not a number"]);
+    refuse("a,b,c\n1,NA,x\n2,3,y\n", &["line 2", "`NA`", "a missing value"]);
     let ids: String = (0..300).map(|i| format!("{i},id{i},{}\n", i % 2)).collect();
     refuse(&ids, &["column 2", "256 different texts"]);
 }
@@ -249,6 +249,20 @@ fn a_pipe_that_is_called_a_picture_is_passed_over_and_never_waited_for() {
     assert_eq!(photos.passed_over.kinds["no file"], 1);
     let error = load_image(&pipe, &photos.preprocess().unwrap()).unwrap_err();
     says(&error, &["x.png", "no file"]);
+}
+
+/// It was counted as "no file", which says nothing to whoever sees its name in the folder.
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_called_that() {
+    let temp = Temp::new();
+    write_photos(&temp);
+    std::os::unix::fs::symlink("gone.png", temp.path().join("train/cat/x.png")).unwrap();
+    std::os::unix::fs::symlink("b.png", temp.path().join("train/cat/y.png")).unwrap();
+    let photos = open(Source::Folder, Some(temp.path()), &Options::default()).unwrap();
+    let said = photos.passed_over.to_string();
+    assert_eq!(said, "2 files that are no pictures were passed over: 1 .txt, 1 by a link that leads nowhere");
+    assert_eq!(photos.train.len(), 7);
 }
 
 #[test]

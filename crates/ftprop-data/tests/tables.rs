@@ -94,6 +94,25 @@ fn missing_values_are_what_was_chosen() {
     assert_eq!((inputs[1], inputs[4], inputs[2]), (0.0, 1.0, 0.0));
 }
 
+/// `NA` was blamed for not being a number, though it is known to be none.
+#[test]
+fn missing_values_that_nothing_stands_for_are_called_that() {
+    for (cell, says) in
+        [("", "nothing in column 1 (`a`), a missing value"), ("NA", "`NA` in column 1 (`a`), a missing value")]
+    {
+        let text = format!("a,b,kind\n1,2,x\n{cell},2,y\n");
+        let read = table(&text);
+        let error = TableTransform::fit(&read, 2, &CsvOptions::default(), |_| true).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(says) && said.contains("mean, median or indicator"), "{said}");
+        // The setting's name is that of whoever has settings.
+        assert!(error.line() == Some(3) && !said.contains("csv."), "{said}");
+        // Rows of another file, where the training file had all values.
+        let fitted = transform("a,b,kind\n1,2,x\n3,2,y\n", &CsvOptions::default());
+        assert!(fitted.features(&read).unwrap_err().to_string().contains(says));
+    }
+}
+
 #[test]
 fn texts_become_a_number_each() {
     let text = "colour,size,zip,kind\nred,1,100,x\nblue,2,200,y\n,3,100,x\n";

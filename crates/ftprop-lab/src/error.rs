@@ -36,6 +36,15 @@ pub enum Error {
         /// The recipe key.
         key: String,
     },
+    /// A folder to watch has no runs, and other things.
+    #[error(
+        "{} holds no runs, nor do its folders: watch a run's folder (it has a recipe.toml), one of runs or of a study, or an \
+         empty one that runs are to be made in", .path.display()
+    )]
+    NoRuns {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A page cannot be served where it was to be.
     #[error("cannot listen on {address}: {source}; another port may be free, and port 0 takes any that is")]
     Address {

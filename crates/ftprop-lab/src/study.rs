@@ -9,6 +9,8 @@
 //! A study can be ended at any moment; the same call goes on with what is not finished. Whatever is finished is read
 //! back from the run folders, so a report can be made anew at any time.
 
+mod trained;
+
 use crate::error::Error;
 use crate::plot::{Curves, EpochPoint};
 use crate::report::document::Document;
@@ -26,6 +28,7 @@ use ftprop_train::words::seconds;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
+use trained::Trained;
 
 /// What a study's runs came to, as far as they are there.
 #[derive(Clone, Debug)]
@@ -49,7 +52,7 @@ pub struct Stint {
     pub seconds: f64,
     /// Runs that it brought to their end.
     pub finished: usize,
-    /// Epochs that it went through.
+    /// Epochs that it brought to their end.
     pub epochs: u64,
     /// What was typed.
     pub command: String,
@@ -86,22 +89,23 @@ pub fn train(
     let before = done(jobs)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     let mut counted = Endings::default();
-    for ending in fleet::train_on(jobs, devices, at_once, observer)? {
+    let observer = Trained::new(observer);
+    for ending in fleet::train_on(jobs, devices, at_once, &observer)? {
         match ending {
             Ok(Ending::Finished(_)) => counted.finished += 1,
             Ok(Ending::Interrupted { .. }) => counted.interrupted += 1,
             Err(_) => counted.failed += 1,
         }
     }
-    let after = done(jobs)?;
-    let epochs = after.iter().zip(&before).map(|(a, b)| a.1.saturating_sub(b.1)).sum();
-    if epochs > 0 {
+    // Also where it was ended within the first epoch: that took time, which a run's own times have as well.
+    if observer.anything() {
+        let after = done(jobs)?;
         let train = &jobs[0].recipe.train;
         let stint = Stint {
             started: utc(started),
             seconds: clock.elapsed().as_secs_f64(),
             finished: after.iter().zip(&before).filter(|(a, b)| a.0 && !b.0).count(),
-            epochs,
+            epochs: after.iter().zip(&before).map(|(a, b)| a.1.saturating_sub(b.1)).sum(),
             command: command.to_string(),
             device: described(devices, train)?,
             versions: versions(devices.first().copied().unwrap_or(train.device)),
@@ -284,7 +288,10 @@ pub fn write_notes(out: &Path, page: &mut Document) {
 pub fn write_history(page: &mut Document, history: &[Stint]) {
     page.heading("Time, hardware, versions, commands");
     if history.is_empty() {
-        page.text("Nothing was trained by this program; the runs were put here.");
+        page.text(
+            "history.jsonl names no call. Runs that are here were trained elsewhere, or by calls that were killed before they \
+             could write it.",
+        );
         return;
     }
     let rows = history.iter().map(|stint| {

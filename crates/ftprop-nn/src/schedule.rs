@@ -151,14 +151,21 @@ impl Schedule {
     }
 
     /// The same schedule for a run of another length: whenever something changes, the same share of the whole is done.
-    /// What would change after the end of a very short run is left out.
+    /// What would change after the end of a very short run is left out, and where that is everything the rate is constant.
     pub fn scaled(&self, from: u32, to: u32) -> Self {
         let scale = f64::from(to) / f64::from(from);
         let begins = |&epoch: &u32| (f64::from(epoch.saturating_sub(1)) * scale).round() as u32 + 1;
-        Schedule {
-            decay_at: self.decay_at.iter().map(begins).filter(|&epoch| epoch <= to).collect(),
-            warmup: self.warmup * scale,
-            ..self.clone()
+        let decay_at: Vec<u32> = self.decay_at.iter().map(begins).collect();
+        let warmup = self.warmup * scale;
+        // What never came in the whole run is somebody's mistake, and stays to be told.
+        if self.decay_at.iter().all(|&epoch| epoch > from) {
+            return Schedule { decay_at, warmup, ..self.clone() };
+        }
+        let decay_at: Vec<u32> = decay_at.into_iter().filter(|&epoch| epoch <= to).collect();
+        match decay_at.is_empty() {
+            // A kind and a factor that nothing comes of would be told as a mistake, and are none.
+            true => Schedule { warmup, ..Schedule::default() },
+            false => Schedule { decay_at, warmup, ..self.clone() },
         }
     }
 }
@@ -183,6 +190,10 @@ mod tests {
         {
             assert_eq!(s.scaled(300, epochs).decay_at, decay_at, "{epochs} epochs");
         }
+        let halved = Schedule { factor: 0.5, warmup: 30.0, ..s };
+        assert_eq!(halved.scaled(300, 1), Schedule { warmup: 0.1, ..Schedule::default() });
+        let late = Schedule { decay_at: vec![301, 400], ..halved };
+        assert_eq!(late.scaled(300, 30).decay_at, [31, 41]);
     }
 
     #[test]

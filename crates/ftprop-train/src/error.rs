@@ -3,6 +3,7 @@
 use crate::built_in::nearest;
 use crate::config::ConfigError;
 use crate::files::FileError;
+use crate::words::counted;
 use ftprop_data::DataError;
 use ftprop_nn::{EngineError, NnError};
 use ftprop_tensor::TensorError;
@@ -301,7 +302,8 @@ pub enum Error {
     },
     /// A run folder's files contradict each other.
     #[error(
-        "{path}: metrics.jsonl has {metrics} epochs but the checkpoint is in epoch {epoch}; the folder was changed by hand"
+        "{path}: {}, and the checkpoint is in epoch {epoch}; put metrics.jsonl back as it was, or begin a new run with this one's \
+         network", epochs_there(*.metrics)
     )]
     EpochsDiffer {
         /// The run's folder.
@@ -443,6 +445,13 @@ impl Error {
 }
 
 /// Among how many ranks a batch is divided, if it is.
+fn epochs_there(metrics: usize) -> String {
+    match metrics {
+        0 => "metrics.jsonl is gone or holds no epoch".into(),
+        some => format!("metrics.jsonl holds {}", counted(some as u64, "whole epoch")),
+    }
+}
+
 fn over(ranks: usize) -> String {
     if ranks > 1 { format!(" over {ranks} ranks") } else { String::new() }
 }

@@ -51,6 +51,25 @@ pub(super) fn find(recipe: &mut Recipe, data: Option<&Path>) -> Result<Option<Fo
     Ok(found)
 }
 
+/// A packed model remembers what it was trained on, but not where that lies, which is to be said unless it lies nowhere; `how`
+/// is what to give.
+pub(super) fn check_placed(model: &Path, source: Source, data: Option<&Path>, how: &str) -> Result<(), Error> {
+    let of = match source {
+        Source::Digits | Source::Arrays => return Ok(()),
+        Source::Csv => "a table".to_string(),
+        Source::Folder => "pictures in class folders".into(),
+        Source::Prepared => "prepared pictures".into(),
+        named => named.to_string(),
+    };
+    match data {
+        Some(_) => Ok(()),
+        None => Err(Error::Usage(format!(
+            "{} is about {of}, and a packed model does not remember where its data lie: {how}",
+            model.display()
+        ))),
+    }
+}
+
 /// Puts the networks that a recipe names, its teacher and the one to begin with, where they are found from any folder; they may be
 /// of the zoo.
 pub(super) fn place_networks(recipe: &mut Recipe) -> Result<(), ftprop_export::Error> {

@@ -3,7 +3,7 @@
 mod report;
 mod tables;
 
-use crate::cli::data::{find, tell_found};
+use crate::cli::data::{check_placed, find, tell_found};
 use crate::cli::prepare::Bad;
 use crate::cli::solve::outputs;
 use crate::cli::{load, say_json};
@@ -294,6 +294,7 @@ impl Eval {
                 ));
             }
         };
+        check_placed(&self.model, recipe.data.source, self.data.as_deref(), "give --data PATH")?;
         let found = find(&mut recipe, self.data.as_deref())?;
         self.leave_out(&mut recipe);
         let shape = classifier.shape();

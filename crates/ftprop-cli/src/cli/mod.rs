@@ -5,6 +5,7 @@ mod data;
 mod devices;
 mod eval;
 mod export;
+mod help;
 mod import;
 mod manual;
 mod plot;
@@ -29,7 +30,7 @@ use crate::error::Error;
 use crate::progress::{LogLevel, complain, set_log_level, tell};
 use crate::terminal::Stream;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ftprop_tensor::Cpu;
 use ftprop_tensor::cpu::Isa;
 use ftprop_train::choice::DeviceChoice;
@@ -46,7 +47,7 @@ use std::sync::Arc;
 #[command(name = "ftprop", version = VERSION, about, long_about = None, after_help = "\
 Begin with:
   ftprop train                        train on the built-in digits, in seconds
-  ftprop train --data DIR             train on your own pictures, in class folders, or on a table (.csv)
+  ftprop train --data DIR             train on your pictures or a table (.csv)
   ftprop predict runs/digits IMAGE    use what was trained
   ftprop COMMAND --help               everything about a command, with examples
 
@@ -118,7 +119,9 @@ impl Program {
     /// What the command line asks for; where there is nothing to run, the exit code after everything was said.
     pub(crate) fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
-        Program::try_parse_from(&arguments).map_err(|e| {
+        let parsed = help::fitted(Program::command()).try_get_matches_from(&arguments);
+        let understood = |matches| Program::from_arg_matches(&matches).map_err(|e| e.format(&mut Program::command()));
+        parsed.and_then(understood).map_err(|e| {
             // The bare program shows what it can do; --help and --version end here, too.
             let bare = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             if e.use_stderr() && !bare {

@@ -172,11 +172,11 @@ impl Asked {
                 let mut wrong = wrong.into_iter().peekable();
                 for (row, ranked) in answers.iter().enumerate() {
                     while let Some(why) = wrong.next_if(|why| why.line() < Some(table.line(row))) {
-                        out.failed(name, why.line(), &why.to_string())?;
+                        out.failed(name, why.line(), &Error::from(why).to_string())?;
                     }
                     out.answer(name, Some(table.line(row)), ranked, &self.classes)?;
                 }
-                wrong.try_for_each(|why| out.failed(name, why.line(), &why.to_string()))
+                wrong.try_for_each(|why| out.failed(name, why.line(), &Error::from(why).to_string()))
             }
             Err(e @ (ftprop_train::Error::Data(_) | ftprop_train::Error::File(_))) => {
                 // What is called - has another path where it is read.

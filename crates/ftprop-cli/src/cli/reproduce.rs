@@ -110,10 +110,12 @@ impl Reproduce {
     fn cells(&self, rows: Rows) -> Result<Vec<Cell>, Error> {
         let all = rows.cells();
         let names: Vec<String> = all.iter().map(Cell::name).collect();
-        if let Some(unknown) = self.cells.iter().find(|name| !names.contains(name)) {
+        // As in --grid, spaces beside a comma are none of the names'.
+        let wanted: Vec<&str> = self.cells.iter().map(|name| name.trim()).collect();
+        if let Some(unknown) = wanted.iter().find(|wanted| names.iter().all(|name| name != *wanted)) {
             return Err(Error::Usage(format!("--cells {unknown}: known are {}", names.join(", "))));
         }
-        let asked = |cell: &Cell| self.cells.is_empty() || self.cells.contains(&cell.name());
+        let asked = |cell: &Cell| wanted.is_empty() || wanted.contains(&cell.name().as_str());
         Ok(all.into_iter().filter(asked).collect())
     }
 }

@@ -151,7 +151,8 @@ enum Answer {
 impl Robust {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
-        let place = Place { data: self.data.as_deref(), source: self.source.as_deref(), train: self.train };
+        let (data, source) = (self.data.as_deref(), self.source.as_deref());
+        let place = Place { data, source, how: "give --data PATH", train: self.train };
         let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
         let numbers = self.numbers(subject.points.len())?;
         let points = subject.points.select(&numbers);

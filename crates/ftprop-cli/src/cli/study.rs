@@ -162,8 +162,10 @@ impl StudyArgs {
 
     fn stop_in_time(&self, stop: &Arc<AtomicBool>) -> Result<(), Error> {
         let Some(minutes) = self.minutes else { return Ok(()) };
-        let time = Duration::try_from_secs_f64(60.0 * minutes)
-            .map_err(|_| Error::Usage(format!("--minutes {minutes}: expected a number of minutes, such as 30")))?;
+        let time =
+            Duration::try_from_secs_f64(60.0 * minutes).ok().filter(|time| !time.is_zero()).ok_or_else(|| {
+                Error::Usage(format!("--minutes {minutes}: expected a number of minutes above 0, such as 30"))
+            })?;
         let stop = stop.clone();
         std::thread::spawn(move || {
             std::thread::sleep(time);

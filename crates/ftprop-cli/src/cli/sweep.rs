@@ -10,6 +10,7 @@ use ftprop_lab::sweep::plan::Plan;
 use ftprop_lab::sweep::report::report;
 use ftprop_lab::sweep::{Axis, Base, points};
 use ftprop_train::choice::DeviceChoice;
+use ftprop_train::config::Origin;
 use ftprop_train::fleet::Job;
 use ftprop_train::recipe::{Recipe, absolute};
 use std::path::PathBuf;
@@ -55,9 +56,10 @@ pub(super) struct Sweep {
 impl Sweep {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
         let mut axes: Vec<Axis> = Vec::new();
-        let mut question = None;
+        let (mut question, mut written) = (None, Vec::new());
         if let Some(plan) = &self.plan {
             let plan = Plan::find(plan)?;
+            written.clone_from(&plan.set);
             if !self.study.quiet {
                 tell(&plan.question);
             }
@@ -79,8 +81,9 @@ impl Sweep {
         self.study.refuse_overruled(&[])?;
         self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;
         let device = self.study.device.parse()?;
-        let bases = self.bases()?;
-        let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))?;
+        let bases = self.bases().map_err(|error| self.in_its_file(error, &written))?;
+        let points = points(&bases, &axes, seeds, &self.out, |recipe| self.finish(recipe, device))
+            .map_err(|error| self.in_its_file(error.into(), &written))?;
         let jobs: Vec<Job> = points.iter().flat_map(|point| point.jobs.clone()).collect();
         study::check_alone(&self.out, &jobs)?;
         let page = || report(question.as_deref(), &points, &axes, &study::history(&self.out)?);
@@ -94,6 +97,20 @@ impl Sweep {
         self.study.set.splice(..0, plan.set);
         self.seeds = self.seeds.or(Some(plan.seeds));
         self.study.epochs = self.study.epochs.or(plan.epochs);
+    }
+
+    /// What is wrong with a setting that a study's file has, and not the command line, is called that; `written` are those
+    /// that it has for all runs.
+    fn in_its_file(&self, error: Error, written: &[String]) -> Error {
+        let (Some(file), Error::Train(ftprop_train::Error::Config(why))) = (&self.plan, &error) else { return error };
+        match why.argument() {
+            Some(Origin::Set(setting)) if !written.contains(setting) => error,
+            Some(Origin::Set(setting) | Origin::Grid(setting)) => {
+                let (name, why) = (file.display().to_string(), format!("{setting}: {}", why.message()));
+                ftprop_lab::Error::Plan { name, why }.into()
+            }
+            _ => error,
+        }
     }
 
     fn bases(&self) -> Result<Vec<Base>, Error> {

@@ -93,8 +93,12 @@ impl Verify {
         let Some(model) = &self.model else {
             return Ok(certificate.verify(None, None)?);
         };
-        let place =
-            Place { data: self.data.as_ref().map(Path::new), source: self.source.as_deref(), train: self.train };
+        let place = Place {
+            data: self.data.as_ref().map(Path::new),
+            source: self.source.as_deref(),
+            how: "give their path after the certificate",
+            train: self.train,
+        };
         let subject = Subject::open(model, self.checkpoint.into(), &place)?;
         Ok(certificate.verify(Some(&subject.network), Some(&subject.points))?)
     }

@@ -21,9 +21,10 @@ examples of its validation part, or of the test part where nothing is held out. 
 Examples:
   ftprop watch runs/digits
   ftprop watch runs
+  ftprop watch results/table1
   ftprop watch runs/sign-sste runs/sign-ftpsh --port 0")]
 pub(super) struct Watch {
-    /// Run folders, or folders of them, in which new runs are found when they begin
+    /// Run folders, or folders of them, such as a sweep's: runs are found at any depth within reason, new ones when they begin
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The port to listen on; 0 for any that is free
@@ -44,7 +45,11 @@ impl Watch {
         if !self.address.is_loopback() {
             tell("whoever reaches this address can look at these runs and their data; nothing is encrypted");
         }
-        say(&format!("{} at http://{}/", counted(server.runs() as u32, "run"), server.address()))?;
+        let runs = match server.runs() {
+            0 => "no run yet, but those that begin will be shown".into(),
+            some => counted(some as u32, "run"),
+        };
+        say(&format!("{runs} at http://{}/", server.address()))?;
         server.serve(&stop)?;
         Ok(ExitCode::SUCCESS)
     }

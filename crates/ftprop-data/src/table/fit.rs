@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ColumnKind, Missing, is_missing, number, whole_number};
+use super::{ColumnKind, Missing, is_missing, missing_value, number, whole_number};
 use crate::DataError;
 use crate::csv_file::{CsvTable, quote};
 
@@ -103,8 +103,7 @@ fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<Column
     for row in 0..table.rows() {
         let cell = table.cell(row, column);
         if missing == Missing::Refuse && cell.is_empty() {
-            // Says what is missing.
-            number(table, row, column)?;
+            return Err(missing_value(table, row, column));
         }
         texts.insert(if is_missing(cell) { "" } else { cell });
         if texts.len() > MOST_TEXTS {

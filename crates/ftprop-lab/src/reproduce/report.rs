@@ -58,11 +58,15 @@ pub fn report(rows: Rows, cells: &[CellRuns], history: &[Stint]) -> Result<Docum
         }
     }
     differences(&mut page, rows, cells);
-    page.heading("Learning curves");
+    let mut headed = false;
     for network in rows.networks() {
         let cells: Vec<&CellRuns> = cells.iter().filter(|c| c.cell.network.name == network.name).collect();
         if cells.iter().all(|c| c.runs.iter().all(|run| run.metrics.is_empty())) {
             continue;
+        }
+        if !headed {
+            page.heading("Learning curves");
+            headed = true;
         }
         let (picture, zoom) = curves(network, &cells);
         let insets = match zoom {

@@ -1,5 +1,7 @@
 //! Sweeps that are written down: which recipes, which grid, how many seeds, and the question that they answer.
 
+mod check;
+
 use super::Axis;
 use crate::error::Error;
 use ftprop_train::files;
@@ -65,10 +67,6 @@ const PLANS: &[(&str, &str)] = plans![
     "ingredients-cpu",
 ];
 
-/// Keys that are lists of texts, each with what a text is like.
-const LISTS: [(&str, &str); 3] =
-    [("recipes", "convnet8-sign-ftpsh"), ("grid", "optimizer.lr=1e-3,5e-4"), ("set", "data.validation=5000")];
-
 impl Plan {
     /// The names of those that come with the crate.
     pub fn names() -> impl Iterator<Item = &'static str> {
@@ -87,14 +85,15 @@ impl Plan {
             }
             None => String::from_utf8(files::read(name)?).map_err(|e| wrong(e.to_string()))?,
         };
-        let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.message().to_string()))?;
-        for (key, example) in LISTS {
-            let texts = |value: &toml::Value| value.as_array().is_some_and(|all| all.iter().all(toml::Value::is_str));
-            if table.get(key).is_some_and(|value| !texts(value)) {
-                return Err(wrong(format!("{key} is a list of texts, such as {key} = [\"{example}\"]")));
-            }
+        let syntax = |error: toml::de::Error| {
+            let line = error.span().map(|span| format!("line {}: ", 1 + text[..span.start].matches('\n').count()));
+            wrong(format!("{}{}", line.unwrap_or_default(), error.message()))
+        };
+        let mistakes = check::mistakes(&toml::from_str(&text).map_err(syntax)?);
+        if !mistakes.is_empty() {
+            return Err(wrong(mistakes.join("; ")));
         }
-        toml::from_str(&text).map_err(|e| wrong(e.message().to_string()))
+        toml::from_str(&text).map_err(syntax)
     }
 
     /// The axis of its variants, where it has some.
@@ -134,14 +133,10 @@ mod tests {
         let message = Plan::find(Path::new("nothing")).unwrap_err().to_string();
         assert!(message.contains("decay-l2") && message.contains("nothing"), "{message}");
         let file = std::env::temp_dir().join(format!("ftprop-plan-{}.toml", std::process::id()));
-        let head = "question = \"Which?\"\nrecipes = [\"digits\"]\nseeds = 1\n";
-        for grid in ["[grid]\n\"optimizer.lr\" = [1e-3, 1e-4]", "grid = \"optimizer.lr=1e-3,1e-4\"", "grid = [1]"] {
-            std::fs::write(&file, format!("{head}{grid}\n")).unwrap();
+        for (text, says) in [("seeds = 3\n", "question is missing"), ("seeds = 3\nrecipes = [\n", "line ")] {
+            std::fs::write(&file, text).unwrap();
             let message = Plan::find(&file).unwrap_err().to_string();
-            assert!(
-                message.contains("grid is a list of texts, such as grid = [\"optimizer.lr=1e-3,5e-4\"]"),
-                "{message}"
-            );
+            assert!(message.contains(says) && message.lines().count() == 1, "{message}");
         }
         std::fs::remove_file(&file).unwrap();
     }

@@ -58,9 +58,12 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
         table(&mut page, name, &keys, &mut rows.clone());
     }
     differences::write(&mut page, &results);
-    page.heading("Learning curves");
+    let begun = |shown: &[&Compared<'_>]| shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty()));
+    if groups.iter().any(|(_, shown)| begun(shown)) {
+        page.heading("Learning curves");
+    }
     for (base, shown) in &groups {
-        if shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty())) {
+        if begun(shown) {
             let path = format!("figures/{}", ftprop_train::run::folder_name(base));
             let caption = format!("Test accuracy of {base}, means over the seeds.");
             page.figure(curves(base, shown), &path, &caption);

@@ -7,9 +7,11 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `http` | requests and answers, as much of them as a page needs |
+//! | `find` | the run folders in the folders that are named |
 //! | `runs` | what a run folder says, as JSON |
 //! | `mistakes` | which classes the kept network takes for which, with examples |
 
+mod find;
 mod http;
 mod mistakes;
 mod runs;
@@ -49,8 +51,8 @@ struct Site {
 }
 
 impl Server {
-    /// Takes an address, with port 0 any free port of it. A path is a run folder, or a folder of such, of which new ones
-    /// are shown when they come.
+    /// Takes an address, with port 0 any free port of it. A path is a run folder, or one with such in it or
+    /// in its folders, of which new ones are shown when they come.
     ///
     /// ```no_run
     /// use ftprop_lab::watch::Server;

@@ -1,5 +1,6 @@
 //! What run folders say, as JSON.
 
+use super::find::{MOST, check, runs_at};
 use crate::Error;
 use ftprop_train::changes::Changed;
 use ftprop_train::diagnostics::{Record, Records};
@@ -9,8 +10,6 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The most runs on one page.
-const MOST: usize = 200;
 /// The most epochs of a run in one answer: a longer run has its epochs thinned out.
 const MOST_EPOCHS: usize = 2000;
 
@@ -48,11 +47,7 @@ struct Whole {
 impl Runs {
     pub(super) fn new(paths: Vec<PathBuf>) -> Result<Self, Error> {
         // What is no folder of a run, or of runs, is found out now.
-        for path in &paths {
-            if folders_in(path).is_empty() {
-                RunFolder::open(path)?;
-            }
-        }
+        paths.iter().try_for_each(|path| check(path))?;
         Ok(Runs { paths, found: Mutex::default() })
     }
 
@@ -60,8 +55,7 @@ impl Runs {
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         for path in &self.paths {
-            let inside = if is_run(path) { vec![path.clone()] } else { folders_in(path) };
-            for folder in inside {
+            for folder in runs_at(path) {
                 if found.len() < MOST && !found.contains(&folder) {
                     found.push(folder);
                 }
@@ -71,7 +65,9 @@ impl Runs {
     }
 
     pub(super) fn folder(&self, number: usize) -> Option<PathBuf> {
-        self.folders().into_iter().nth(number)
+        // One that was found keeps its number, and need not be looked for.
+        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned();
+        known.or_else(|| self.folders().into_iter().nth(number))
     }
 
     /// All runs, with the last epoch of each.
@@ -126,19 +122,6 @@ fn line(number: usize, path: &Path) -> Line {
 fn thinned<T>(all: Vec<T>) -> Vec<T> {
     let (every, last) = (all.len().div_ceil(MOST_EPOCHS).max(1), all.len().saturating_sub(1));
     all.into_iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last).map(|(_, value)| value).collect()
-}
-
-fn is_run(path: &Path) -> bool {
-    path.join("recipe.toml").is_file()
-}
-
-/// The run folders in a folder, by name.
-fn folders_in(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|folder| is_run(folder)).collect();
-    folders.sort();
-    folders.truncate(MOST);
-    folders
 }
 
 /// Numbers that are none become null, which the page shows as missing.

@@ -67,6 +67,22 @@ fn a_page_about_runs_over_loopback() {
     std::fs::remove_dir_all(&temp).unwrap();
 }
 
+/// A study's folder was refused, and so was one that was to be watched from the start.
+#[test]
+fn a_study_is_watched_from_before_its_first_run() {
+    let temp = std::env::temp_dir().join(format!("ftprop-watch-study-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&temp);
+    std::fs::create_dir_all(&temp).unwrap();
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), vec![temp.clone()]).unwrap();
+    assert_eq!(server.runs(), 0);
+    for (number, seed) in (1..).zip(["seed-1", "seed-2"]) {
+        train(&temp.join("runs/digits/layer_loss-hinge").join(seed), "digits", 0.0);
+        std::fs::write(temp.join("report.md"), "").unwrap();
+        assert_eq!(server.runs(), number);
+    }
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
 fn pages(address: SocketAddr) {
     for (path, kind, word) in [
         ("/", "text/html", "page.js"),

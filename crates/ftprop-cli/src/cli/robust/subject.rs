@@ -1,5 +1,6 @@
 //! The network and the instances that `robust` and `verify` are asked about.
 
+use crate::cli::data::check_placed;
 use crate::error::Error;
 use crate::progress::tell;
 use ftprop_data::{Dataset, Split};
@@ -29,6 +30,8 @@ pub(in crate::cli) struct Subject {
 pub(in crate::cli) struct Place<'a> {
     pub(in crate::cli) data: Option<&'a Path>,
     pub(in crate::cli) source: Option<&'a str>,
+    /// How it says that, for a message.
+    pub(in crate::cli) how: &'static str,
     /// Training examples instead of those to test on.
     pub(in crate::cli) train: bool,
 }
@@ -85,6 +88,7 @@ fn packed_model(path: &Path, place: &Place<'_>) -> Result<(ExactNetwork, Vec<Str
     };
     let mut recipe = Recipe::default();
     recipe.data.source = source.parse()?;
+    check_placed(path, recipe.data.source, place.data, place.how)?;
     recipe.data.path = place.data.map(Path::to_path_buf);
     let dataset = recipe.data.open()?;
     let packed::Shape { height, width, channels } = model.preprocessing.input;

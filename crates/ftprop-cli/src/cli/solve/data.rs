@@ -85,7 +85,11 @@ fn is_table(name: &str) -> bool {
 
 /// Training and test part of a data set of pictures, values between 0 and 1.
 fn pixels(source: Source, path: Option<&Path>) -> Result<(Labelled, Labelled), Error> {
-    let dataset = ftprop_data::open(source, path, &Options::default())?;
+    let dataset = ftprop_data::open(source, path, &Options::default()).map_err(|why| match why {
+        // --data is the problem here, and no path.
+        DataError::PathNeeded { .. } => Error::Usage(format!("{why}, with --data-path PATH")),
+        other => other.into(),
+    })?;
     let labelled = |split: &Split| -> Result<Labelled, Error> {
         let (bytes, shape) =
             split.bytes().ok_or_else(|| Error::Other(format!("{source} is not a data set of pixels in memory")))?;
