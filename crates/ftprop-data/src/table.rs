@@ -17,7 +17,7 @@ use crate::csv_file::{CsvTable, LabelColumn, quote};
 use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
-use fit::{classes_of, fit_column};
+use fit::{classes_of, fit_column, spread};
 
 /// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
 const LEAST_NUMBERS: usize = 1 << 26;
@@ -174,6 +174,24 @@ impl TableTransform {
         let columns = features.iter().map(column).collect::<Result<Vec<_>, DataError>>()?;
         let (named, ignored) = (table.names().is_some(), options.ignore.clone());
         Ok(TableTransform { label: name(label), label_at: label, named, columns, classes, ignored })
+    }
+
+    /// For rows of numbers, the label last, whose columns have no names: fitted to these numbers, given column by column,
+    /// with classes that are known, in this order.
+    ///
+    /// ```
+    /// use ftprop_data::TableTransform;
+    /// let fitted = TableTransform::of_numbers([vec![1.0, 3.0], vec![5.0, 5.0]], vec!["b".into(), "a".into()]);
+    /// assert_eq!((fitted.width(), fitted.normalize().mean), (2, vec![2.0, 5.0]));
+    /// ```
+    pub fn of_numbers(columns: impl IntoIterator<Item = Vec<f32>>, classes: Vec<String>) -> TableTransform {
+        let column = |(at, values): (usize, Vec<f32>)| {
+            let (mean, deviation) = spread(&values);
+            let kind = ColumnKind::Number { mean, deviation, fill: None, indicator: false };
+            TableColumn { name: (at + 1).to_string(), kind }
+        };
+        let columns: Vec<TableColumn> = columns.into_iter().enumerate().map(column).collect();
+        TableTransform { label: None, label_at: columns.len(), named: false, columns, classes, ignored: Vec::new() }
     }
 
     /// Reads a table of such rows. Where the training file had no names, a first line that could be a row is one.

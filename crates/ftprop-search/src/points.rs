@@ -110,6 +110,12 @@ impl Points {
         &self.values[instance * self.inputs..][..self.inputs]
     }
 
+    /// One instance, without any rounding.
+    pub fn exact_row(&self, instance: usize) -> Vec<Rational> {
+        let whole = self.whole();
+        (0..self.inputs).map(|i| Rational::new(whole.number(instance, i), whole.scale(i).clone())).collect()
+    }
+
     /// All instances in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.values.chunks_exact(self.inputs)

@@ -13,8 +13,7 @@ use ftprop_search::{
     solve,
 };
 use ftprop_train::files;
-use ftprop_train::run::RunFolder;
-use ftprop_train::searched;
+use ftprop_train::searched::{self, Origin};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,7 +94,7 @@ pub(super) struct Solve {
 impl Solve {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let (problem, origin) = data::problem(&self.data, self.data_path.as_deref(), self.test.as_deref(), self.seed)?;
-        self.check(&problem)?;
+        self.check(&problem, &origin)?;
         let threads = match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -157,16 +156,13 @@ impl Solve {
     }
 
     /// What would make writing fail is found before the search.
-    fn check(&self, problem: &Problem) -> Result<(), Error> {
+    fn check(&self, problem: &Problem, origin: &Origin) -> Result<(), Error> {
         self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
         self.plot.as_deref().map_or(Ok(()), outputs::try_picture)?;
         if self.plot.is_some() && problem.train.points.inputs() != 2 {
             return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
         }
-        self.save.as_ref().map_or(Ok(()), |folder| {
-            RunFolder::planned(folder)?;
-            Ok(())
-        })
+        Ok(self.save.as_ref().map_or(Ok(()), |folder| searched::check(folder, problem, origin))?)
     }
 }
 
