@@ -179,6 +179,11 @@ fn a_search_goes_on_from_its_certificate() {
     let number = |report: &serde_json::Value, key: &str| report[key].as_f64().unwrap();
     assert!(number(&last, "loss_value") <= number(&first, "loss_value"));
     assert!(number(&last, "at_least") >= number(&first, "at_least"));
+    // What is proved stays proved, however little comes after it.
+    for more in [&["--nodes", "1"][..], &["--search", "hill-climbing", "--nodes", "1"], &["--budget", "1ms"]] {
+        let again = run(more);
+        assert_eq!((&again["at_least"], &again["proved"]), (&last["at_least"], &true.into()), "{again}");
+    }
     assert!(ftprop(&place, &["verify", "x.json", "x.csv"]).status.success());
 }
 

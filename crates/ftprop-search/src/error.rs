@@ -1,5 +1,7 @@
 //! What can go wrong, in words for the person at the keyboard.
 
+use crate::search::Loss;
+
 /// Every error of this crate. Rows and columns are counted from 1, as an editor shows them.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
@@ -149,6 +151,16 @@ pub enum SearchError {
     Robust {
         /// What is wrong.
         why: String,
+    },
+    /// What is known from before is about another loss.
+    #[error(
+        "the search to go on from minimised the {known} loss, this one the {wanted} loss; minimise the same, or begin anew"
+    )]
+    OtherLoss {
+        /// What it minimised.
+        known: Loss,
+        /// What is to be minimised now.
+        wanted: Loss,
     },
     /// A file that is no certificate.
     #[error("the certificate cannot be read: {why}")]

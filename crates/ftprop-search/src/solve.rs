@@ -151,6 +151,9 @@ pub fn solve(
     if config.hidden.is_empty() || config.hidden.contains(&0) {
         return Err(SearchError::BadHidden { text: format!("{:?}", config.hidden) });
     }
+    if let Some(known) = config.known.as_ref().filter(|known| known.loss != config.loss) {
+        return Err(SearchError::OtherLoss { known: known.loss, wanted: config.loss });
+    }
     check_memory(&problem.train, config)?;
     let learner = config.learner.unwrap_or_else(|| usual_learner(&problem.train));
     let control = Control::new(config.budget, stop, progress);
@@ -168,19 +171,33 @@ pub fn solve(
     let found = search.run(&setup, &control)?;
     let seconds = control.elapsed().as_secs_f64();
     let mut exact = settle(&found, &problem.train)?;
-    if let Some(known) = &config.known
-        && config.loss == Loss::ZeroOne
-        && known.network.errors(&problem.train)? < exact.errors(&problem.train)?
-    {
-        exact = known.network.clone();
+    let loss_of = |network: &ExactNetwork| -> Result<f64, SearchError> {
+        Ok(match config.loss {
+            Loss::ZeroOne => network.errors(&problem.train)? as f64,
+            Loss::Hinge => network.hinge(&problem.train)?.approximate(),
+        })
+    };
+    let mut loss_value = loss_of(&exact)?;
+    let Found { mut bound, mut stop, .. } = found;
+    // Not every search begins with what is known, and none may end with less.
+    if let Some(known) = &config.known {
+        let before = loss_of(&known.network)?;
+        if before < loss_value {
+            (exact, loss_value) = (known.network.clone(), before);
+        }
+        let unproved = loss_value > bound.at_least + 1e-6;
+        bound = known.or_better(bound);
+        if unproved && loss_value <= bound.at_least + 1e-6 {
+            stop = Stop::Exhausted;
+        }
+    }
+    // A bound on trust, from a file, may be wrong.
+    if loss_value + 1e-6 < bound.at_least {
+        bound = Bound { at_least: setup.floor(), proof: Proof::Labels };
     }
     let train = Score::new(&exact, &problem.train)?;
-    let loss_value = match config.loss {
-        Loss::ZeroOne => train.errors as f64,
-        Loss::Hinge => exact.hinge(&problem.train)?.approximate(),
-    };
     // Should rounding ever have made the final network worse than what was proved, nothing is claimed.
-    let proved = loss_value <= found.bound.at_least + 1e-6;
+    let proved = loss_value <= bound.at_least + 1e-6;
     let status = match train.errors {
         _ if proved => Status::Optimal,
         0 => Status::Feasible,
@@ -195,8 +212,8 @@ pub fn solve(
         loss_value,
         status,
         proved,
-        at_least: found.bound.at_least,
-        stop: found.stop,
+        at_least: bound.at_least,
+        stop,
         nodes: control.nodes(),
         seconds,
         seed: config.seed,
@@ -205,7 +222,7 @@ pub fn solve(
         contradiction: problem.train.contradiction().map(|(a, b)| (a + 1, b + 1)),
         network: exact.approximate(),
         exact,
-        bound: found.bound,
+        bound,
     })
 }
 

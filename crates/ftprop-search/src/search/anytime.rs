@@ -143,7 +143,10 @@ fn again(setup: &Setup<'_>, known: &Known) -> Result<Found, SearchError> {
         Loss::Hinge => known.network.hinge(setup.data)?.approximate(),
     };
     let found = Found::unproved(setup, known.network.approximate(), loss, Stop::Ended);
-    Ok(Found { exact: Some(known.network.clone()), ..found })
+    let found = Found { exact: Some(known.network.clone()), bound: known.or_better(found.bound.clone()), ..found };
+    // What was proved then was everything that there is to look at.
+    let stop = if found.proved() && found.stop != Stop::Floor { Stop::Exhausted } else { found.stop };
+    Ok(Found { stop, ..found })
 }
 
 /// A good network soon: a few starts of Algorithm 1, which end by themselves.
@@ -210,7 +213,12 @@ fn realise(data: &Labelled, targets: &[bool]) -> Result<Vec<Rational>, SearchErr
 fn by_witnesses(setup: &Setup<'_>, control: &Control<'_>, first: Found) -> Result<Found, SearchError> {
     let hit: Hit = witnesses::give_up(setup, control, first.loss as usize)?;
     let bound = Bound { at_least: hit.at_least as f64, proof: Proof::Witnesses(hit.witnesses) };
-    let bound = if bound.at_least <= first.bound.at_least { first.bound.clone() } else { bound };
+    let bound = match (&bound.proof, &first.bound.proof) {
+        _ if bound.at_least > first.bound.at_least => bound,
+        // Those from before are among them, and the others save looking for them again.
+        (Proof::Witnesses(_), Proof::Witnesses(_)) => Bound { at_least: first.bound.at_least, ..bound },
+        _ => first.bound.clone(),
+    };
     let found = match hit.targets {
         Some(targets) => {
             let errors = targets.iter().zip(setup.data.targets(0)).filter(|(a, b)| **a != *b).count();
