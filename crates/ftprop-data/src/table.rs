@@ -7,6 +7,7 @@
 
 mod fit;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -304,6 +305,26 @@ impl TableTransform {
         Ok(values)
     }
 
+    /// The numbers of [`features`](Self::features) as decimals, before they are rounded to 32 bits: cells of numbers as they are
+    /// written, and what stands for others exactly.
+    pub fn written<'a>(&self, table: &'a CsvTable) -> Result<Vec<Cow<'a, str>>, DataError> {
+        let places = self.places(table)?;
+        let mut all = Vec::with_capacity(table.rows() * self.width());
+        let mut numbers = vec![0.0; self.columns.iter().map(|column| column.kind.width()).max().unwrap_or(0)];
+        for row in 0..table.rows() {
+            for (column, &place) in self.columns.iter().zip(&places) {
+                numbers.fill(0.0);
+                column.kind.write(table, row, place, &mut numbers)?;
+                let cell = table.cell(row, place);
+                let is_written =
+                    matches!(column.kind, ColumnKind::Number { fill, .. } if fill.is_none() || !is_missing(cell));
+                all.push(if is_written { Cow::Borrowed(cell) } else { Cow::Owned(decimal(numbers[0])) });
+                all.extend(numbers[1..column.kind.width()].iter().map(|&number| Cow::Owned(decimal(number))));
+            }
+        }
+        Ok(all)
+    }
+
     /// The same, standardised: what a network takes.
     pub fn inputs(&self, table: &CsvTable) -> Result<Vec<f32>, DataError> {
         let (mut values, normalize) = (self.features(table)?, self.normalize());
@@ -406,6 +427,12 @@ impl ColumnKind {
         }
         Ok(())
     }
+}
+
+/// A float exactly: none has more places than these.
+fn decimal(float: f32) -> String {
+    let text = format!("{float:.149}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn is_missing(cell: &str) -> bool {

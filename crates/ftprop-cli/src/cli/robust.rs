@@ -45,7 +45,7 @@ pub(super) struct Robust {
     /// How far inputs may move: a number, or a fraction such as 8/255
     #[arg(long, value_name = "R", value_parser = parse_radius)]
     radius: Radius,
-    /// Where the data is, if not where it was in training
+    /// Where the data is, if not where it was in training; of other data in one piece all is asked about
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// The kind of data, such as mnist; for a packed model that does not say what it was trained on
@@ -153,6 +153,7 @@ impl Robust {
         self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
         let place = Place { data: self.data.as_deref(), source: self.source.as_deref(), train: self.train };
         let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
+        subject.note.iter().for_each(|note| tell(&note.to_string()));
         let numbers = self.numbers(subject.points.len())?;
         let points = subject.points.select(&numbers);
         let ball =

@@ -150,7 +150,7 @@ impl RobustCertificate {
                 return Err(refused(format!("instance {} is another one in the data", claim.instance)));
             }
         }
-        out.prove(format!("its {} instances are those of the data", self.instances.len()));
+        out.prove(format!("its {} instances are those of the data, digit for digit", self.instances.len()));
         Ok(())
     }
 
