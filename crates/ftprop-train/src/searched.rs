@@ -33,7 +33,8 @@ const TEST: &str = "test.csv";
 /// behind.
 pub fn check(folder: &Path, problem: &Problem, origin: &Origin) -> Result<(), Error> {
     RunFolder::planned(folder)?;
-    if let Some(path) = [POINTS, TEST].map(|name| folder.join(name)).into_iter().find(|path| path.exists()) {
+    let own = [POINTS, TEST, "best.safetensors"].map(|name| folder.join(name));
+    if let Some(path) = own.into_iter().find(|path| path.symlink_metadata().is_ok()) {
         return Err(Error::InTheWay { path });
     }
     // Of folders that are not there yet the first is what could not be made.

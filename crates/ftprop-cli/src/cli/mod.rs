@@ -7,6 +7,7 @@ mod eval;
 mod export;
 mod import;
 mod manual;
+mod outputs;
 mod plot;
 mod predict;
 mod prepare;

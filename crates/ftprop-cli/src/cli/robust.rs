@@ -3,11 +3,13 @@
 pub(super) mod subject;
 
 use super::eval::WhichArg;
-use super::solve::{outputs, stop_on_ctrl_c};
+use super::outputs::{self, Inputs};
+use super::solve::stop_on_ctrl_c;
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
 use clap::Args;
+use ftprop_export::zoo;
 use ftprop_search::{
     Ball, Budget, Decision, Rational, RobustCertificate, RobustConfig, Robustness, SearchError, robustness,
 };
@@ -150,7 +152,8 @@ enum Answer {
 
 impl Robust {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
+        let inputs = Inputs::of([self.data.as_deref()]).and_model(&zoo::resolve(&self.model)?);
+        self.certificate.as_deref().map_or(Ok(()), |file| outputs::try_file(file, &inputs))?;
         let place = Place { data: self.data.as_deref(), source: self.source.as_deref(), train: self.train };
         let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
         subject.note.iter().for_each(|note| tell(&note.to_string()));

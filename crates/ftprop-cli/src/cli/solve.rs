@@ -1,8 +1,8 @@
 //! `ftprop solve`
 
 pub(super) mod data;
-pub(super) mod outputs;
 
+use super::outputs::{self, Inputs};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -157,8 +157,18 @@ impl Solve {
 
     /// What would make writing fail is found before the search.
     fn check(&self, problem: &Problem, origin: &Origin) -> Result<(), Error> {
-        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
-        self.plot.as_deref().map_or(Ok(()), outputs::try_picture)?;
+        let inputs = || Inputs::of([self.data_path.as_deref(), self.test.as_deref()]).and_data(&self.data);
+        let (certificate, mut files) = (self.certificate.as_deref(), Vec::new());
+        certificate.map_or(Ok(()), |file| outputs::try_file(file, &inputs()))?;
+        // To go on with one certificate, again and again, is what it is for.
+        let resumed = Inputs::of([self.resume.as_deref()]);
+        if let Some(path) = &self.plot {
+            outputs::try_picture(path, &inputs())?;
+            outputs::try_picture(path, &resumed)?;
+            files.extend(outputs::pictures(path)?);
+        }
+        files.extend(self.certificate.clone());
+        outputs::refuse_collisions(&files, self.save.as_deref())?;
         if self.plot.is_some() && problem.train.points.inputs() != 2 {
             return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
         }
