@@ -151,3 +151,23 @@ fn instances_of_a_table_are_its_decimals() {
         assert!(found.iter().all(|input| input[1..] == ["0", "1"] || input[1..] == ["1", "0"]), "{found:?}");
     }
 }
+
+/// Ctrl-C leaves what is decided so far, and an exit code that says that it is not all.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_question_saves_what_is_decided() {
+    let temp = Temp::new();
+    // So many units that the first instances take longer than anyone waits.
+    temp.write("wide.toml", common::SMALL.replace("[16]", "[400, 40]"));
+    temp.run("train --quiet --recipe wide.toml --out run").ok();
+    let child = temp.start("robust run --radius 0.05 --threads 1 --budget 5m --certificate proof.json --json");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let decided = report["robust"].as_u64().unwrap() + report["changing"].as_u64().unwrap();
+    assert!(decided < report["asked"].as_u64().unwrap(), "there was nothing left to interrupt");
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    temp.run("verify proof.json --model run").ok();
+}

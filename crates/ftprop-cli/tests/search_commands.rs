@@ -208,7 +208,9 @@ fn a_terminated_search_saves_what_it_has() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ftprop")).current_dir(&place).args(arguments).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_secs(3));
     let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success() && child.wait().unwrap().success());
+    // Not what a finished search says, though all is saved.
+    assert!(kill.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     let output = ftprop(&place, &["verify", "x.json", "x.csv"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 }

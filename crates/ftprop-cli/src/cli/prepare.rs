@@ -89,7 +89,7 @@ impl Prepare {
         drop(shown);
         if !made.finished {
             tell("interrupted; what is done is kept, and the same command goes on");
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(super::solve::INTERRUPTED));
         }
         self.tell_left_out(&made);
         let Prepared { examples: [train, test], classes, skipped, bytes, .. } = made;

@@ -4,7 +4,7 @@ pub(super) mod subject;
 
 use super::eval::WhichArg;
 use super::outputs::{self, Inputs};
-use super::solve::stop_on_ctrl_c;
+use super::solve::{INTERRUPTED, stop_on_ctrl_c};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -33,7 +33,8 @@ instance in each coordinate and are real numbers; pixels count from 0 to 1 and s
 The network is taken as exact numbers, and of classes that are equal the first wins. Whatever is said is confirmed in
 whole numbers: an instance is robust with a proof, or an input with another class was found.
 
-Exit code 0 if every instance was decided, 3 if not. Ctrl-C ends with what is decided so far.
+Exit code 0 if every instance was decided, 3 if not. Ctrl-C ends with what is decided so far, exit code 130 if that is not
+all.
 
 Examples:
   ftprop robust runs/mnist --radius 8/255 --instances 1-100
@@ -197,10 +198,10 @@ impl Robust {
             }
         }
         said?;
-        Ok(if report.undecided == 0 && decisions.len() == numbers.len() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(UNDECIDED)
+        Ok(match report.undecided == 0 && decisions.len() == numbers.len() {
+            true => ExitCode::SUCCESS,
+            false if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+            false => ExitCode::from(UNDECIDED),
         })
     }
 

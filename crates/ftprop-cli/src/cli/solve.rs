@@ -10,7 +10,7 @@ use clap::Args;
 use ftprop_lab::plot::{Panel, Picture, Regions};
 use ftprop_search::{
     Budget, Certificate, Known, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig,
-    solve,
+    Stop, solve,
 };
 use ftprop_train::files;
 use ftprop_train::searched::{self, Origin};
@@ -29,6 +29,9 @@ type Widths = Vec<usize>;
 #[command(after_help = "\
 Built-in problems: xor, parity:N, moons, spirals, multiplexer:N (3, 6 or 11 inputs), digits:K and mnist:K (K
 instances of each class).
+
+Exit code 0 if the search ended by itself or by its budget, 130 if Ctrl-C or a request to terminate ended it before it had a
+proof; what it has by then is said and saved all the same.
 
 Examples:
   ftprop solve --data xor --hidden 2 --search exhaustive --certificate xor.json
@@ -144,7 +147,9 @@ impl Solve {
             }
             written(format!("run folder {}", folder.display()));
         }
-        said.map(|()| ExitCode::SUCCESS)
+        said?;
+        let interrupted = solution.stop == Stop::Interrupted && !solution.proved;
+        Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
     }
 
     /// What an earlier search found.
@@ -176,6 +181,9 @@ impl Solve {
     }
 }
 
+/// The exit code after Ctrl-C or a request to terminate, when all there is was said and saved.
+pub(super) const INTERRUPTED: u8 = 130;
+
 /// The first Ctrl-C, or a request to terminate, ends the search with what it has, the second the program at once.
 pub(super) fn stop_on_ctrl_c(words: &'static str) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -183,7 +191,7 @@ pub(super) fn stop_on_ctrl_c(words: &'static str) -> Arc<AtomicBool> {
     // Without a handler Ctrl-C simply kills: no reason to refuse to search.
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+            std::process::exit(i32::from(INTERRUPTED));
         }
         eprintln!("\n{words}; press Ctrl-C again to end at once");
     });
