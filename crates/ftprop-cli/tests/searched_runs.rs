@@ -34,6 +34,25 @@ fn labels_of_every_spelling_are_saved_and_used() {
 }
 
 #[test]
+fn advice_about_a_searched_run_can_be_followed() {
+    let temp = Temp::new();
+    temp.write("x.csv", table("a", "b"));
+    temp.run("solve --data x.csv --hidden 1 --save run").ok();
+    let again = temp.run("solve --data x.csv --hidden 1 --save run --certificate c.json");
+    again.refused(1, &["run already holds a run; choose another folder", "--certificate and --resume"]);
+    assert!(!again.err.contains("train"), "{again:?}");
+    temp.run("solve --data x.csv --hidden 1 --certificate c.json").ok();
+    temp.run("solve --data x.csv --hidden 1 --certificate c.json --resume c.json --save other").ok();
+    // Nor does training go on with it; its network can be what another run begins with.
+    let train =
+        "train --data x.csv --set network.preset=mlp --set network.widths=[1] --set activation=sign --quiet --epochs 1";
+    let refused = temp.run(&format!("{train} --out run"));
+    refused.refused(1, &["run already holds a run; choose another folder", "--init-from run"]);
+    assert!(!refused.err.contains("--resume"), "{refused:?}");
+    temp.run(&format!("{train} --out new --init-from run")).ok();
+}
+
+#[test]
 fn what_cannot_be_saved_is_said_before_the_search_and_leaves_nothing() {
     let temp = Temp::new();
     temp.write("large.csv", "0,1e300,a\n1,1,b\n2,2,a\n");

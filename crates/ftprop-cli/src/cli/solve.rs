@@ -177,7 +177,14 @@ impl Solve {
         if self.plot.is_some() && problem.train.points.inputs() != 2 {
             return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
         }
-        Ok(self.save.as_ref().map_or(Ok(()), |folder| searched::check(folder, problem, origin))?)
+        match self.save.as_ref().map_or(Ok(()), |folder| searched::check(folder, problem, origin)) {
+            // What training goes on with is not what is to be saved here.
+            Err(ftprop_train::Error::RunExists { path }) => Err(Error::Other(format!(
+                "{} already holds a run; choose another folder (a search goes on by --certificate and --resume)",
+                path.display()
+            ))),
+            checked => Ok(checked?),
+        }
     }
 }
 
