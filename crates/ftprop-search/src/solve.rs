@@ -442,6 +442,26 @@ mod tests {
         assert!(solution.to_string().contains("layer 1 hidden: 4960 more"), "{solution}");
     }
 
+    /// Where a listing takes too much memory, that is why there is no proof, whatever is tried after it.
+    #[test]
+    fn memory_that_is_used_up_is_said() {
+        let mut rng = Rng::new(18);
+        for (search, instances, hidden) in
+            [("anytime", 80, 3), ("anytime", 80, 2), ("exhaustive", 80, 3), ("exhaustive", 40, 4)]
+        {
+            let points = Points::new(2, (0..2 * instances).map(|_| rng.normal()).collect()).unwrap();
+            let labels = (0..instances).map(|_| rng.below(2)).collect();
+            let data = Labelled::new(points, labels, vec!["a".into(), "b".into()]).unwrap();
+            let problem = Problem::new("data", data, None).unwrap();
+            let budget = Budget { memory: Some(20 << 10), ..Budget::default() };
+            let search = Some(search.parse().unwrap());
+            let config = SolveConfig { hidden: vec![hidden], search, budget, threads: 2, ..SolveConfig::default() };
+            let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+            assert_eq!((solution.stop, solution.proved), (Stop::Memory, false), "{solution}");
+            assert!(solution.to_string().contains("the memory is used up"), "{solution}");
+        }
+    }
+
     #[test]
     fn bad_settings_are_explained() {
         let problem = Problem::generate(ProblemName::Xor, 1).unwrap();

@@ -47,7 +47,13 @@ impl Search for Anytime {
         } else {
             Box::new(Settled { skip: STARTS, ..Settled::default() })
         };
+        // That the heuristics have come to their end is not why there is no proof.
+        let listing = (first.stop == Stop::Memory).then_some(Stop::Memory);
         let second = more.run(setup, control)?;
+        let second = match (second.stop, listing) {
+            (Stop::Ended, Some(stop)) => Found { stop, ..second },
+            _ => second,
+        };
         let bound =
             if second.bound.at_least < first.bound.at_least { first.bound.clone() } else { second.bound.clone() };
         let best =
@@ -172,12 +178,16 @@ pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) 
     let steps = if setup.hidden == [3] { bound::MOST_STEPS } else { u64::MAX };
     let watch = Watch { threads: setup.threads, stop: &stop, memory: control.memory(), steps, proved: &proved };
     let listed = bound::least(&flat, &groups.counts, setup.hidden[0], first.loss as usize, &watch);
-    let Ok(better) = listed else {
-        let at_least = proved.load(Ordering::Relaxed) as f64;
-        let bound = Bound { at_least, proof: Proof::Enumeration };
-        let bound = if at_least > first.bound.at_least { bound } else { first.bound.clone() };
-        let stop = control.stop().unwrap_or(if steps == u64::MAX { Stop::Memory } else { Stop::Ended });
-        return Ok(Found { stop, bound, ..first });
+    let better = match listed {
+        Ok(better) => better,
+        Err(why) => {
+            let stop = match why {
+                bound::Stopped::Asked => control.stop().unwrap_or(Stop::Ended),
+                bound::Stopped::Memory => Stop::Memory,
+                bound::Stopped::Steps => Stop::Ended,
+            };
+            return Ok(Found { stop, ..unfinished(first, proved.load(Ordering::Relaxed)) });
+        }
     };
     let Some(better) = better else {
         let bound = Bound { at_least: first.loss, proof: Proof::Enumeration };
@@ -188,6 +198,13 @@ pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) 
     control.improved(loss, loss);
     let bound = Bound { at_least: loss, proof: Proof::Enumeration };
     Ok(Found { network: exact.approximate(), exact: Some(exact), loss, bound, stop: Stop::Exhausted })
+}
+
+/// What there was before a listing that did not end, with what that proved.
+fn unfinished(first: Found, proved: usize) -> Found {
+    let bound = Bound { at_least: proved as f64, proof: Proof::Enumeration };
+    let bound = if bound.at_least > first.bound.at_least { bound } else { first.bound.clone() };
+    Found { bound, ..first }
 }
 
 /// A network of hidden units with these sides, one bit a distinct point, and an output unit.

@@ -39,9 +39,16 @@ pub(crate) enum Refusal {
     TooLong { at_least: usize },
 }
 
-/// There was no time, or no memory, to end.
+/// Why a listing did not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
+pub(crate) enum Stopped {
+    /// Whoever asked for it wants no more of it.
+    Asked,
+    /// There was no memory.
+    Memory,
+    /// More would have to be looked at than may be.
+    Steps,
+}
 
 /// How enumerations work, and what they ask whether to go on.
 pub(crate) struct Watch<'a> {
@@ -57,11 +64,11 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     fn ask(&self) -> Result<(), Stopped> {
-        if (self.stop)() { Err(Stopped) } else { Ok(()) }
+        if (self.stop)() { Err(Stopped::Asked) } else { Ok(()) }
     }
 
     fn room(&self, bytes: usize) -> Result<(), Stopped> {
-        if bytes > self.memory { Err(Stopped) } else { Ok(()) }
+        if bytes > self.memory { Err(Stopped::Memory) } else { Ok(()) }
     }
 
     /// The same for work within a thread.
