@@ -118,7 +118,7 @@ pub struct Solution {
     pub at_least: f64,
     /// Why the search stopped.
     pub stop: Stop,
-    /// Settings of targets looked at.
+    /// Nodes looked at, as [`Budget::nodes`] counts them.
     pub nodes: u64,
     /// How long it took.
     pub seconds: f64,

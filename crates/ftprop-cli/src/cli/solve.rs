@@ -65,7 +65,7 @@ pub(super) struct Solve {
     /// Most time, such as 500ms, 60s or 5m
     #[arg(long, default_value = "60s")]
     budget: Budget,
-    /// Most settings of targets to look at
+    /// Most nodes to look at: settings of targets, and what the proofs go over
     #[arg(long)]
     nodes: Option<u64>,
     /// Most memory for what the search remembers, in MiB

@@ -171,7 +171,8 @@ pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) 
     let groups = Groups::new(setup.data);
     let flat = Flat::new(setup.data.points.whole(), &groups.firsts);
     let proved = AtomicUsize::new(first.bound.at_least as usize);
-    let stop = || {
+    let stop = |looked_at| {
+        control.count(looked_at);
         control.tell(first.loss, proved.load(Ordering::Relaxed) as f64);
         control.stop().is_some()
     };

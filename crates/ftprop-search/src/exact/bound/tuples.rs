@@ -244,15 +244,15 @@ impl<const K: usize, R: Rule<K>> Visit<'_, K, R> {
     }
 
     fn tell(&mut self) -> Result<(), Stopped> {
-        let steps = self.race.steps.fetch_add(self.steps, Ordering::Relaxed) + self.steps;
-        self.steps = 0;
+        let more = std::mem::take(&mut self.steps);
+        let steps = self.race.steps.fetch_add(more, Ordering::Relaxed) + more;
         if let Some(&why) = self.race.stopped.get() {
             return Err(why);
         }
         if steps > self.race.watch.steps {
             return Err(Stopped::Steps);
         }
-        self.race.watch.ask()
+        self.race.watch.ask(more)
     }
 
     /// Puts what is for later where everybody finds it.

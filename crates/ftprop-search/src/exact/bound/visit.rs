@@ -51,12 +51,16 @@ fn descend(
     look: &mut dyn FnMut(&[usize]) -> Result<(), Stopped>,
 ) -> Result<(), Stopped> {
     if through.len() == flat.dimension() {
+        // With one dimension nobody has asked yet.
+        if through.len() == 1 {
+            watch.ask(1)?;
+        }
         return look(through);
     }
-    if through.len() + 1 == flat.dimension() {
-        watch.ask()?;
-    }
     let from = through.last().map_or(0, |last| last + 1);
+    if through.len() + 1 == flat.dimension() {
+        watch.ask((flat.len() - from) as u64)?;
+    }
     for next in from..flat.len() {
         through.push(next);
         descend(flat, watch, through, look)?;
