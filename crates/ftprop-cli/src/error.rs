@@ -12,6 +12,7 @@ use ftprop_tensor::TensorError;
 use ftprop_train::built_in::built_in;
 use ftprop_train::config::{ConfigError, Origin};
 use ftprop_train::files::FileError;
+use ftprop_train::run::RunFolder;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
@@ -162,10 +163,7 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             path.display(),
             file.display()
         ),
-        Train::RunExists { path } => format!(
-            "{0} already holds a run; choose another folder, or go on with it by ftprop train --resume {0}",
-            path.display()
-        ),
+        Train::RunExists { path } => run_exists(path),
         Train::Locked { path } => format!(
             "{} is being trained by another process; wait for it, or end it and go on with --resume",
             path.display()
@@ -208,6 +206,18 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
 /// The name of a model of the zoo, where a path is one.
 fn zoo_name(path: &Path) -> Option<&str> {
     path.file_name()?.to_str().filter(|name| name.starts_with(zoo::PREFIX))
+}
+
+/// A run that was searched for, or exported to, is no run that training goes on with.
+fn run_exists(path: &Path) -> String {
+    let there = format!("{} already holds a run; choose another folder", path.display());
+    let last = RunFolder::open(path).and_then(|run| run.last());
+    match last {
+        Ok(Some(checkpoint)) if !checkpoint.can_go_on() => {
+            format!("{there}, or begin with its network: --init-from {}", path.display())
+        }
+        _ => format!("{there}, or go on with it by ftprop train --resume {}", path.display()),
+    }
 }
 
 /// A teacher that is called as a recipe is, as those of the built-in recipes are, can be trained by it.

@@ -45,20 +45,41 @@ pub(crate) fn draws() -> bool {
     Stream::Err.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// A line broken between words. What is laid out in columns stays as it is, and so does a command, which is to be copied.
+/// Columns of the label before what `solve`, `separable` and `verify` say, as in `status    optimal`.
+const LABEL: usize = 10;
+
+/// A label with the spaces behind it, where a line has one, and what it says.
+fn labelled(line: &str) -> (&str, &str) {
+    let (label, prose) = line.split_at_checked(LABEL).unwrap_or(("", line));
+    let is_label = label.ends_with(' ') && label.is_ascii() && !label.trim_end().contains("  ");
+    if is_label && label.contains("  ") && !prose.starts_with(' ') { (label, prose) } else { ("", line) }
+}
+
+/// A line broken between words; what follows a label stays behind it. What is laid out in columns stays as it is, and so does
+/// a command, which is to be copied.
 fn wrapped(line: &str, columns: usize) -> String {
-    if width(line) <= columns || line.contains("  ") || line.starts_with(' ') {
+    let (label, prose) = labelled(line);
+    if width(line) <= columns || prose.contains("  ") || line.starts_with(' ') {
         return line.to_owned();
     }
-    let (mut text, mut used) = (String::new(), 0);
-    for piece in pieces(line) {
+    // In a narrow place the words need all of it.
+    let indent = if columns >= 3 * LABEL { label.len() } else { 0 };
+    let (mut text, mut used) = (label.to_owned(), label.len());
+    for (number, piece) in pieces(prose).into_iter().enumerate() {
         let wide = width(&piece);
         let fits = used + 1 + wide <= columns;
-        if !text.is_empty() {
-            text.push(if fits { ' ' } else { '\n' });
+        if number > 0 && fits {
+            text.push(' ');
+        } else if number > 0 {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
         }
         text.push_str(&piece);
-        used = if fits && used > 0 { used + 1 + wide } else { wide };
+        used = match number {
+            0 => label.len() + wide,
+            _ if fits => used + 1 + wide,
+            _ => indent + wide,
+        };
         // What goes over the edge ends in a column that nobody knows.
         if used > columns {
             used = columns;
@@ -97,6 +118,18 @@ mod tests {
         assert_eq!(wrapped(saved, 30), "all saved; go on with:\nftprop train --resume runs/digits");
         let known = "no recipe 'x' (ftprop recipes lists them) here";
         assert_eq!(wrapped(known, 20), "no recipe 'x'\n(ftprop recipes lists them)\nhere");
+    }
+
+    #[test]
+    fn what_a_label_says_stays_behind_it() {
+        let status = "status    stopped, not proved optimal; between 0 and 16 errors are possible: the time is over";
+        let broken = "status    stopped, not proved optimal;\n          between 0 and 16 errors are\n          possible: the time is over";
+        assert_eq!(wrapped(status, 40), broken);
+        assert_eq!(wrapped(status, 200), status);
+        assert_eq!(wrapped("on trust  found by a search", 20), "on trust  found by a\nsearch");
+        for line in broken.lines() {
+            assert!(width(line) <= 40, "{line}");
+        }
     }
 
     #[test]

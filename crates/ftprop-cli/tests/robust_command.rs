@@ -107,3 +107,67 @@ fn packed_tables_are_read() {
     let solved = temp.run("solve --data table.csv.gz --test table.csv.gz --hidden 1").ok();
     assert!(solved.out.starts_with("problem   table,"), "{}", solved.out);
 }
+
+/// Instances are a table's decimals, and not what 32 bits hold of them.
+#[test]
+fn instances_of_a_table_are_its_decimals() {
+    let temp = Temp::new();
+    let inputs = |file: &str| {
+        let all = temp.json(file)["instances"].as_array().unwrap().clone();
+        all.iter().map(|one| one["input"].as_array().unwrap().clone()).collect::<Vec<_>>()
+    };
+    temp.write("b.csv", "16777216,0,a\n16777217,0,b\n16777219,0.1,b\n16777215,1e-3,a\n");
+    temp.run("solve --data b.csv --hidden 1 --save run").ok();
+    let expected = [["16777216", "0"], ["16777217", "0"], ["16777219", "1/10"], ["16777215", "1/1000"]];
+    for data in ["", "--data b.csv"] {
+        temp.run(&format!("robust run {data} --radius 0.1 --certificate p.json")).ok();
+        assert_eq!(inputs("p.json"), expected, "{data}");
+        let output = temp.run("verify p.json --model run").ok().out;
+        assert!(output.contains("4 instances are those of the data, digit for digit"), "{output}");
+        temp.run("verify p.json b.csv --model run").ok();
+    }
+    // The same floats, but other decimals.
+    temp.write("c.csv", "16777216,0,a\n16777216,0,b\n16777219,0.1,b\n16777215,1e-3,a\n");
+    temp.run("verify p.json c.csv --model run").refused(1, &["instance 2 is another one in the data"]);
+    // Other data are asked about as a whole.
+    temp.write("d.csv", "5,0.25,a\n");
+    temp.run("robust run --data d.csv --radius 0.1 --certificate d.json").ok();
+    assert_eq!(inputs("d.json"), [["5", "1/4"]]);
+
+    // Of a run that was trained: the test part, what stands for a missing value, and categories.
+    let row = |i: usize| format!("{}.1,{},{}\n", i, ["x", "y"][i % 2], ["a", "b"][i / 20]);
+    let rows: Vec<String> = (0..40).map(row).collect();
+    temp.write("rows.csv", rows.concat().replacen("7.1,", "?,", 1));
+    let train = "train --data rows.csv --set activation=sign --set data.csv.missing=mean --quiet --epochs 1 --out rows";
+    temp.run(train).ok();
+    for part in ["", "--train"] {
+        temp.run(&format!("robust rows {part} --radius 0.01 --certificate rows.json")).ok();
+        temp.run(&format!("verify rows.json --model rows {part}")).ok();
+        let written: Vec<String> = (0..40).map(|i| format!("{}/10", 10 * i + 1)).collect();
+        let found = inputs("rows.json");
+        assert_eq!(found.len(), if part.is_empty() { 8 } else { 32 });
+        let is_written = |input: &[Value]| written.iter().any(|text| *text == input[0]);
+        assert!(found.iter().filter(|input| !is_written(input)).count() <= 1, "one value is missing");
+        assert!(found.iter().all(|input| input[1..] == ["0", "1"] || input[1..] == ["1", "0"]), "{found:?}");
+    }
+}
+
+/// Ctrl-C leaves what is decided so far, and an exit code that says that it is not all.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_question_saves_what_is_decided() {
+    let temp = Temp::new();
+    // So many units that the first instances take longer than anyone waits.
+    temp.write("wide.toml", common::SMALL.replace("[16]", "[400, 40]"));
+    temp.run("train --quiet --recipe wide.toml --out run").ok();
+    let child = temp.start("robust run --radius 0.05 --threads 1 --budget 5m --certificate proof.json --json");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let decided = report["robust"].as_u64().unwrap() + report["changing"].as_u64().unwrap();
+    assert!(decided < report["asked"].as_u64().unwrap(), "there was nothing left to interrupt");
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    temp.run("verify proof.json --model run").ok();
+}

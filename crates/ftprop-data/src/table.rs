@@ -7,6 +7,7 @@
 
 mod fit;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use crate::csv_file::{CsvTable, LabelColumn, quote};
 use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
-use fit::{classes_of, fit_column};
+use fit::{classes_of, fit_column, spread};
 
 /// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
 const LEAST_NUMBERS: usize = 1 << 26;
@@ -176,6 +177,24 @@ impl TableTransform {
         Ok(TableTransform { label: name(label), label_at: label, named, columns, classes, ignored })
     }
 
+    /// For rows of numbers, the label last, whose columns have no names: fitted to these numbers, given column by column,
+    /// with classes that are known, in this order.
+    ///
+    /// ```
+    /// use ftprop_data::TableTransform;
+    /// let fitted = TableTransform::of_numbers([vec![1.0, 3.0], vec![5.0, 5.0]], vec!["b".into(), "a".into()]);
+    /// assert_eq!((fitted.width(), fitted.normalize().mean), (2, vec![2.0, 5.0]));
+    /// ```
+    pub fn of_numbers(columns: impl IntoIterator<Item = Vec<f32>>, classes: Vec<String>) -> TableTransform {
+        let column = |(at, values): (usize, Vec<f32>)| {
+            let (mean, deviation) = spread(&values);
+            let kind = ColumnKind::Number { mean, deviation, fill: None, indicator: false };
+            TableColumn { name: (at + 1).to_string(), kind }
+        };
+        let columns: Vec<TableColumn> = columns.into_iter().enumerate().map(column).collect();
+        TableTransform { label: None, label_at: columns.len(), named: false, columns, classes, ignored: Vec::new() }
+    }
+
     /// Reads a table of such rows. Where the training file had no names, a first line that could be a row is one.
     pub fn read(&self, path: &Path, header: Option<bool>) -> Result<CsvTable, DataError> {
         self.read_rows(path, header, None)
@@ -286,6 +305,26 @@ impl TableTransform {
         Ok(values)
     }
 
+    /// The numbers of [`features`](Self::features) as decimals, before they are rounded to 32 bits: cells of numbers as they are
+    /// written, and what stands for others exactly.
+    pub fn written<'a>(&self, table: &'a CsvTable) -> Result<Vec<Cow<'a, str>>, DataError> {
+        let places = self.places(table)?;
+        let mut all = Vec::with_capacity(table.rows() * self.width());
+        let mut numbers = vec![0.0; self.columns.iter().map(|column| column.kind.width()).max().unwrap_or(0)];
+        for row in 0..table.rows() {
+            for (column, &place) in self.columns.iter().zip(&places) {
+                numbers.fill(0.0);
+                column.kind.write(table, row, place, &mut numbers)?;
+                let cell = table.cell(row, place);
+                let is_written =
+                    matches!(column.kind, ColumnKind::Number { fill, .. } if fill.is_none() || !is_missing(cell));
+                all.push(if is_written { Cow::Borrowed(cell) } else { Cow::Owned(decimal(numbers[0])) });
+                all.extend(numbers[1..column.kind.width()].iter().map(|&number| Cow::Owned(decimal(number))));
+            }
+        }
+        Ok(all)
+    }
+
     /// The same, standardised: what a network takes.
     pub fn inputs(&self, table: &CsvTable) -> Result<Vec<f32>, DataError> {
         let (mut values, normalize) = (self.features(table)?, self.normalize());
@@ -388,6 +427,12 @@ impl ColumnKind {
         }
         Ok(())
     }
+}
+
+/// A float exactly: none has more places than these.
+fn decimal(float: f32) -> String {
+    let text = format!("{float:.149}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn is_missing(cell: &str) -> bool {

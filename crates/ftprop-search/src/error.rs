@@ -150,6 +150,16 @@ pub enum SearchError {
         /// What is wrong.
         why: String,
     },
+    /// What is known from before is about another loss.
+    #[error(
+        "the search to go on from minimised the {known} loss, this one the {wanted} loss; minimise the same, or begin anew"
+    )]
+    OtherLoss {
+        /// What it minimised.
+        known: String,
+        /// What is to be minimised now.
+        wanted: String,
+    },
     /// A file that is no certificate.
     #[error("the certificate cannot be read: {why}")]
     BadCertificate {

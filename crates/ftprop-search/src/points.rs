@@ -62,6 +62,21 @@ impl Points {
         Ok(Points { whole, exact: false, ..points })
     }
 
+    /// Instances from decimals as they are written, row after row: not rounded, whatever floats could hold of them.
+    pub fn from_written(inputs: usize, numbers: &[impl AsRef<str>]) -> Result<Self, SearchError> {
+        let read = |at: usize, text: &str| {
+            let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+            value.zip(Decimal::parse(text)).ok_or_else(|| {
+                let (row, column) = (at / inputs.max(1) + 1, at % inputs.max(1) + 1);
+                SearchError::NotFinite { row, column, text: text.escape_debug().to_string() }
+            })
+        };
+        let both =
+            numbers.iter().enumerate().map(|(at, text)| read(at, text.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let (values, decimals): (Vec<f64>, Vec<Decimal>) = both.into_iter().unzip();
+        Points::from_decimals(inputs, &decimals, values)
+    }
+
     /// Instances from decimals and the floats nearest to them.
     pub(crate) fn from_decimals(inputs: usize, decimals: &[Decimal], values: Vec<f64>) -> Result<Self, SearchError> {
         let points = Points::new(inputs, values)?;
@@ -108,6 +123,12 @@ impl Points {
     /// One instance.
     pub fn row(&self, instance: usize) -> &[f64] {
         &self.values[instance * self.inputs..][..self.inputs]
+    }
+
+    /// One instance, without any rounding.
+    pub fn exact_row(&self, instance: usize) -> Vec<Rational> {
+        let whole = self.whole();
+        (0..self.inputs).map(|i| Rational::new(whole.number(instance, i), whole.scale(i).clone())).collect()
     }
 
     /// All instances in order.
@@ -243,6 +264,18 @@ mod tests {
             Points::from_rationals(1, &numbers(&["1", "1000000000000000000001/1000000000000000000000"])).unwrap();
         assert_eq!(close.distinct().1.len(), 2);
         assert!(matches!(Points::from_rationals(2, &numbers(&["1"])), Err(SearchError::Ragged { .. })));
+    }
+
+    #[test]
+    fn written_numbers_are_not_rounded() {
+        let points = Points::from_written(2, &["16777217", "0.1", "9007199254740993", "-1e-3"]).unwrap();
+        let exact = |instance: usize| points.exact_row(instance).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            (exact(0), exact(1)),
+            (vec!["16777217".into(), "1/10".into()], vec!["9007199254740993".into(), "-1/1000".into()])
+        );
+        let error = Points::from_written(2, &["1", "2", "3", "x"]).unwrap_err().to_string();
+        assert!(error.contains("row 2, column 2: 'x'"), "{error}");
     }
 
     #[test]

@@ -78,6 +78,26 @@ impl Rational {
         scale_by_power(head, exponent)
     }
 
+    /// Exactly, as a decimal without an exponent; none if it would have no end, as a third has not.
+    pub fn to_decimal(&self) -> Option<String> {
+        let (mut rest, mut factors) = (self.denominator.clone(), [0usize; 2]);
+        for (prime, count) in [2u32, 5].into_iter().zip(&mut factors) {
+            while rest.is_multiple_of(&prime.into()) {
+                rest /= prime;
+                *count += 1;
+            }
+        }
+        if !rest.is_one() {
+            return None;
+        }
+        let places = factors[0].max(factors[1]);
+        let times = BigUint::from(10u32).pow(places as u32) / &self.denominator;
+        let digits = format!("{:0>1$}", (self.numerator.magnitude() * times).to_string(), places + 1);
+        let (before, after) = digits.split_at(digits.len() - places);
+        let sign = if self.numerator.is_negative() { "-" } else { "" };
+        Some(if places == 0 { format!("{sign}{before}") } else { format!("{sign}{before}.{after}") })
+    }
+
     /// head × 2^exponent, nearly; for numbers outside the range of `f64`.
     pub(crate) fn parts(&self) -> (f64, i64) {
         if self.is_zero() {
@@ -256,6 +276,18 @@ mod tests {
         }
         let third = Rational::new(1.into(), 3u32.into());
         assert_eq!((third.clone() + third).to_string(), "2/3");
+    }
+
+    #[test]
+    fn decimals_are_exact_or_none() {
+        let decimal = |text: &str| text.parse::<Rational>().unwrap().to_decimal();
+        for (fraction, text) in
+            [("0", "0"), ("-7", "-7"), ("1/10", "0.1"), ("-1/400", "-0.0025"), ("16777217/1000000", "16.777217")]
+        {
+            assert_eq!(decimal(fraction).as_deref(), Some(text));
+        }
+        assert_eq!(decimal("1/3"), None);
+        assert_eq!(Rational::from_float(0.1).unwrap().to_decimal().unwrap().len(), 57, "all 55 places");
     }
 
     #[test]

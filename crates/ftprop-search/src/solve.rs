@@ -118,7 +118,7 @@ pub struct Solution {
     pub at_least: f64,
     /// Why the search stopped.
     pub stop: Stop,
-    /// Settings of targets looked at.
+    /// Nodes looked at, as [`Budget::nodes`] counts them.
     pub nodes: u64,
     /// How long it took.
     pub seconds: f64,
@@ -151,6 +151,9 @@ pub fn solve(
     if config.hidden.is_empty() || config.hidden.contains(&0) {
         return Err(SearchError::BadHidden { text: format!("{:?}", config.hidden) });
     }
+    if let Some(known) = config.known.as_ref().filter(|known| known.loss != config.loss) {
+        return Err(SearchError::OtherLoss { known: known.loss.to_string(), wanted: config.loss.to_string() });
+    }
     check_memory(&problem.train, config)?;
     let learner = config.learner.unwrap_or_else(|| usual_learner(&problem.train));
     let control = Control::new(config.budget, stop, progress);
@@ -168,19 +171,33 @@ pub fn solve(
     let found = search.run(&setup, &control)?;
     let seconds = control.elapsed().as_secs_f64();
     let mut exact = settle(&found, &problem.train)?;
-    if let Some(known) = &config.known
-        && config.loss == Loss::ZeroOne
-        && known.network.errors(&problem.train)? < exact.errors(&problem.train)?
-    {
-        exact = known.network.clone();
+    let loss_of = |network: &ExactNetwork| -> Result<f64, SearchError> {
+        Ok(match config.loss {
+            Loss::ZeroOne => network.errors(&problem.train)? as f64,
+            Loss::Hinge => network.hinge(&problem.train)?.approximate(),
+        })
+    };
+    let mut loss_value = loss_of(&exact)?;
+    let Found { mut bound, mut stop, .. } = found;
+    // Not every search begins with what is known, and none may end with less.
+    if let Some(known) = &config.known {
+        let before = loss_of(&known.network)?;
+        if before < loss_value {
+            (exact, loss_value) = (known.network.clone(), before);
+        }
+        let unproved = loss_value > bound.at_least + 1e-6;
+        bound = known.or_better(bound);
+        if unproved && loss_value <= bound.at_least + 1e-6 {
+            stop = Stop::Exhausted;
+        }
+    }
+    // A bound on trust, from a file, may be wrong.
+    if loss_value + 1e-6 < bound.at_least {
+        bound = Bound { at_least: setup.floor(), proof: Proof::Labels };
     }
     let train = Score::new(&exact, &problem.train)?;
-    let loss_value = match config.loss {
-        Loss::ZeroOne => train.errors as f64,
-        Loss::Hinge => exact.hinge(&problem.train)?.approximate(),
-    };
     // Should rounding ever have made the final network worse than what was proved, nothing is claimed.
-    let proved = loss_value <= found.bound.at_least + 1e-6;
+    let proved = loss_value <= bound.at_least + 1e-6;
     let status = match train.errors {
         _ if proved => Status::Optimal,
         0 => Status::Feasible,
@@ -195,8 +212,8 @@ pub fn solve(
         loss_value,
         status,
         proved,
-        at_least: found.bound.at_least,
-        stop: found.stop,
+        at_least: bound.at_least,
+        stop,
         nodes: control.nodes(),
         seconds,
         seed: config.seed,
@@ -205,7 +222,7 @@ pub fn solve(
         contradiction: problem.train.contradiction().map(|(a, b)| (a + 1, b + 1)),
         network: exact.approximate(),
         exact,
-        bound: found.bound,
+        bound,
     })
 }
 
@@ -423,6 +440,26 @@ mod tests {
         let solution = solved("xor", &SolveConfig { hidden, budget, ..SolveConfig::default() });
         assert_eq!(solution.train.errors, 0);
         assert!(solution.to_string().contains("layer 1 hidden: 4960 more"), "{solution}");
+    }
+
+    /// Where a listing takes too much memory, that is why there is no proof, whatever is tried after it.
+    #[test]
+    fn memory_that_is_used_up_is_said() {
+        let mut rng = Rng::new(18);
+        for (search, instances, hidden) in
+            [("anytime", 80, 3), ("anytime", 80, 2), ("exhaustive", 80, 3), ("exhaustive", 40, 4)]
+        {
+            let points = Points::new(2, (0..2 * instances).map(|_| rng.normal()).collect()).unwrap();
+            let labels = (0..instances).map(|_| rng.below(2)).collect();
+            let data = Labelled::new(points, labels, vec!["a".into(), "b".into()]).unwrap();
+            let problem = Problem::new("data", data, None).unwrap();
+            let budget = Budget { memory: Some(20 << 10), ..Budget::default() };
+            let search = Some(search.parse().unwrap());
+            let config = SolveConfig { hidden: vec![hidden], search, budget, threads: 2, ..SolveConfig::default() };
+            let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+            assert_eq!((solution.stop, solution.proved), (Stop::Memory, false), "{solution}");
+            assert!(solution.to_string().contains("the memory is used up"), "{solution}");
+        }
     }
 
     #[test]

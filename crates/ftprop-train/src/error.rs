@@ -402,6 +402,25 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// A table that was searched on has a number that no saved network can take.
+    #[error(
+        "the network could not be saved: row {row}, column {column} is {value}, beyond what 32-bit numbers hold; scale that \
+         column"
+    )]
+    TooLarge {
+        /// The row, counted from 1.
+        row: usize,
+        /// The column, counted from 1.
+        column: usize,
+        /// The number.
+        value: f64,
+    },
+    /// A folder for a new run holds another file where the run would have its own.
+    #[error("{path} is there already, and a run would write over it; choose another folder")]
+    InTheWay {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// A name that may have been meant.

@@ -153,13 +153,18 @@ const OWN: [&str; 11] = [
 pub fn refuse_own_file(path: &Path) -> Result<(), Error> {
     // A link is written through.
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let name = real.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let own = OWN.contains(&name) || name.starts_with("events.out.tfevents.");
+    let own = is_own_name(&real);
     let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match own && folder.join("recipe.toml").exists() {
         true => Err(Error::RunsOwn { path: path.to_path_buf() }),
         false => Ok(()),
     }
+}
+
+/// Whether a file is called as one of a run's own.
+pub fn is_own_name(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    OWN.contains(&name) || name.starts_with("events.out.tfevents.")
 }
 
 /// A run folder.

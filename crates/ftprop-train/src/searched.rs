@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::files;
 use crate::recipe::{Recipe, absolute, input_shape};
 use crate::run::RunFolder;
-use ftprop_data::{Normalize, Source};
+use ftprop_data::{Known, Normalize, Source, TableTransform};
 use ftprop_nn::engine::NetworkState;
 use ftprop_nn::parameter::ParameterKind;
 use ftprop_nn::{Activation, Network};
@@ -25,10 +25,56 @@ pub enum Origin {
     Pixels(Source, Option<PathBuf>),
 }
 
+/// Names of the tables that a run folder holds.
+const POINTS: &str = "points.csv";
+const TEST: &str = "test.csv";
+
+/// Finds out whether a network for this problem could be saved there, before the search that makes it. Nothing is left
+/// behind.
+pub fn check(folder: &Path, problem: &Problem, origin: &Origin) -> Result<(), Error> {
+    RunFolder::planned(folder)?;
+    let own = [POINTS, TEST, "best.safetensors"].map(|name| folder.join(name));
+    if let Some(path) = own.into_iter().find(|path| path.symlink_metadata().is_ok()) {
+        return Err(Error::InTheWay { path });
+    }
+    // Of folders that are not there yet the first is what could not be made.
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
+    let first = folder.ancestors().take_while(missing).last();
+    files::try_writing(&first.map_or_else(|| folder.join("recipe.toml"), Path::to_path_buf))?;
+    let tables = [Some(&problem.train), problem.test.as_ref()].into_iter().flatten();
+    let all = tables.filter(|_| *origin == Origin::Table).flat_map(|data| data.points.rows().enumerate());
+    for (row, values) in all {
+        if let Some(column) = values.iter().position(|&value| !(value as f32).is_finite()) {
+            return Err(Error::TooLarge { row: row + 1, column: column + 1, value: values[column] });
+        }
+    }
+    Ok(())
+}
+
 /// Writes a run folder and gives how many training instances the network, in 32-bit arithmetic, answers differently than
-/// the search found: those too near to a boundary. Tables, also made-up ones, are copied into the folder, so that the
-/// network can be evaluated on them.
+/// the search found: those too near to a boundary. Tables, also made-up ones, are copied into the folder, digit for digit,
+/// so that the network can be evaluated on them. Where something fails, nothing is left behind.
 pub fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Solution) -> Result<usize, Error> {
+    check(folder, problem, origin)?;
+    let existed = folder.exists();
+    let recipe = recipe(folder, problem, origin, solution);
+    let saved = RunFolder::create(folder, &recipe).and_then(|run| {
+        write(&run, &recipe, problem, origin, solution).inspect_err(|_| {
+            for file in [run.best(), run.checkpoint(), folder.join(POINTS), folder.join(TEST)] {
+                // What cannot be removed is in the way later, and is named then.
+                let _ = std::fs::remove_file(file);
+            }
+            run.take_back(existed);
+        })
+    });
+    if saved.is_err() && !existed {
+        // Goes only if it is empty: nobody else's run is in it.
+        let _ = std::fs::remove_dir(folder);
+    }
+    saved
+}
+
+fn recipe(folder: &Path, problem: &Problem, origin: &Origin, solution: &Solution) -> Recipe {
     let mut recipe = Recipe { name: solution.problem.clone(), activation: Activation::Sign, ..Recipe::default() };
     recipe.network.preset = Some("mlp".into());
     recipe.network.widths = solution.hidden.clone();
@@ -36,8 +82,8 @@ pub fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Soluti
     match origin {
         Origin::Table => {
             recipe.data.source = Source::Csv;
-            recipe.data.path = Some(absolute(&folder.join("points.csv")));
-            let test = if problem.test.is_some() { "test.csv" } else { "points.csv" };
+            recipe.data.path = Some(absolute(&folder.join(POINTS)));
+            let test = if problem.test.is_some() { TEST } else { POINTS };
             recipe.data.csv.test_file = Some(absolute(&folder.join(test)));
             recipe.data.csv.header = Some(false);
         }
@@ -46,18 +92,32 @@ pub fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Soluti
             recipe.data.path.clone_from(path);
         }
     }
-    let run = RunFolder::create(folder, &recipe)?;
-    if matches!(origin, Origin::Table) {
-        files::write(&folder.join("points.csv"), table(&problem.train).as_bytes())?;
-        if let Some(test) = &problem.test {
-            files::write(&folder.join("test.csv"), table(test).as_bytes())?;
+    recipe
+}
+
+/// Everything that is in the folder beside the recipe.
+fn write(
+    run: &RunFolder,
+    recipe: &Recipe,
+    problem: &Problem,
+    origin: &Origin,
+    solution: &Solution,
+) -> Result<usize, Error> {
+    let dataset = match origin {
+        Origin::Table => {
+            files::write(&run.path().join(POINTS), table(&problem.train).as_bytes())?;
+            if let Some(test) = &problem.test {
+                files::write(&run.path().join(TEST), table(test).as_bytes())?;
+            }
+            // Read by itself the table could have its classes in another order, or be refused where a search is not.
+            let (columns, classes) = (columns(&problem.train), problem.train.classes.clone());
+            let table = Some(TableTransform::of_numbers(columns, classes.clone()));
+            recipe.data.open_for(Known { classes, table }, false)?
         }
-    }
-    let dataset = recipe.data.open()?;
+        Origin::Pixels(..) => recipe.data.open()?,
+    };
     if dataset.classes != problem.train.classes {
-        return Err(Error::Searched {
-            why: "the classes of the saved table come in another order than they were learned",
-        });
+        return Err(Error::Searched { why: "the classes of the data are not those that it learned" });
     }
     let input = input_shape(dataset.shape);
     let graph = recipe.graph(input, dataset.classes.len())?;
@@ -67,17 +127,26 @@ pub fn save(folder: &Path, problem: &Problem, origin: &Origin, solution: &Soluti
     let info = ModelInfo::of(&dataset);
     for file in [run.best(), run.checkpoint()] {
         let state = NetworkState { values: network.values().into(), statistics: network.stats().into() };
-        checkpoint::save(&file, &recipe, &info, &State::start(), &Contents::for_use(&graph, state))?;
+        checkpoint::save(&file, recipe, &info, &State::start(), &Contents::for_use(&graph, state))?;
     }
     Ok(cpu.enter(|| changed(&mut network, problem, &solution.network, &dataset.normalize)))
 }
 
+/// The numbers of each input.
+fn columns(data: &Labelled) -> impl Iterator<Item = Vec<f32>> {
+    (0..data.points.inputs()).map(|column| data.points.rows().map(|row| row[column] as f32).collect())
+}
+
+/// The instances digit for digit. Numbers without an end, which no table says, become the nearest float.
 fn table(data: &Labelled) -> String {
     let mut text = String::new();
-    for (row, &label) in data.points.rows().zip(&data.labels) {
-        row.iter().for_each(|x| {
-            let _ = write!(text, "{x},");
-        });
+    for (at, &label) in data.labels.iter().enumerate() {
+        for (exact, float) in data.points.exact_row(at).iter().zip(data.points.row(at)) {
+            let _ = match exact.to_decimal() {
+                Some(decimal) => write!(text, "{decimal},"),
+                None => write!(text, "{float},"),
+            };
+        }
         let _ = writeln!(text, "{}", cell(&data.classes[label]));
     }
     text
@@ -103,6 +172,10 @@ pub fn fill(network: &mut Network, searched: &ftprop_search::Network, normalize:
         }
         unit[last] += shift;
     }
+    if let Some((outputs, hidden)) = layers.split_last_mut() {
+        hidden.iter_mut().flatten().for_each(|unit| into_range(std::slice::from_mut(unit)));
+        into_range(outputs);
+    }
     if let Some(outputs) = layers.last_mut()
         && outputs.len() == 1
     {
@@ -126,12 +199,26 @@ pub fn fill(network: &mut Network, searched: &ftprop_search::Network, normalize:
             })
             .collect();
         let place = &mut network.values_mut()[parameter.range.clone()];
+        if !values.iter().all(|value| value.is_finite()) {
+            return Err(Error::Searched { why: "a weight is beyond what 32-bit numbers hold; scale the inputs" });
+        }
         if place.len() != values.len() {
             return Err(Error::Searched { why: "a layer of the network has another size than the search found" });
         }
         place.copy_from_slice(&values);
     }
     Ok(())
+}
+
+/// Multiplies units by one power of two where they are too large or too small for 32 bits: neither a sign nor which output is
+/// the largest depends on that.
+fn into_range(units: &mut [Vec<f64>]) {
+    let largest = units.iter().flatten().fold(0.0f64, |largest, w| largest.max(w.abs()));
+    let fits = largest == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&largest);
+    if !fits && largest.is_finite() {
+        let times = 2f64.powi(-(largest.log2() as i32) / 2);
+        units.iter_mut().flatten().for_each(|w| *w = *w * times * times);
+    }
 }
 
 /// How many training instances the network in f32 gives another class.

@@ -4,8 +4,8 @@ mod report;
 mod tables;
 
 use crate::cli::data::{check_placed, find, tell_found};
+use crate::cli::outputs::{self, Inputs};
 use crate::cli::prepare::Bad;
-use crate::cli::solve::outputs;
 use crate::cli::{load, say_json};
 use crate::error::Error;
 use crate::progress::{Progress, tell};
@@ -151,8 +151,9 @@ impl Eval {
             return Err(Error::Usage("--batch must be at least 1".into()));
         }
         // Tried before the work.
-        self.save.as_deref().map_or(Ok(()), outputs::try_file)?;
-        self.plot.as_deref().map_or(Ok(()), outputs::try_picture)?;
+        let inputs = Inputs::of([self.data.as_deref()]).and_model(&self.model);
+        self.save.as_deref().map_or(Ok(()), |file| outputs::try_file(file, &inputs))?;
+        self.plot.as_deref().map_or(Ok(()), |path| outputs::try_picture(path, &inputs))?;
         // A packed model is for CPUs.
         let packed = is_packed(&self.model);
         let device = match self.device.parse()? {

@@ -2,6 +2,7 @@
 
 use super::data::locate;
 use super::eval::WhichArg;
+use super::outputs::{self, Inputs};
 use super::{device, load, say, say_json};
 use crate::error::Error;
 use crate::progress::{Progress, tell};
@@ -12,7 +13,6 @@ use ftprop_export::{onnx, torch, zoo};
 use ftprop_runtime::pack::WeightFormat;
 use ftprop_train::files::{self, is_packed};
 use ftprop_train::measuring::{Asked, Measured, Measuring, WhichData};
-use ftprop_train::run::refuse_own_file;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -97,13 +97,16 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
-        refuse_own_file(&self.output)?;
+        let data = self.check.as_ref().and_then(Option::as_deref);
+        outputs::refuse_inputs(&self.output, &Inputs::of([data]).and_model(&self.model))?;
         let format = self.format()?;
         // Of the zoo's model ONNX is exact; what else is written comes from the weights that it was packed from.
         self.model = match format {
             FormatArg::Onnx => zoo::resolve(&self.model)?,
             FormatArg::Packed | FormatArg::Torch => zoo::resolve_weights(&self.model)?,
         };
+        // A name of the zoo has become a file.
+        outputs::refuse_inputs(&self.output, &Inputs::default().and_model(&self.model))?;
         if format != FormatArg::Packed && (self.weights.is_some() || self.check.is_some()) {
             return Err(Error::Usage(
                 "--weights and --check go with --format packed; other formats keep every bit".into(),

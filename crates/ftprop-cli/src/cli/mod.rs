@@ -8,6 +8,7 @@ mod export;
 mod help;
 mod import;
 mod manual;
+mod outputs;
 mod plot;
 mod predict;
 mod prepare;
@@ -52,7 +53,8 @@ Begin with:
   ftprop COMMAND --help               everything about a command, with examples
 
 Exit codes: 0 all went well; 1 what the data, the files or the settings say; 2 a wrong command line; 3 verify: part of the
-claim is on trust; 130 stopped by Ctrl-C, SIGTERM or SIGHUP, all saved; 141 whoever read the output has gone.")]
+claim is on trust, robust: not every instance was decided; 130 stopped by Ctrl-C, SIGTERM or SIGHUP, or by --minutes, all
+saved; 141 whoever read the output has gone.")]
 pub(crate) struct Program {
     /// What to tell on standard error beside the result: errors alone, or also how things go
     #[arg(long, global = true, value_enum, default_value = "info", value_name = "LEVEL")]

@@ -1,11 +1,11 @@
 //! `ftprop prepare`
 
+use super::outputs::{self, Inputs};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{Progress, counted, tell};
 use clap::{Args, ValueEnum};
 use ftprop_data::{BadImage, PrepareOptions, Prepared, Preparing, prepare};
-use ftprop_train::run::refuse_own_file;
 use ftprop_train::words::plain;
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -66,7 +66,7 @@ struct Report {
 
 impl Prepare {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        refuse_own_file(&self.output)?;
+        outputs::refuse_inputs(&self.output, &Inputs::of([Some(self.folder.as_path())]))?;
         let threads = match self.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             threads => threads,
@@ -89,7 +89,7 @@ impl Prepare {
         drop(shown);
         if !made.finished {
             tell("interrupted; what is done is kept, and the same command goes on");
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(super::solve::INTERRUPTED));
         }
         self.tell_left_out(&made);
         let Prepared { examples: [train, test], classes, skipped, bytes, .. } = made;

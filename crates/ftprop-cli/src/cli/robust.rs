@@ -3,11 +3,13 @@
 pub(super) mod subject;
 
 use super::eval::WhichArg;
-use super::solve::{outputs, stop_on_ctrl_c};
+use super::outputs::{self, Inputs};
+use super::solve::{INTERRUPTED, stop_on_ctrl_c};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
 use clap::Args;
+use ftprop_export::zoo;
 use ftprop_search::{
     Ball, Budget, Decision, Rational, RobustCertificate, RobustConfig, Robustness, SearchError, robustness,
 };
@@ -31,7 +33,8 @@ instance in each coordinate and are real numbers; pixels count from 0 to 1 and s
 The network is taken as exact numbers, and of classes that are equal the first wins. Whatever is said is confirmed in
 whole numbers: an instance is robust with a proof, or an input with another class was found.
 
-Exit code 0 if every instance was decided, 3 if not. Ctrl-C ends with what is decided so far.
+Exit code 0 if every instance was decided, 3 if not. Ctrl-C ends with what is decided so far, exit code 130 if that is not
+all.
 
 Examples:
   ftprop robust runs/mnist --radius 8/255 --instances 1-100
@@ -45,7 +48,7 @@ pub(super) struct Robust {
     /// How far inputs may move: a number, or a fraction such as 8/255
     #[arg(long, value_name = "R", value_parser = parse_radius)]
     radius: Radius,
-    /// Where the data is, if not where it was in training
+    /// Where the data is, if not where it was in training; of other data in one piece all is asked about
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// The kind of data, such as mnist; for a packed model that does not say what it was trained on
@@ -150,10 +153,12 @@ enum Answer {
 
 impl Robust {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
-        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
+        let inputs = Inputs::of([self.data.as_deref()]).and_model(&zoo::resolve(&self.model)?);
+        self.certificate.as_deref().map_or(Ok(()), |file| outputs::try_file(file, &inputs))?;
         let (data, source) = (self.data.as_deref(), self.source.as_deref());
         let place = Place { data, source, how: "give --data PATH", train: self.train };
         let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
+        subject.note.iter().for_each(|note| tell(&note.to_string()));
         let numbers = self.numbers(subject.points.len())?;
         let points = subject.points.select(&numbers);
         let ball =
@@ -194,10 +199,10 @@ impl Robust {
             }
         }
         said?;
-        Ok(if report.undecided == 0 && decisions.len() == numbers.len() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(UNDECIDED)
+        Ok(match report.undecided == 0 && decisions.len() == numbers.len() {
+            true => ExitCode::SUCCESS,
+            false if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+            false => ExitCode::from(UNDECIDED),
         })
     }
 

@@ -1,6 +1,7 @@
 //! `ftprop separable`
 
-use super::solve::{data, outputs};
+use super::outputs::{self, Inputs};
+use super::solve::data;
 use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
@@ -45,7 +46,8 @@ pub(super) struct Separable {
 impl Separable {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let data = data::instances(&self.data, self.data_path.as_deref(), self.seed, &self.classes)?;
-        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
+        let inputs = Inputs::of([self.data_path.as_deref()]).and_data(&self.data);
+        self.certificate.as_deref().map_or(Ok(()), |file| outputs::try_file(file, &inputs))?;
         let report = SeparableReport::new(&data, self.budget)?;
         if let Some(file) = &self.certificate
             && let Some(certificate) = Certificate::of_verdict(&data, &report.verdict)

@@ -1,8 +1,8 @@
 //! `ftprop solve`
 
 pub(super) mod data;
-pub(super) mod outputs;
 
+use super::outputs::{self, Inputs};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -10,11 +10,10 @@ use clap::Args;
 use ftprop_lab::plot::{Panel, Picture, Regions};
 use ftprop_search::{
     Budget, Certificate, Known, LearnerKind, Loss, Problem, Progress, SearchError, SearchKind, Solution, SolveConfig,
-    solve,
+    Stop, solve,
 };
 use ftprop_train::files;
-use ftprop_train::run::RunFolder;
-use ftprop_train::searched;
+use ftprop_train::searched::{self, Origin};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +29,9 @@ type Widths = Vec<usize>;
 #[command(after_help = "\
 Built-in problems: xor, parity:N, moons, spirals, multiplexer:N (3, 6 or 11 inputs), digits:K and mnist:K (K
 instances of each class).
+
+Exit code 0 if the search ended by itself or by its budget, 130 if Ctrl-C or a request to terminate ended it before it had a
+proof; what it has by then is said and saved all the same.
 
 Examples:
   ftprop solve --data xor --hidden 2 --search exhaustive --certificate xor.json
@@ -63,7 +65,7 @@ pub(super) struct Solve {
     /// Most time, such as 500ms, 60s or 5m
     #[arg(long, default_value = "60s")]
     budget: Budget,
-    /// Most settings of targets to look at
+    /// Most nodes to look at: settings of targets, and what the proofs go over
     #[arg(long)]
     nodes: Option<u64>,
     /// Most memory for what the search remembers, in MiB
@@ -95,7 +97,7 @@ pub(super) struct Solve {
 impl Solve {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let (problem, origin) = data::problem(&self.data, self.data_path.as_deref(), self.test.as_deref(), self.seed)?;
-        self.check(&problem)?;
+        self.check(&problem, &origin)?;
         let threads = match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -145,7 +147,9 @@ impl Solve {
             }
             written(format!("run folder {}", folder.display()));
         }
-        said.map(|()| ExitCode::SUCCESS)
+        said?;
+        let interrupted = solution.stop == Stop::Interrupted && !solution.proved;
+        Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
     }
 
     /// What an earlier search found.
@@ -157,18 +161,35 @@ impl Solve {
     }
 
     /// What would make writing fail is found before the search.
-    fn check(&self, problem: &Problem) -> Result<(), Error> {
-        self.certificate.as_deref().map_or(Ok(()), outputs::try_file)?;
-        self.plot.as_deref().map_or(Ok(()), outputs::try_picture)?;
+    fn check(&self, problem: &Problem, origin: &Origin) -> Result<(), Error> {
+        let inputs = || Inputs::of([self.data_path.as_deref(), self.test.as_deref()]).and_data(&self.data);
+        let (certificate, mut files) = (self.certificate.as_deref(), Vec::new());
+        certificate.map_or(Ok(()), |file| outputs::try_file(file, &inputs()))?;
+        // To go on with one certificate, again and again, is what it is for.
+        let resumed = Inputs::of([self.resume.as_deref()]);
+        if let Some(path) = &self.plot {
+            outputs::try_picture(path, &inputs())?;
+            outputs::try_picture(path, &resumed)?;
+            files.extend(outputs::pictures(path)?);
+        }
+        files.extend(self.certificate.clone());
+        outputs::refuse_collisions(&files, self.save.as_deref())?;
         if self.plot.is_some() && problem.train.points.inputs() != 2 {
             return Err(SearchError::NotAPlane { inputs: problem.train.points.inputs() }.into());
         }
-        self.save.as_ref().map_or(Ok(()), |folder| {
-            RunFolder::planned(folder)?;
-            Ok(())
-        })
+        match self.save.as_ref().map_or(Ok(()), |folder| searched::check(folder, problem, origin)) {
+            // What training goes on with is not what is to be saved here.
+            Err(ftprop_train::Error::RunExists { path }) => Err(Error::Other(format!(
+                "{} already holds a run; choose another folder (a search goes on by --certificate and --resume)",
+                path.display()
+            ))),
+            checked => Ok(checked?),
+        }
     }
 }
+
+/// The exit code after Ctrl-C or a request to terminate, when all there is was said and saved.
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// The first Ctrl-C, or a request to terminate, ends the search with what it has, the second the program at once.
 pub(super) fn stop_on_ctrl_c(words: &'static str) -> Arc<AtomicBool> {
@@ -177,7 +198,7 @@ pub(super) fn stop_on_ctrl_c(words: &'static str) -> Arc<AtomicBool> {
     // Without a handler Ctrl-C simply kills: no reason to refuse to search.
     let _ = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+            std::process::exit(i32::from(INTERRUPTED));
         }
         eprintln!("\n{words}; press Ctrl-C again to end at once");
     });

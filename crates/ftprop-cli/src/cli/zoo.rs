@@ -1,7 +1,7 @@
 //! `ftprop zoo`
 
 use super::eval::Eval;
-use super::solve::outputs::try_file;
+use super::outputs::{Inputs, try_file};
 use super::{device, load, quoted, say, say_json};
 use crate::error::Error;
 use crate::progress::tell;
@@ -79,7 +79,7 @@ impl Zoos {
         if let Some(file) = &self.add {
             return self.put_in(file);
         }
-        self.report.as_deref().map_or(Ok(()), try_file)?;
+        self.report.as_deref().map_or(Ok(()), |file| try_file(file, &Inputs::default()))?;
         let zoo = self.folder.as_deref().map_or_else(Zoo::find, Zoo::open)?;
         let mut rows = Vec::new();
         for entry in zoo.models() {

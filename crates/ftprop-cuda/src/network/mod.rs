@@ -15,11 +15,11 @@ use crate::abi::DeviceStep;
 use crate::data::ResidentData;
 use crate::device::Device;
 use crate::executor::{self, Executor, ExecutorConfig, SharedReducer};
-use crate::gemm::{Algorithm, Gemm};
+use crate::gemm::Gemm;
 use crate::graphs::GraphCache;
 use crate::libraries::Libraries;
 use crate::nccl::Communicator;
-use crate::passes::{self, CompileOptions, Statistics};
+use crate::passes::{self, ChosenProducts, CompileOptions, Statistics};
 use crate::plan::{FusionPlan, PlannedTensor, Role};
 use crate::precision::Precision;
 use crate::scalars::{RowStep, ScalarLayout};
@@ -137,7 +137,7 @@ impl NetworkConfig {
         device: &Device,
         plan: &FusionPlan,
         executor_config: &ExecutorConfig<'_>,
-    ) -> Result<(Vec<[Option<(Gemm, Algorithm)>; 3]>, Libraries), CudaError> {
+    ) -> Result<(Vec<ChosenProducts>, Libraries), CudaError> {
         let gemms = passes::gemms(plan, self.precision);
         let all: Vec<Gemm> = gemms.iter().flatten().flatten().copied().collect();
         let others = || executor::sources(plan, &[], executor_config);

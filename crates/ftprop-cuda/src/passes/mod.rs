@@ -338,7 +338,9 @@ pub(crate) fn gemms(plan: &FusionPlan, precision: Precision) -> Vec<[Option<Gemm
 }
 
 /// What computes each product: forward, input (where slopes are needed), weights.
-pub(crate) type Algorithms = [[Option<(Gemm, Algorithm)>; 3]];
+pub(crate) type Algorithms = [ChosenProducts];
+/// Those of one pass: forward, of slopes, of weights.
+pub(crate) type ChosenProducts = [Option<(Gemm, Algorithm)>; 3];
 
 /// Every source that a plan's passes need.
 pub(crate) fn sources(plan: &FusionPlan, algorithms: &Algorithms, options: &CompileOptions) -> Vec<Source> {

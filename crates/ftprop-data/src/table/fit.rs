@@ -54,16 +54,16 @@ pub(super) fn fit_column(
     // Over what the network will see: with what stands for missing values.
     let absent_training = (0..table.rows()).filter(|&row| training(row) && absent(cell(row))).count();
     values.extend(std::iter::repeat_n(fill.unwrap_or(0.0), absent_training));
+    let (mean, deviation) = spread(&values);
+    let fill = if missing == Missing::Refuse { None } else { fill.or(Some(mean)) };
+    Ok(ColumnKind::Number { mean, deviation, fill, indicator: any_absent && missing == Missing::Indicator })
+}
+
+/// Mean and deviation; a deviation of 1 where all are the same.
+pub(super) fn spread(values: &[f32]) -> (f32, f32) {
     let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
     let variance = values.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / values.len() as f64;
-    let deviation = if variance > 0.0 { variance.sqrt() as f32 } else { 1.0 };
-    let fill = if missing == Missing::Refuse { None } else { fill.or(Some(mean as f32)) };
-    Ok(ColumnKind::Number {
-        mean: mean as f32,
-        deviation,
-        fill,
-        indicator: any_absent && missing == Missing::Indicator,
-    })
+    (mean as f32, if variance > 0.0 { variance.sqrt() as f32 } else { 1.0 })
 }
 
 fn median(values: &mut [f32]) -> f32 {

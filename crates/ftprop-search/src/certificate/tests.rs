@@ -10,6 +10,7 @@ use crate::search::SearchKind;
 use crate::solve::{SolveConfig, solve};
 
 mod mutants;
+mod resume;
 
 fn resealed(value: Value) -> Result<Certificate, SearchError> {
     let mut changed = Certificate::from_json(&value.to_string())?;

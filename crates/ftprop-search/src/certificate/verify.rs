@@ -12,7 +12,7 @@ use crate::error::SearchError;
 use crate::exact::{Refusal, Witness, bound, check_separation, check_witness};
 use crate::network::{ExactNetwork, LayerTargets, as_points};
 use crate::points::{Labelled, Points};
-use crate::search::Known;
+use crate::search::{Bound, Known, Loss, Proof};
 
 /// What verifying established.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -74,20 +74,21 @@ impl UnitProof {
 }
 
 impl Certificate {
-    /// What a search can go on from, for the same instances and shape; all of it is proved first.
+    /// What a search can go on from, for the same instances and shape; what is not on trust is proved first.
     pub fn known(&self, data: &Labelled, hidden: &[usize]) -> Result<Known, SearchError> {
         self.verify(data)?;
         let Claim::Network(claim) = &self.claim else { return Err(refused("it is not about a network")) };
         if claim.shape() != hidden {
             return Err(refused("it is about a network of another shape"));
         }
-        let witnesses = match &claim.bound.proof {
-            ProofClaim::Witnesses { witnesses } => {
-                witnesses.iter().map(|terms| witness(terms)).collect::<Result<_, _>>()?
+        let (loss, bound) = match &claim.loss {
+            LossClaim::ZeroOne {} => (Loss::ZeroOne, claim.bound.known()?),
+            LossClaim::Hinge { value, least: true } => {
+                (Loss::Hinge, Bound { at_least: value.approximate(), proof: Proof::Search })
             }
-            _ => vec![],
+            LossClaim::Hinge { least: false, .. } => (Loss::Hinge, Bound { at_least: 0.0, proof: Proof::Labels }),
         };
-        Ok(Known { network: claim.network(), witnesses })
+        Ok(Known { network: claim.network(), loss, bound })
     }
 
     /// Proves the claim again for these instances, or says what is wrong with it.
@@ -224,6 +225,19 @@ impl NetworkClaim {
 }
 
 impl BoundClaim {
+    /// As a search holds it.
+    fn known(&self) -> Result<Bound, SearchError> {
+        let proof = match &self.proof {
+            ProofClaim::Labels {} => Proof::Labels,
+            ProofClaim::Enumeration {} => Proof::Enumeration,
+            ProofClaim::Witnesses { witnesses } => {
+                Proof::Witnesses(witnesses.iter().map(|terms| witness(terms)).collect::<Result<_, _>>()?)
+            }
+            ProofClaim::Search {} => Proof::Search,
+        };
+        Ok(Bound { at_least: self.at_least as f64, proof })
+    }
+
     /// How few errors are possible, and what follows for optimality.
     fn verify(
         &self,

@@ -71,7 +71,7 @@ impl RobustCertificate {
         let layers = Layers::of(network)?;
         let instances = decisions.iter().enumerate().map(|(at, decision)| InstanceClaim {
             instance: numbers[at] + 1,
-            input: exact_row(points, at),
+            input: points.exact_row(at),
             class: decision.class,
             answer: Answer::of(decision),
         });
@@ -146,11 +146,11 @@ impl RobustCertificate {
         };
         for claim in &self.instances {
             let there = claim.instance.checked_sub(1).filter(|&at| at < data.len());
-            if there.is_none_or(|at| exact_row(data, at) != claim.input) {
+            if there.is_none_or(|at| data.exact_row(at) != claim.input) {
                 return Err(refused(format!("instance {} is another one in the data", claim.instance)));
             }
         }
-        out.prove(format!("its {} instances are those of the data", self.instances.len()));
+        out.prove(format!("its {} instances are those of the data, digit for digit", self.instances.len()));
         Ok(())
     }
 
@@ -240,9 +240,4 @@ fn rows(layers: &Layers<BigInt>) -> Vec<Vec<Vec<Rational>>> {
         layer.row(unit).iter().chain([&layer.biases[unit]]).map(exact).collect()
     };
     layers.0.iter().map(|layer| (0..layer.units()).map(|u| unit(layer, u)).collect()).collect()
-}
-
-pub(super) fn exact_row(points: &Points, instance: usize) -> Vec<Rational> {
-    let whole = points.whole();
-    (0..whole.inputs()).map(|i| Rational::new(whole.number(instance, i), whole.scale(i).clone())).collect()
 }

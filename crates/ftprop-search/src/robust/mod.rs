@@ -124,9 +124,8 @@ pub fn robustness(
         while !interrupt.load(Ordering::Relaxed) {
             let instance = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = slots.get(instance) else { return };
-            let decision = question
-                .around(&certificate::exact_row(points, instance))
-                .map(|around| question.decide(&around, config, interrupt));
+            let decision =
+                question.around(&points.exact_row(instance)).map(|around| question.decide(&around, config, interrupt));
             if let Ok(decision) = &decision {
                 tell(instance, decision);
             }

@@ -47,7 +47,13 @@ impl Search for Anytime {
         } else {
             Box::new(Settled { skip: STARTS, ..Settled::default() })
         };
+        // That the heuristics have come to their end is not why there is no proof.
+        let listing = (first.stop == Stop::Memory).then_some(Stop::Memory);
         let second = more.run(setup, control)?;
+        let second = match (second.stop, listing) {
+            (Stop::Ended, Some(stop)) => Found { stop, ..second },
+            _ => second,
+        };
         let bound =
             if second.bound.at_least < first.bound.at_least { first.bound.clone() } else { second.bound.clone() };
         let best =
@@ -143,7 +149,10 @@ fn again(setup: &Setup<'_>, known: &Known) -> Result<Found, SearchError> {
         Loss::Hinge => known.network.hinge(setup.data)?.approximate(),
     };
     let found = Found::unproved(setup, known.network.approximate(), loss, Stop::Ended);
-    Ok(Found { exact: Some(known.network.clone()), ..found })
+    let found = Found { exact: Some(known.network.clone()), bound: known.or_better(found.bound.clone()), ..found };
+    // What was proved then was everything that there is to look at.
+    let stop = if found.proved() && found.stop != Stop::Floor { Stop::Exhausted } else { found.stop };
+    Ok(Found { stop, ..found })
 }
 
 /// A good network soon: a few starts of Algorithm 1, which end by themselves.
@@ -162,19 +171,24 @@ pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) 
     let groups = Groups::new(setup.data);
     let flat = Flat::new(setup.data.points.whole(), &groups.firsts);
     let proved = AtomicUsize::new(first.bound.at_least as usize);
-    let stop = || {
+    let stop = |looked_at| {
+        control.count(looked_at);
         control.tell(first.loss, proved.load(Ordering::Relaxed) as f64);
         control.stop().is_some()
     };
     let steps = if setup.hidden == [3] { bound::MOST_STEPS } else { u64::MAX };
     let watch = Watch { threads: setup.threads, stop: &stop, memory: control.memory(), steps, proved: &proved };
     let listed = bound::least(&flat, &groups.counts, setup.hidden[0], first.loss as usize, &watch);
-    let Ok(better) = listed else {
-        let at_least = proved.load(Ordering::Relaxed) as f64;
-        let bound = Bound { at_least, proof: Proof::Enumeration };
-        let bound = if at_least > first.bound.at_least { bound } else { first.bound.clone() };
-        let stop = control.stop().unwrap_or(if steps == u64::MAX { Stop::Memory } else { Stop::Ended });
-        return Ok(Found { stop, bound, ..first });
+    let better = match listed {
+        Ok(better) => better,
+        Err(why) => {
+            let stop = match why {
+                bound::Stopped::Asked => control.stop().unwrap_or(Stop::Ended),
+                bound::Stopped::Memory => Stop::Memory,
+                bound::Stopped::Steps => Stop::Ended,
+            };
+            return Ok(Found { stop, ..unfinished(first, proved.load(Ordering::Relaxed)) });
+        }
     };
     let Some(better) = better else {
         let bound = Bound { at_least: first.loss, proof: Proof::Enumeration };
@@ -185,6 +199,13 @@ pub(super) fn enumerate(setup: &Setup<'_>, control: &Control<'_>, first: Found) 
     control.improved(loss, loss);
     let bound = Bound { at_least: loss, proof: Proof::Enumeration };
     Ok(Found { network: exact.approximate(), exact: Some(exact), loss, bound, stop: Stop::Exhausted })
+}
+
+/// What there was before a listing that did not end, with what that proved.
+fn unfinished(first: Found, proved: usize) -> Found {
+    let bound = Bound { at_least: proved as f64, proof: Proof::Enumeration };
+    let bound = if bound.at_least > first.bound.at_least { bound } else { first.bound.clone() };
+    Found { bound, ..first }
 }
 
 /// A network of hidden units with these sides, one bit a distinct point, and an output unit.
@@ -210,7 +231,12 @@ fn realise(data: &Labelled, targets: &[bool]) -> Result<Vec<Rational>, SearchErr
 fn by_witnesses(setup: &Setup<'_>, control: &Control<'_>, first: Found) -> Result<Found, SearchError> {
     let hit: Hit = witnesses::give_up(setup, control, first.loss as usize)?;
     let bound = Bound { at_least: hit.at_least as f64, proof: Proof::Witnesses(hit.witnesses) };
-    let bound = if bound.at_least <= first.bound.at_least { first.bound.clone() } else { bound };
+    let bound = match (&bound.proof, &first.bound.proof) {
+        _ if bound.at_least > first.bound.at_least => bound,
+        // Those from before are among them, and the others save looking for them again.
+        (Proof::Witnesses(_), Proof::Witnesses(_)) => Bound { at_least: first.bound.at_least, ..bound },
+        _ => first.bound.clone(),
+    };
     let found = match hit.targets {
         Some(targets) => {
             let errors = targets.iter().zip(setup.data.targets(0)).filter(|(a, b)| **a != *b).count();

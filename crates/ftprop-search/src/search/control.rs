@@ -15,7 +15,8 @@ use crate::points::Points;
 pub struct Budget {
     /// Most time.
     pub time: Option<Duration>,
-    /// Most nodes: evaluated settings of targets.
+    /// Most nodes: settings of targets that are evaluated, sets of instances that are given up, hyperplanes through
+    /// instances and groups of half-spaces that are listed.
     pub nodes: Option<u64>,
     /// Most bytes for what a search remembers; 4 GiB if none.
     pub memory: Option<usize>,

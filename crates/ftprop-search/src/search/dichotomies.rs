@@ -25,7 +25,11 @@ pub fn dichotomies(
     let flat = Flat::new(points.whole(), &(0..points.len()).collect::<Vec<_>>());
     let hyperplanes = bound::hyperplanes(flat.len(), flat.dimension());
     if hyperplanes.and_then(|count| count.checked_mul(flat.len() as u64)).is_some_and(|work| work <= LISTED) {
-        let (stop, proved) = (|| control.stop().is_some(), AtomicUsize::new(0));
+        let proved = AtomicUsize::new(0);
+        let stop = |looked_at| {
+            control.count(looked_at);
+            control.stop().is_some()
+        };
         let watch = Watch { threads, stop: &stop, memory: control.memory(), steps: u64::MAX, proved: &proved };
         let Ok(listed) = bound::list::dichotomies(&flat, &watch) else { return Ok(None) };
         let half = listed.iter().filter(|sides| holds(sides, 0));

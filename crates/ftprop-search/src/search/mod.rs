@@ -66,6 +66,15 @@ impl FromStr for Loss {
     }
 }
 
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Loss::ZeroOne => "zero-one",
+            Loss::Hinge => "hinge",
+        })
+    }
+}
+
 /// The loss of a network on labelled instances.
 pub fn loss_of(network: &Network, data: &Labelled, loss: Loss) -> f64 {
     match loss {
@@ -108,8 +117,28 @@ pub struct Setup<'a> {
 pub struct Known {
     /// Its best network.
     pub network: ExactNetwork,
+    /// What it minimised.
+    pub loss: Loss,
+    /// How low that loss can be, as far as it found out.
+    pub bound: Bound,
+}
+
+impl Known {
     /// Witnesses of instances of which one at least must be given up by one unit.
-    pub witnesses: Vec<Witness>,
+    fn witnesses(&self) -> &[Witness] {
+        match &self.bound.proof {
+            Proof::Witnesses(witnesses) => witnesses,
+            _ => &[],
+        }
+    }
+
+    /// A bound that a search came to, or the one that was known before if that says more, or as much with a better proof.
+    pub(crate) fn or_better(&self, found: Bound) -> Bound {
+        let known = &self.bound;
+        let shown = found.proof == Proof::Search && known.proof != Proof::Search;
+        let better = known.at_least > found.at_least || (known.at_least == found.at_least && shown);
+        if better { known.clone() } else { found }
+    }
 }
 
 impl Setup<'_> {

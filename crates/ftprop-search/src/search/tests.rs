@@ -260,3 +260,32 @@ fn every_search_is_anytime() {
     }
     assert!("annealing".parse::<SearchKind>().is_err() && "beam:0".parse::<SearchKind>().is_err());
 }
+
+/// Listings stop at the nodes, too: soon after them, for what a thread has begun it ends.
+#[test]
+fn nodes_bound_what_is_listed() {
+    let mut rng = Rng::new(61);
+    for (inputs, hidden, all) in [(1, 1, 40), (2, 1, 1_000), (3, 1, 50_000), (2, 2, 10_000), (2, 3, 50_000)] {
+        let data = problem(&mut rng, 80, inputs, 2);
+        let begin = run(&HillClimbing { starts: Some(1) }, &data, &[hidden], Loss::ZeroOne, 1);
+        let bound = Bound { at_least: 0.0, proof: Proof::Labels };
+        let network = ExactNetwork::of(&begin.network).unwrap();
+        let known = Known { network, loss: Loss::ZeroOne, bound };
+        let learner = LinearProgram::default();
+        let (data, hidden, loss) = (&data, &[hidden][..], Loss::ZeroOne);
+        let setup =
+            Setup { data, hidden, loss, learner: &learner, seed: 1, threads: 2, known: Some(&known), picture: None };
+        let interrupt = AtomicBool::new(false);
+        for search in [&Anytime as &dyn Search, &Exhaustive] {
+            for nodes in [5, all / 4] {
+                let control = Control::new(Budget { nodes: Some(nodes), ..Budget::default() }, &interrupt, &|_| {});
+                let found = search.run(&setup, &control).unwrap();
+                assert_eq!(found.stop, Stop::Nodes, "{search:?} {inputs} {hidden:?}");
+                assert!(control.nodes() < nodes + 2_000, "{search:?} {inputs} {hidden:?}: {}", control.nodes());
+            }
+            let control = Control::new(Budget::default(), &interrupt, &|_| {});
+            assert!(search.run(&setup, &control).unwrap().proved());
+            assert!(control.nodes() >= all, "{search:?} {inputs} {hidden:?}: {}", control.nodes());
+        }
+    }
+}

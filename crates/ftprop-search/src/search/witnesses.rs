@@ -4,7 +4,7 @@
 //! light ones first; where such a set leaves instances that are not separable, these give the next witness. When
 //! nothing lighter than the best network's errors hits them all, the witnesses are the proof.
 
-use super::{Control, Setup};
+use super::{Control, Known, Setup};
 use crate::error::SearchError;
 use crate::exact::bound::{Bits, holds, kinds, points_of};
 use crate::exact::{Witness, exact_outputs};
@@ -24,7 +24,7 @@ pub(super) struct Hit {
 /// Gives up as few instances as possible; `best` errors are possible anyway.
 pub(super) fn give_up(setup: &Setup<'_>, control: &Control<'_>, best: usize) -> Result<Hit, SearchError> {
     let mut search = GiveUp::new(setup, control, best);
-    for limit in 1..=best {
+    for limit in search.proved + 1..=best {
         // Is there anything of a weight below the limit?
         let nothing = search.nothing.clone();
         match search.descend(&[], 0, &nothing, nothing.clone(), limit - 1) {
@@ -43,6 +43,7 @@ pub(super) fn give_up(setup: &Setup<'_>, control: &Control<'_>, best: usize) -> 
 }
 
 /// A witness, and the kinds of instances in it.
+#[derive(PartialEq)]
 struct Set {
     witness: Witness,
     members: Bits,
@@ -86,11 +87,12 @@ impl<'a> GiveUp<'a> {
             sets: vec![],
             nothing,
             best,
-            proved: 0,
+            // What is excluded below a limit does not depend on what was below lower ones.
+            proved: setup.known.map_or(0, |known| known.bound.at_least as usize),
             targets: None,
         };
         search.contradictions();
-        let known = setup.known.map_or(&[][..], |known| &known.witnesses);
+        let known = setup.known.map_or(&[][..], Known::witnesses);
         known.iter().for_each(|witness| search.learn_again(witness, &kind_of));
         search
     }
@@ -106,9 +108,13 @@ impl<'a> GiveUp<'a> {
         }
     }
 
-    /// Takes in a witness over instances.
+    /// Takes in a witness over instances that was found before, such as a contradiction.
     fn learn_again(&mut self, witness: &Witness, kind_of: &[usize]) {
         self.learn(witness.iter().map(|(instance, y)| (kind_of[*instance], y.clone())).collect());
+        let twice = |sets: &[Set]| sets.split_last().is_some_and(|(last, rest)| rest.iter().any(|set| set == last));
+        if twice(&self.sets) {
+            self.sets.pop();
+        }
     }
 
     /// Takes in a witness over kinds.

@@ -2,15 +2,14 @@
 
 use crate::cli::data::check_placed;
 use crate::error::Error;
-use crate::progress::tell;
-use ftprop_data::{Dataset, Split};
+use ftprop_data::{CsvTable, Dataset, Split, TableTransform};
 use ftprop_export::{exact, zoo};
 use ftprop_nn::engine::Part;
 use ftprop_runtime as packed;
 use ftprop_search::{ExactNetwork, Points, Rational};
 use ftprop_train::evaluate::check_data;
 use ftprop_train::files::{self, is_packed};
-use ftprop_train::measuring::{Asked, Measured, Measuring, WhichData, compare};
+use ftprop_train::measuring::{Asked, DataNote, Measured, Measuring, WhichData, compare};
 use ftprop_train::model::{Model, Which};
 use ftprop_train::recipe::Recipe;
 use std::path::Path;
@@ -24,6 +23,8 @@ pub(in crate::cli) struct Subject {
     pub(in crate::cli) labels: Vec<usize>,
     /// The values that inputs can have; none for a table.
     pub(in crate::cli) range: Option<(Rational, Rational)>,
+    /// What is to be said of how many it gets right.
+    pub(in crate::cli) note: Option<DataNote>,
 }
 
 /// Where data are, as the command line says it.
@@ -37,24 +38,34 @@ pub(in crate::cli) struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Other data in one piece are meant as a whole.
     fn asked(&self) -> Asked {
-        Asked::Part(if self.train { Part::Train } else { Part::Test })
+        if self.train { Asked::Part(Part::Train) } else { Asked::Unseen }
+    }
+
+    fn part<'a>(&self, dataset: &'a Dataset) -> &'a Split {
+        if self.train { &dataset.train } else { &dataset.test }
     }
 }
 
 impl Subject {
     pub(in crate::cli) fn open(model: &Path, which: Which, place: &Place<'_>) -> Result<Self, Error> {
         let model = &zoo::resolve(model)?;
-        let (network, classes, data) =
-            if is_packed(model) { packed_model(model, place)? } else { trained(model, which, place)? };
-        let part = if place.train { &data.train } else { &data.test };
-        let (points, range) = instances(part, data.normalize.full)?;
+        if is_packed(model) { packed_model(model, place) } else { trained(model, which, place) }
+    }
+
+    fn new(
+        network: ExactNetwork,
+        classes: Vec<String>,
+        part: &Split,
+        (points, range): (Points, Option<(Rational, Rational)>),
+    ) -> Self {
         let labels = (0..part.len()).map(|position| part.label(position) as usize).collect();
-        Ok(Subject { network, classes, points, labels, range })
+        Subject { network, classes, points, labels, range, note: None }
     }
 }
 
-fn trained(path: &Path, which: Which, place: &Place<'_>) -> Result<(ExactNetwork, Vec<String>, Dataset), Error> {
+fn trained(path: &Path, which: Which, place: &Place<'_>) -> Result<Subject, Error> {
     if place.source.is_some() {
         return Err(Error::Usage("--source goes with a packed model; a run knows its data".into()));
     }
@@ -64,12 +75,21 @@ fn trained(path: &Path, which: Which, place: &Place<'_>) -> Result<(ExactNetwork
     if let Some(data) = place.data {
         model.recipe.data.path = Some(data.to_path_buf());
     }
-    let Measured { dataset, note, .. } = Measuring::of(&model.recipe, &model.info, which, place.asked()).open()?;
-    note.iter().for_each(|note| tell(&note.to_string()));
-    Ok((network, model.info.classes.clone(), dataset))
+    let Measured { dataset, whole, note } = Measuring::of(&model.recipe, &model.info, which, place.asked()).open()?;
+    let part = place.part(&dataset);
+    let instances = match &dataset.table {
+        Some(transform) => {
+            let data = &model.recipe.data;
+            let test_file = data.csv.test_file.as_ref().filter(|_| !place.train && !whole);
+            let file = test_file.or(data.path.as_ref()).ok_or_else(|| Error::Other("the table lies nowhere".into()))?;
+            (rows(part, transform, &transform.read(file, data.csv.header)?)?, None)
+        }
+        None => pixels(part, dataset.normalize.full)?,
+    };
+    Ok(Subject { note, ..Subject::new(network, model.info.classes.clone(), part, instances) })
 }
 
-fn packed_model(path: &Path, place: &Place<'_>) -> Result<(ExactNetwork, Vec<String>, Dataset), Error> {
+fn packed_model(path: &Path, place: &Place<'_>) -> Result<Subject, Error> {
     let bytes = files::read(path)?;
     let refused =
         |why: packed::Error| ftprop_export::Error::NotAModel { path: path.to_path_buf(), why: why.to_string() };
@@ -98,24 +118,30 @@ fn packed_model(path: &Path, place: &Place<'_>) -> Result<(ExactNetwork, Vec<Str
     let which = WhichData::of(place.data, None);
     let asked = place.asked();
     trained_on.map_or(Ok(None), |then| compare(&recipe.data, (which, asked), &then, &dataset))?;
-    Ok((network, classes, dataset))
+    let part = place.part(&dataset);
+    Ok(Subject::new(network, classes, part, pixels(part, dataset.normalize.full)?))
 }
 
-/// A part's examples as they are before normalising, and the range of pixels.
-fn instances(part: &Split, full: f32) -> Result<(Points, Option<(Rational, Rational)>), Error> {
-    let numbers = || (0..part.len()).map(|position| part.number(position));
-    if let Some((bytes, shape)) = part.bytes() {
-        if shape != part.shape() {
-            return Err(Error::Other("the network sees a window of each picture; proofs are about whole ones".into()));
-        }
-        let size = shape.size();
-        let values = numbers().flat_map(|number| &bytes[number * size..][..size]).map(|&b| i64::from(b)).collect();
-        let range = Some((Rational::from(0), Rational::from(1)));
-        return Ok((Points::from_ratios(size, values, full as u32)?, range));
-    }
-    let (values, columns) = part
-        .features()
+/// A part's pictures as they are before normalising, and the range of pixels.
+fn pixels(part: &Split, full: f32) -> Result<(Points, Option<(Rational, Rational)>), Error> {
+    let (bytes, shape) = part
+        .bytes()
         .ok_or_else(|| Error::Other("pictures in files are resized on the way; proofs are about pixels".into()))?;
-    let rows = numbers().flat_map(|number| &values[number * columns..][..columns]).map(|&x| f64::from(x)).collect();
-    Ok((Points::new(columns, rows)?, None))
+    if shape != part.shape() {
+        return Err(Error::Other("the network sees a window of each picture; proofs are about whole ones".into()));
+    }
+    let (size, numbers) = (shape.size(), (0..part.len()).map(|position| part.number(position)));
+    let values = numbers.flat_map(|number| &bytes[number * size..][..size]).map(|&b| i64::from(b)).collect();
+    let range = Some((Rational::from(0), Rational::from(1)));
+    Ok((Points::from_ratios(size, values, full as u32)?, range))
+}
+
+/// A part's rows as the table says them: the data set has them rounded to 32 bits, and proofs are about decimals.
+fn rows(part: &Split, transform: &TableTransform, table: &CsvTable) -> Result<Points, Error> {
+    if part.features().map(|(values, _)| values) != Some(transform.features(table)?.as_slice()) {
+        return Err(Error::Other(format!("{} changed while it was read; try again", table.path().display())));
+    }
+    let chosen: Vec<usize> = (0..part.len()).map(|position| part.number(position)).collect();
+    let table = table.select(&chosen);
+    Ok(Points::from_written(transform.width(), &transform.written(&table)?)?)
 }

@@ -78,7 +78,7 @@ fn table(path: &Path, read: impl Fn(&str) -> Result<Labelled, SearchError>) -> R
 }
 
 /// A name with an ending or a folder in it is a file.
-fn is_table(name: &str) -> bool {
+pub(in crate::cli) fn is_table(name: &str) -> bool {
     name.parse::<ProblemName>().is_err_and(|why| matches!(why, SearchError::UnknownProblem { .. }))
         && (name.contains(['.', '/', '\\']) || Path::new(name).exists())
 }

@@ -37,7 +37,7 @@ fn list(flat: &Flat, ways: Ways<'_>, watch: &Watch<'_>) -> Result<Vec<Bits>, Sto
     let list = || List { flat, ways, found: vec![] };
     let lists = visit(flat, watch, list, |list, through| list.look(through, watch))?;
     let mut listed: Vec<Bits> = lists.into_iter().flat_map(|list| list.found).collect();
-    watch.ask()?;
+    watch.ask(0)?;
     listed.sort_unstable();
     listed.dedup();
     Ok(listed)

@@ -39,14 +39,22 @@ pub(crate) enum Refusal {
     TooLong { at_least: usize },
 }
 
-/// There was no time, or no memory, to end.
+/// Why a listing did not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped;
+pub(crate) enum Stopped {
+    /// Whoever asked for it wants no more of it.
+    Asked,
+    /// There was no memory.
+    Memory,
+    /// More would have to be looked at than may be.
+    Steps,
+}
 
 /// How enumerations work, and what they ask whether to go on.
 pub(crate) struct Watch<'a> {
     pub(crate) threads: usize,
-    pub(crate) stop: &'a (dyn Fn() -> bool + Sync),
+    /// Is told how many more hyperplanes, or tuples of groups, were looked at.
+    pub(crate) stop: &'a (dyn Fn(u64) -> bool + Sync),
     /// Most bytes that lists may take.
     pub(crate) memory: usize,
     /// Most tuples of groups of half-spaces to be looked at.
@@ -56,12 +64,13 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn ask(&self) -> Result<(), Stopped> {
-        if (self.stop)() { Err(Stopped) } else { Ok(()) }
+    /// Asks whether to go on, after so many more hyperplanes or tuples.
+    fn ask(&self, looked_at: u64) -> Result<(), Stopped> {
+        if (self.stop)(looked_at) { Err(Stopped::Asked) } else { Ok(()) }
     }
 
     fn room(&self, bytes: usize) -> Result<(), Stopped> {
-        if bytes > self.memory { Err(Stopped) } else { Ok(()) }
+        if bytes > self.memory { Err(Stopped::Memory) } else { Ok(()) }
     }
 
     /// The same for work within a thread.
@@ -160,7 +169,7 @@ pub(crate) fn by_enumeration(data: &Labelled, hidden: &[usize], at_least: usize)
     work(&flat, units).ok_or_else(|| too_many.clone())?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let steps = if units == 3 { MOST_STEPS } else { u64::MAX };
-    let watch = Watch { threads, stop: &|| false, memory: MEMORY, steps, proved: &AtomicUsize::new(0) };
+    let watch = Watch { threads, stop: &|_| false, memory: MEMORY, steps, proved: &AtomicUsize::new(0) };
     let better = least(&flat, &groups.counts, units, at_least, &watch).map_err(|_| too_many)?;
     match better {
         Some(better) => Err(Refusal::Better { errors: better.errors, at_least }),

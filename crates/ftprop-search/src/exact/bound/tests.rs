@@ -32,7 +32,7 @@ fn errors(groups: &Groups, class: impl Fn(usize) -> usize) -> usize {
 static PROVED: AtomicUsize = AtomicUsize::new(0);
 
 fn watch(threads: usize) -> Watch<'static> {
-    Watch { threads, stop: &|| false, memory: 1 << 30, steps: u64::MAX, proved: &PROVED }
+    Watch { threads, stop: &|_| false, memory: 1 << 30, steps: u64::MAX, proved: &PROVED }
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn bounds_rise_to_the_least_errors() {
     for units in [2, 3] {
         let proved = AtomicUsize::new(0);
         let seen = std::sync::Mutex::new(std::collections::BTreeSet::new());
-        let stop = || {
+        let stop = |_| {
             seen.lock().unwrap().insert(proved.load(std::sync::atomic::Ordering::Relaxed));
             false
         };

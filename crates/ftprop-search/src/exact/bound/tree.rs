@@ -44,7 +44,7 @@ impl Tree {
 
     /// Makes the group of a range and all below it; returns its place.
     fn divide(&mut self, from: usize, to: usize, watch: &Watch<'_>) -> Result<usize, Stopped> {
-        watch.ask()?;
+        watch.ask(0)?;
         let (mut some, mut every) = (vec![0; self.words], vec![u64::MAX; self.words]);
         for member in &self.members[from..to] {
             for at in 0..self.words {

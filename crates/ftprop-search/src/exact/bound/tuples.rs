@@ -7,8 +7,8 @@
 //! the next. When none of a bound is left, everything costs more: that is what can be said when there is no time to end.
 
 use std::marker::PhantomData;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use super::costs::Wish;
 use super::tree::{Group, Tree};
@@ -30,7 +30,7 @@ pub(super) struct Race<'a> {
     least: AtomicUsize,
     /// Tuples of groups looked at.
     steps: AtomicU64,
-    stopped: AtomicBool,
+    stopped: OnceLock<Stopped>,
 }
 
 /// Tuples of one rule, whatever their number.
@@ -57,7 +57,7 @@ pub(super) fn race(
     watch: &Watch<'_>,
 ) -> Result<Option<(usize, usize, Vec<usize>)>, Stopped> {
     let least = AtomicUsize::new(limit.saturating_sub(1));
-    let race = Race { watch, least, steps: AtomicU64::new(0), stopped: AtomicBool::new(false) };
+    let race = Race { watch, least, steps: AtomicU64::new(0), stopped: OnceLock::new() };
     for level in 0..limit {
         if level > race.least.load(Ordering::Relaxed) {
             break;
@@ -186,8 +186,9 @@ impl<const K: usize, R: Rule<K>> Tuples for Hunt<'_, K, R> {
             while let taken = self.take(level, race.watch.threads)
                 && !taken.is_empty()
             {
-                if taken.iter().try_for_each(|node| visit.open(node)).and_then(|()| visit.flush()).is_err() {
-                    race.stopped.store(true, Ordering::Relaxed);
+                if let Err(why) = taken.iter().try_for_each(|node| visit.open(node)).and_then(|()| visit.flush()) {
+                    // The first says why.
+                    let _ = race.stopped.set(why);
                     return;
                 }
             }
@@ -198,7 +199,7 @@ impl<const K: usize, R: Rule<K>> Tuples for Hunt<'_, K, R> {
             work();
         }
         *self.waiting[level].lock().expect("not poisoned") = vec![];
-        if race.stopped.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
+        race.stopped.get().map_or(Ok(()), |&why| Err(why))
     }
 
     fn best(&self) -> Option<(usize, Vec<usize>)> {
@@ -243,12 +244,15 @@ impl<const K: usize, R: Rule<K>> Visit<'_, K, R> {
     }
 
     fn tell(&mut self) -> Result<(), Stopped> {
-        let steps = self.race.steps.fetch_add(self.steps, Ordering::Relaxed) + self.steps;
-        self.steps = 0;
-        if steps > self.race.watch.steps || self.race.stopped.load(Ordering::Relaxed) {
-            return Err(Stopped);
+        let more = std::mem::take(&mut self.steps);
+        let steps = self.race.steps.fetch_add(more, Ordering::Relaxed) + more;
+        if let Some(&why) = self.race.stopped.get() {
+            return Err(why);
         }
-        self.race.watch.ask()
+        if steps > self.race.watch.steps {
+            return Err(Stopped::Steps);
+        }
+        self.race.watch.ask(more)
     }
 
     /// Puts what is for later where everybody finds it.

@@ -1,7 +1,7 @@
 //! All hyperplanes through points, by several threads.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use super::hyperplanes::Flat;
 use super::{Stopped, Watch};
@@ -18,7 +18,7 @@ pub(super) fn visit<W: Send>(
     look: impl Fn(&mut W, &[usize]) -> Result<(), Stopped> + Sync,
 ) -> Result<Vec<W>, Stopped> {
     let next = AtomicUsize::new(0);
-    let stopped = AtomicBool::new(false);
+    let stopped: OnceLock<Stopped> = OnceLock::new();
     let workers: Mutex<Vec<W>> = Mutex::new(vec![]);
     let work = || {
         let mut worker = worker();
@@ -27,8 +27,9 @@ pub(super) fn visit<W: Send>(
             && first + flat.dimension() <= flat.len()
         {
             through.push(first);
-            if descend(flat, watch, &mut through, &mut |through| look(&mut worker, through)).is_err() {
-                stopped.store(true, Ordering::Relaxed);
+            if let Err(why) = descend(flat, watch, &mut through, &mut |through| look(&mut worker, through)) {
+                // The first says why.
+                let _ = stopped.set(why);
                 return;
             }
             through.pop();
@@ -40,7 +41,7 @@ pub(super) fn visit<W: Send>(
     } else {
         work();
     }
-    if stopped.into_inner() { Err(Stopped) } else { Ok(workers.into_inner().expect("not poisoned")) }
+    stopped.into_inner().map_or_else(|| Ok(workers.into_inner().expect("not poisoned")), Err)
 }
 
 fn descend(
@@ -50,12 +51,16 @@ fn descend(
     look: &mut dyn FnMut(&[usize]) -> Result<(), Stopped>,
 ) -> Result<(), Stopped> {
     if through.len() == flat.dimension() {
+        // With one dimension nobody has asked yet.
+        if through.len() == 1 {
+            watch.ask(1)?;
+        }
         return look(through);
     }
-    if through.len() + 1 == flat.dimension() {
-        watch.ask()?;
-    }
     let from = through.last().map_or(0, |last| last + 1);
+    if through.len() + 1 == flat.dimension() {
+        watch.ask((flat.len() - from) as u64)?;
+    }
     for next in from..flat.len() {
         through.push(next);
         descend(flat, watch, through, look)?;

@@ -82,7 +82,7 @@ impl Search for Exhaustive {
         let (group_of, firsts) = setup.data.points.distinct();
         let listed = dichotomies(&setup.data.points.select(&firsts), setup.threads, control)?;
         let Some(listed) = listed else {
-            let stop = control.stop().unwrap_or(Stop::Interrupted);
+            let stop = control.stop().unwrap_or(Stop::Memory);
             return Ok(Found { stop, ..first });
         };
         let expand = |sides: &Vec<bool>| -> Vec<bool> { group_of.iter().map(|&group| sides[group]).collect() };

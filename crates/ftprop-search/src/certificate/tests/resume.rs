@@ -1,0 +1,109 @@
+//! What is written is never worse than what was gone on from.
+
+use super::*;
+use crate::search::{Bound, Budget, Proof};
+
+/// One node of a search that begins with what a certificate knows, and the certificate of that.
+fn go_on(certificate: &Certificate, data: &Labelled, hidden: &[usize], search: &str) -> (Solution, Certificate) {
+    let known = Some(certificate.known(data, hidden).unwrap());
+    let budget = Budget { nodes: Some(1), ..Budget::default() };
+    let search = Some(search.parse().unwrap());
+    let config = SolveConfig { hidden: hidden.to_vec(), known, budget, search, ..SolveConfig::default() };
+    let problem = Problem::new("data", data.clone(), None).unwrap();
+    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+    let certificate = Certificate::of_solution(data, &solution).unwrap();
+    (solution, certificate)
+}
+
+fn network(certificate: &Certificate) -> &NetworkClaim {
+    match &certificate.claim {
+        Claim::Network(claim) => claim,
+        _ => panic!("it is about a network"),
+    }
+}
+
+#[test]
+fn a_bound_and_its_proof_are_kept_by_every_search() {
+    let mut rng = Rng::new(71);
+    // Listings, witnesses, and by search alone.
+    for (inputs, hidden) in [(2, &[2][..]), (7, &[1]), (1, &[1, 2])] {
+        let data = random(&mut rng, 30, inputs, 8);
+        let search = if hidden.len() == 1 { SearchKind::Anytime } else { SearchKind::Exhaustive };
+        let (best, optimal) = solved(&data, hidden, search);
+        assert!(best.proved && best.train.errors > data.forced_errors(), "{best}");
+        for search in ["anytime", "hill-climbing", "beam:2", "settled", "ftprop", "madaline", "relaxed"] {
+            let (solution, certificate) = go_on(&optimal, &data, hidden, search);
+            assert!(solution.proved, "{search}: {solution}");
+            assert_eq!(network(&certificate).errors, best.train.errors, "{search}");
+            assert_eq!(network(&certificate).bound, network(&optimal).bound, "{search}");
+            assert_eq!(certificate.verify(&data).unwrap().complete, hidden.len() == 1);
+        }
+        // Part of a proof, as a search leaves that was stopped, and a worse network.
+        let part = Solution { bound: Bound { at_least: best.at_least - 1.0, ..best.bound.clone() }, ..best };
+        let part = Certificate::of_solution(&data, &part).unwrap();
+        let (_, certificate) = go_on(&part, &data, hidden, "hill-climbing");
+        assert_eq!(network(&certificate).bound, network(&part).bound);
+        assert_eq!(network(&certificate).errors, network(&part).errors);
+    }
+}
+
+#[test]
+fn a_least_hinge_loss_is_kept_and_no_other_loss_is_gone_on_with() {
+    let data = random(&mut Rng::new(72), 12, 2, 6);
+    let problem = Problem::new("data", data.clone(), None).unwrap();
+    let search = Some(SearchKind::Exhaustive);
+    let config = SolveConfig { hidden: vec![2], search, loss: Loss::Hinge, ..SolveConfig::default() };
+    let stop = AtomicBool::new(false);
+    let best = solve(&problem, &config, &stop, &|_| {}).unwrap();
+    let known = Certificate::of_solution(&data, &best).unwrap().known(&data, &[2]).unwrap();
+    let budget = Budget { nodes: Some(1), ..Budget::default() };
+    let search = Some(SearchKind::HillClimbing);
+    let again = SolveConfig { known: Some(known), budget, search, ..config };
+    let solution = solve(&problem, &again, &stop, &|_| {}).unwrap();
+    assert!(best.proved && solution.proved, "{solution}");
+    assert!(solution.loss_value <= best.loss_value);
+    let other = SolveConfig { loss: Loss::ZeroOne, ..again };
+    let said = solve(&problem, &other, &stop, &|_| {}).unwrap_err().to_string();
+    assert!(said.contains("minimised the hinge loss, this one the zero-one loss"), "{said}");
+}
+
+/// What is on trust in a file may be wrong, and then nothing is claimed by it.
+#[test]
+fn a_wrong_bound_on_trust_is_dropped() {
+    let (_, optimal) = solved(&xor(), &[2], SearchKind::Exhaustive);
+    let mut known = optimal.known(&xor(), &[2]).unwrap();
+    known.bound = Bound { at_least: 1.0, proof: Proof::Search };
+    let problem = Problem::new("xor", xor(), None).unwrap();
+    let config = SolveConfig { known: Some(known), ..SolveConfig::default() };
+    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+    assert_eq!((solution.train.errors, solution.at_least), (0, 0.0));
+    assert!(Certificate::of_solution(&xor(), &solution).unwrap().verify(&xor()).unwrap().complete);
+}
+
+/// Searches of a moment each come further all the same.
+#[test]
+fn witnesses_add_up() {
+    let data = random(&mut Rng::new(73), 60, 6, 40);
+    let problem = Problem::new("data", data.clone(), None).unwrap();
+    let moment = |known: Option<&Certificate>, nodes: u64| {
+        let known = known.map(|certificate| certificate.known(&data, &[1]).unwrap());
+        let budget = Budget { nodes: Some(nodes), ..Budget::default() };
+        let config = SolveConfig { hidden: vec![1], known, budget, ..SolveConfig::default() };
+        let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+        let certificate = Certificate::of_solution(&data, &solution).unwrap();
+        certificate.verify(&data).unwrap();
+        certificate
+    };
+    let state = |certificate: &Certificate| match &network(certificate).bound {
+        BoundClaim { at_least, proof: ProofClaim::Witnesses { witnesses } } => (*at_least, witnesses.len()),
+        bound => (bound.at_least, 0),
+    };
+    let mut certificate = moment(None, 2000);
+    assert!(state(&certificate).1 > 0 && network(&certificate).errors > state(&certificate).0, "{certificate:?}");
+    for nodes in [1000, 2000, 4000] {
+        let next = moment(Some(&certificate), nodes);
+        let (before, now) = (state(&certificate), state(&next));
+        assert!(now.0 >= before.0 && now.1 > before.1, "{before:?} {now:?}");
+        certificate = next;
+    }
+}
