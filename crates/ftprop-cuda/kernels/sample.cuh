@@ -49,7 +49,7 @@
 #define PATCHES 2
 #define PLACES_AT_ONCE 128
 #define PARTS_OF_TAPS 1
-#define AHEAD 3
+#define STEPS_AHEAD 3
 // What follows it: epilogue*.cu, norm.cu, shared_norm.cu, average_pool.cu.
 #define C 32
 #define VEC 4

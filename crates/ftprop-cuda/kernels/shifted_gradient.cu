@@ -23,8 +23,8 @@ static_assert(OW <= WIDE && OH <= H + PAD && CI % 8 == 0 && OC % 8 == 0 && BN % 
 constexpr int PLACES = PLACES_AT_ONCE, HALF = PLACES / 2, DEEP = HALF / 16;
 // Rows of pixels are counted from the first that the first place looks at; a step looks at so many pieces of PLACES rows beside its own.
 constexpr int FURTHER = ((KH - 1) * WIDE + KW - 1 + PLACES - 1) / PLACES;
-// AHEAD steps are asked for before they are used; so many copies are there.
-constexpr int COPIES = AHEAD + 1;
+// Steps that are asked for before they are used, and copies that there are.
+constexpr int AHEAD = STEPS_AHEAD, COPIES = AHEAD + 1;
 // Numbers of a piece of 16 bytes of what is copied.
 constexpr int PIECE = 16 / (int)sizeof(act_t), SLOPE_PIECES = OUT_ROWS / PIECE, PIXEL_PIECES = BN / PIECE;
 #if PRECISION == PRECISION_BF16

@@ -398,7 +398,7 @@ impl Shifted {
             Mode::Weights => source
                 .int("PARTS_OF_TAPS", self.cut.down)
                 .int("PLACES_AT_ONCE", self.places_at_once())
-                .int("AHEAD", self.ahead()),
+                .int("STEPS_AHEAD", self.ahead()),
             mode => source
                 .name("MODE", if mode == Mode::Forward { "MODE_FORWARD" } else { "MODE_INPUT" })
                 .int("FILTERS_STAY", usize::from(self.cut.filters == Filters::Kept))
