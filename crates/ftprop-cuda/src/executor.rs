@@ -53,7 +53,8 @@ pub(crate) struct Executor {
     stream: CudaStream,
     /// For gradients, which the slopes on their way down do not wait for; none where other networks keep the GPU busy.
     side: Option<SideStream>,
-    /// For the next batch, which is made while a step learns from the one before; none where `side` is none.
+    /// For the next batch, which is made while a step learns from the one before; none where other networks keep the GPU busy, or
+    /// there is no room to spare for it.
     next: Option<SideStream>,
     arena: Arena,
     parameters: ParameterBuffers,

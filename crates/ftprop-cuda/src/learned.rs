@@ -39,7 +39,7 @@ kernels! {
 const LEAST: usize = 1 << 21;
 /// Examples, at most: with more of them the products take longer than the memory, and others multiply faster.
 const MOST_EXAMPLES: usize = 128;
-/// Channels of a block.
+/// Channels of a tile, out and in.
 const TILE: (usize, usize) = (64, 128);
 
 /// Such a layer.
@@ -59,8 +59,8 @@ pub(crate) struct LearnedProduct {
 impl LearnedProduct {
     /// All of a network's, if nothing has to see the whole gradient before the first step along it, or what the layers keep after it.
     pub(crate) fn all(plan: &FusionPlan, learning: &Learning, options: &CompileOptions) -> Vec<LearnedProduct> {
-        let whole = learning.clip.is_some() || learning.groups.groups().iter().any(|g| g.matrix_method().is_some());
-        let whole = whole || plan.asks_above();
+        let by_matrices = learning.groups.groups().iter().any(|group| group.matrix_method().is_some());
+        let whole = learning.clip.is_some() || by_matrices || plan.asks_above();
         let unsuited = options.batch > MOST_EXAMPLES || !options.alone || options.precision == Precision::F32;
         if whole || unsuited || tries("late") || tries("unlearned") {
             return Vec::new();

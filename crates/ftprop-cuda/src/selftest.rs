@@ -149,7 +149,7 @@ fn networks(
             Ok(Box::new(CudaNetwork::with_paths(device, config(case), paths)?))
         };
         if wanted(SelftestPart::Networks) {
-            // Most of the suite's time is its many networks' compiling.
+            // The suite has many networks of few kernels each.
             let cases = suite::cases_for(exactness)?.into_iter().chain(suite::further()?).chain(suite::taught()?);
             CudaNetwork::compile_ahead(
                 device,

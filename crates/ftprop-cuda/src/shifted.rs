@@ -54,13 +54,13 @@ kernels! {
 const GROUPS: usize = 2;
 /// Shared memory of a block, at most, on the GPUs that this is for.
 const ROOM: usize = 227 << 10;
-/// Of a gradient: groups of four warps, among which a block's taps are dealt out; steps that are asked for before they are used;
-/// registers that hold sums, at most; rows, which are channels out.
+/// Of a gradient: groups of four warps, among which a block's taps are dealt out; registers that hold sums, at most; rows, which are
+/// channels out.
 const GRADIENT_GROUPS: usize = 3;
-/// Steps of a gradient that are asked for before they are used: the most that have room.
-const GRADIENT_AHEAD: [usize; 2] = [3, 2];
 const GRADIENT_MOST_SUMS: usize = 96;
 const GRADIENT_ROWS: usize = 64;
+/// Steps of it that are asked for before they are used: the first that have room.
+const GRADIENT_AHEAD: [usize; 2] = [3, 2];
 /// Its blocks are as many as multiprocessors of a large GPU, or less.
 const MULTIPROCESSORS: usize = 132;
 /// Threads of the kernels that lay filters out and add sums up.

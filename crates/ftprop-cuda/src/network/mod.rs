@@ -184,8 +184,8 @@ impl CudaNetwork {
         CudaNetwork::in_role(device, config, paths, Role::Pupil(&followed))
     }
 
-    /// Compiles the kernels of many networks side by side, so that each of them is made without waiting for the compiler. They have
-    /// one core at work each, and a network alone has few.
+    /// Compiles the kernels of many networks side by side, so that these are then made without waiting for the compiler. A kernel takes
+    /// one core, and a single network has too few of them for all cores.
     pub(crate) fn compile_ahead(device: &Device, configs: &[NetworkConfig], paths: Paths) -> Result<(), CudaError> {
         let mut sources = Vec::new();
         for config in configs {
