@@ -1,6 +1,7 @@
 //! How long a training step takes.
 
 use crate::startup::{self, StartupPart};
+use crate::work::Work;
 use crate::{Communicator, CudaError, CudaNetwork, Device, NetworkConfig, ResidentData, nccl_id};
 use ftprop_data::{Augment, Normalize, Split};
 use ftprop_nn::engine::{EngineError, StepSpan};
@@ -23,8 +24,19 @@ pub struct Bench {
     pub steps: usize,
 }
 
-/// Microseconds of each piece of a training step when it runs alone, in order.
-pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f64)>, EngineError> {
+/// A piece of a training step.
+#[derive(Clone, Debug)]
+pub struct TimedPiece {
+    /// The pass, how it is computed, and whether forward, back, or for its gradients.
+    pub name: String,
+    /// When it runs alone.
+    pub microseconds: f64,
+    /// What it has to move and to multiply; nothing where that is not known.
+    pub work: Work,
+}
+
+/// The pieces of a training step, in order.
+pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<TimedPiece>, EngineError> {
     let n = config.batch;
     let (len, classes) = (config.graph.input().len(), config.graph.classes());
     let random = Stream::numbered(2);
@@ -37,18 +49,19 @@ pub fn profile(device: &Device, config: NetworkConfig) -> Result<Vec<(String, f6
     Ok(time_pieces(&network, n)?)
 }
 
-/// Microseconds of each piece of a step, each captured many times over and replayed.
-fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<(String, f64)>, CudaError> {
+/// Each piece of a step, captured many times over and replayed.
+fn time_pieces(network: &CudaNetwork, n: usize) -> Result<Vec<TimedPiece>, CudaError> {
     const TIMES: usize = 20;
     let (executor, stream) = (network.executor(), network.executor().stream());
     let mut times = Vec::new();
-    executor.visit_pieces(n, &mut |name, work| {
-        let graph = stream.capture(|| (0..TIMES).try_for_each(|_| work()))?;
+    executor.visit_pieces(n, &mut |name, work, piece| {
+        let graph = stream.capture(|| (0..TIMES).try_for_each(|_| piece()))?;
         let mut least = f32::INFINITY;
         for _ in 0..4 {
             least = least.min(stream.time(|| graph.launch(stream))?);
         }
-        times.push((name, f64::from(least) * 1e3 / TIMES as f64));
+        let microseconds = f64::from(least) * 1e3 / TIMES as f64;
+        times.push(TimedPiece { name, microseconds, work });
         Ok(())
     })?;
     Ok(times)

@@ -5,7 +5,9 @@ use crate::compile::{Source, has_warpgroups};
 use crate::error::check;
 use crate::library::{Library, cublas_lt as cublas_api, cudnn as cudnn_api};
 use crate::module::Module;
+use crate::precision::Precision;
 use crate::startup;
+use crate::work::{Roof, operations_per_clock};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -261,6 +263,23 @@ impl Device {
         let shared = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let warpgroups = has_warpgroups(self.compute_capability()?);
         Ok(DeviceLimits { multiprocessors: self.multiprocessors()? as usize, shared: shared as usize, warpgroups })
+    }
+
+    /// What it can do in a second at its highest clocks, where it tells them.
+    pub fn roof(&self, precision: Precision) -> Result<Option<Roof>, CudaError> {
+        let clocks = [
+            Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+            Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+            Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+        ];
+        let [memory, bits, clock] = clocks.map(|attribute| self.attribute(attribute).map(f64::from));
+        let (memory, bits, clock) = (memory? * 1e3, bits?, clock? * 1e3);
+        let a_clock = operations_per_clock(self.compute_capability()?, precision).map(f64::from);
+        let multiprocessors = f64::from(self.multiprocessors()?);
+        let operations = a_clock.map(|each| each * multiprocessors * clock);
+        // Two transfers a clock.
+        let roof = Roof { bytes: 2.0 * memory * bits / 8.0, operations: operations.filter(|&all| all > 0.0) };
+        Ok((roof.bytes > 0.0).then_some(roof))
     }
 
     /// How many blocks, one a multiprocessor, can wait for each other in one kernel; 0 where none can.

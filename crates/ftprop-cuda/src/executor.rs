@@ -34,6 +34,7 @@ use crate::staging::StagingBuffers;
 use crate::step::StepBuffers;
 use crate::stream::{CudaGraph, CudaStream, SideStream};
 use crate::streamed::PictureSlots;
+use crate::work::PassWork;
 use early::EarlyUpdate;
 use ftprop_nn::engine::Reducer;
 use ftprop_nn::{Graph, Learning, Shape};
@@ -81,6 +82,8 @@ pub(crate) struct Executor {
     further: FurtherBuffers,
     /// The tensors that each activation is of, where they are kept.
     pre_activations: Vec<usize>,
+    /// What each pass has to move and to multiply.
+    work: Vec<PassWork>,
 }
 
 /// A reducer that several hold.
@@ -192,6 +195,7 @@ impl Executor {
         let curvature = curvature.map(|source| CurvaturePass::new(device, source, count, precision)).transpose()?;
         let pre_activations = plan.pre_activations.clone();
         let (learned, asks_above) = (LearnedProduct::all(&plan, learning, options), plan.asks_above());
+        let work = passes::work::of_plan(&plan, options);
         let shapes: Vec<Shape> = plan.tensors.iter().map(|t| t.shape).collect();
         let (passes, tensors) = passes::compile(device, plan, algorithms, libraries, &config.options, &mut layout)?;
         let mut places = vec![tensors[input].values];
@@ -240,6 +244,7 @@ impl Executor {
             teacher,
             further,
             pre_activations,
+            work,
         })
     }
 

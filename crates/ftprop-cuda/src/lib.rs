@@ -55,7 +55,7 @@
 //! | `picture_table` | where pictures of different sizes lie |
 //! | `pictures`, `streamed` | batches of pictures of different sizes: [`StreamedPictures`], [`StreamedPixels`] |
 //! | `network`, `data` | [`CudaNetwork`]: steps on batches from the host, spans of captured steps on [`ResidentData`] |
-//! | `selftest`, `product_checks`, `bench`, `startup` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step, and where the time before the first goes |
+//! | `selftest`, `product_checks`, `bench`, `startup`, `work` | [`selftest`]: every kernel against the CPU's; [`bench()`]: milliseconds a step, and where the time before the first goes; what pieces of a step take beside the least they could |
 //!
 //! Words that are ours, or that the trade uses more loosely:
 //!
@@ -131,8 +131,9 @@ mod tile_model;
 mod timing;
 mod tuning;
 mod tuning_cache;
+mod work;
 
-pub use bench::{Bench, bench, profile};
+pub use bench::{Bench, TimedPiece, bench, profile};
 pub use cache::take_notes;
 pub use data::ResidentData;
 pub use device::{Device, DeviceInfo, Versions, devices, versions};
@@ -145,3 +146,4 @@ pub use selftest::{SelftestPart, selftest};
 pub use startup::StartupPart;
 pub use streamed::{StreamedPictures, StreamedPixels};
 pub use tuning::Tuning;
+pub use work::{Roof, Work};

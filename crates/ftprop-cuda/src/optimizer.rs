@@ -150,6 +150,11 @@ impl OptimizerPass {
         self.clip.is_none() && self.matrices.is_none()
     }
 
+    /// Whether some of the parameters are learned as matrices.
+    pub(crate) fn has_matrices(&self) -> bool {
+        self.matrices.is_some()
+    }
+
     /// One step along the gradients of these parameters, which begin at a multiple of four; all of them, unless it
     /// [can be parted](Self::can_be_parted). With `advance` the device goes on to the next step's numbers.
     pub(crate) fn run(

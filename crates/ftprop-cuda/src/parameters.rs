@@ -87,6 +87,13 @@ impl ParameterBuffers {
         self.count * (4 * (2 + self.moments.len() + usize::from(self.average.is_some())) + copied)
     }
 
+    /// Bytes that a step of the optimizer reads and writes.
+    pub(crate) fn update_bytes(&self) -> usize {
+        let changed = 1 + self.moments.len() + usize::from(self.average.is_some());
+        let copied = self.operands.as_ref().map_or(0, |copy| copy.bytes);
+        self.count * (4 + 8 * changed + copied)
+    }
+
     /// Where parameter number `at` is.
     pub(crate) fn value(&self, at: usize) -> DevicePtr {
         self.values.at(4 * at)

@@ -84,6 +84,10 @@ driver! {
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) {
         let known = match attribute {
             1 => 1024,
+            // Of an H200, in kHz and bits; there is no clock here that this would be the rate of.
+            13 => 1_980_000,
+            36 => 3_201_000,
+            37 => 6144,
             16 => MULTIPROCESSORS as c_int,
             75 | 76 => 9,
             95 => 1,

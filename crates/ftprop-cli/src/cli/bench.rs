@@ -131,6 +131,9 @@ struct Report {
     first_step_s: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     breakdown: Vec<Part>,
+    /// What the GPU can do in a second.
+    #[serde(skip)]
+    limit: Option<String>,
     /// Where the time before the first step went.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     startup: Vec<StartupRow>,
@@ -147,6 +150,18 @@ struct StartupRow {
 struct Part {
     kind: String,
     ms_per_step: f64,
+    /// What a GPU has to move and to multiply for it, where that is known.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    work: Option<PartWork>,
+}
+
+#[derive(Serialize)]
+struct PartWork {
+    bytes: usize,
+    operations: usize,
+    /// The least time that the GPU could do it in, at its highest clocks, as a share of what it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_limit: Option<f64>,
 }
 
 impl Bench {
@@ -251,10 +266,10 @@ impl Config {
             let name = |e: &ftprop_nn::timing::Entry| {
                 format!("{} {}", e.kind, if e.backward { "backward" } else { "forward" })
             };
-            b.entries().iter().map(|e| Part { kind: name(e), ms_per_step: per_step(e.time) }).collect()
+            b.entries().iter().map(|e| Part { kind: name(e), ms_per_step: per_step(e.time), work: None }).collect()
         });
         if self.breakdown && training {
-            breakdown.push(Part { kind: "optimizer".into(), ms_per_step: per_step(optimizer_time) });
+            breakdown.push(Part { kind: "optimizer".into(), ms_per_step: per_step(optimizer_time), work: None });
         }
         Ok(Report {
             what: if training { "train" } else { "infer" },
@@ -272,6 +287,7 @@ impl Config {
             peak_rss_mb: peak_rss_mb(),
             first_step_s,
             breakdown,
+            limit: None,
             startup: Vec::new(),
         })
     }
@@ -323,6 +339,18 @@ fn peak_rss_mb() -> f64 {
     line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).map_or(0.0, |kb| kb / 1024.0)
 }
 
+/// What a piece moved and multiplied in a second, and how near that is to what can be.
+fn rates(work: &PartWork, ms: f64) -> String {
+    let a_second = |count: usize| count as f64 / ms / 1e9;
+    let moved = format!("  {:>5.2} TB/s", a_second(work.bytes));
+    let multiplied = match work.operations {
+        0 => " ".repeat(15),
+        operations => format!("  {:>5.0} TFLOP/s", a_second(operations)),
+    };
+    let share = work.share_of_limit.map_or(String::new(), |share| format!("  {:>3.0} % of the limit", 100.0 * share));
+    format!("{moved}{multiplied}{share}")
+}
+
 fn print(r: &Report) -> Result<(), Error> {
     say(&format!(
         "{} {} {} batch {}, {} ({}): {:.prec$} ms a step, {:.0} {}/s, {:.0} GFLOP/s, peak memory {:.0} MB, first step after {:.2} s",
@@ -346,7 +374,11 @@ fn print(r: &Report) -> Result<(), Error> {
     let decimals = if whole < 10.0 { 4 } else { 2 };
     for part in &r.breakdown {
         let (kind, ms) = (&part.kind, part.ms_per_step);
-        say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %", 100.0 * ms / whole))?;
+        let work = part.work.as_ref().map(|work| rates(work, ms)).unwrap_or_default();
+        say(&format!("  {kind:<width$} {ms:>8.decimals$} ms  {:>5.1} %{work}", 100.0 * ms / whole))?;
+    }
+    if let Some(limit) = &r.limit {
+        say(&format!("the GPU's limits, which shares are of: {limit}"))?;
     }
     if !r.startup.is_empty() {
         say("before the first step (parts may run side by side):")?;

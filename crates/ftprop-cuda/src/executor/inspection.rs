@@ -4,6 +4,7 @@ use super::{Executor, Piece};
 use crate::CudaError;
 use crate::passes::{CompiledPass, Statistics};
 use crate::precision::Precision;
+use crate::work::Work;
 
 impl Executor {
     /// Waits, and names the first pass that met something that is no number, else the first whose output for the last batch
@@ -29,37 +30,40 @@ impl Executor {
         Ok(None)
     }
 
-    /// Gives each piece of a training step on batches of n to `visit`, in order and with a name, to be run any number of
-    /// times.
+    /// Gives each piece of a training step on batches of n to `visit`, in order, with a name and with what it does for a full
+    /// batch where that is known, to be run any number of times.
     pub(crate) fn visit_pieces(
         &self,
         n: usize,
-        visit: &mut dyn FnMut(String, &Piece<'_>) -> Result<(), CudaError>,
+        visit: &mut dyn FnMut(String, Work, &Piece<'_>) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let (context, stream) = (&self.context(n, Statistics::Batch), &self.stream);
         if self.teacher.is_some() {
-            visit("teacher".into(), &|| self.ask_teacher(n))?;
+            visit("teacher".into(), Work::default(), &|| self.ask_teacher(n))?;
         }
         for (i, pass) in self.passes.iter().enumerate() {
-            visit(format!("{i} {} forward", pass.kind()), &|| pass.forward(context, stream))?;
+            visit(format!("{i} {} forward", pass.kind()), self.work[i].forward, &|| pass.forward(context, stream))?;
         }
-        visit("loss".into(), &|| self.apply_loss(n, true))?;
-        visit("targets".into(), &|| self.look_further(n))?;
+        visit("loss".into(), Work::default(), &|| self.apply_loss(n, true))?;
+        visit("targets".into(), Work::default(), &|| self.look_further(n))?;
         for (i, pass) in self.passes.iter().enumerate().rev() {
             if matches!(pass, CompiledPass::Product(_)) {
-                visit(format!("{i} {} gradients", pass.kind()), &|| {
+                visit(format!("{i} {} gradients", pass.kind()), self.work[i].gradients, &|| {
                     pass.gradients(context, stream)?;
                     pass.end_gradients(context, stream)
                 })?;
             }
             if context.further.curvature.is_some() {
-                visit(format!("{i} {} curvature", pass.kind()), &|| pass.carry(context, stream))?;
+                visit(format!("{i} {} curvature", pass.kind()), Work::default(), &|| pass.carry(context, stream))?;
             }
-            visit(format!("{i} {} back", pass.kind()), &|| pass.backward(context, stream))?;
+            visit(format!("{i} {} back", pass.kind()), self.work[i].back, &|| pass.backward(context, stream))?;
             if pass.has_partial_bias() {
-                visit(format!("{i} {} gradients", pass.kind()), &|| pass.reduce_bias_gradient(context, stream))?;
+                visit(format!("{i} {} gradients", pass.kind()), Work::default(), &|| {
+                    pass.reduce_bias_gradient(context, stream)
+                })?;
             }
         }
-        visit("optimizer".into(), &|| self.optimize(false))
+        let bytes = if self.optimizer.has_matrices() { 0 } else { self.parameters.update_bytes() };
+        visit("optimizer".into(), Work { bytes, operations: 0 }, &|| self.optimize(false))
     }
 }

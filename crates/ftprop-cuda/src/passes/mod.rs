@@ -11,6 +11,7 @@
 //! | `targets` | hard units whose target rule looks further than at their own numbers |
 //! | `carry` | the loss's curvature on its way down |
 //! | `context` | what launches on a batch need beside the passes |
+//! | `work` | what each has to move and to multiply |
 //! | `column_reduction`, `map` | how sums over columns are launched, and passes over whole maps |
 
 mod average_pool;
@@ -26,6 +27,7 @@ mod shared_norm;
 mod targets;
 mod threads;
 mod windows;
+pub(crate) mod work;
 
 pub(crate) use context::{BatchContext, Further, Statistics, TensorRegions};
 pub(crate) use shared_norm::Others;

@@ -1,8 +1,8 @@
 //! Training steps on a GPU.
 
-use super::{Config, Part, Report, StartupRow, multiply_adds, peak_rss_mb};
+use super::{Config, Part, PartWork, Report, StartupRow, multiply_adds, peak_rss_mb};
 use crate::error::Error;
-use ftprop_cuda::{NetworkConfig, StartupPart};
+use ftprop_cuda::{NetworkConfig, Precision, Roof, StartupPart, TimedPiece, Work};
 use ftprop_train::device::Gpu;
 use std::time::Instant;
 
@@ -17,12 +17,14 @@ pub(super) fn report(
     let opened = started.elapsed().as_secs_f64();
     let batch = network.batch;
     let b = ftprop_cuda::bench(&gpu.device, network.clone(), at_once, exchange)?;
-    let (mut breakdown, mut startup) = (Vec::new(), Vec::new());
+    let (mut breakdown, mut startup, mut limit) = (Vec::new(), Vec::new(), None);
     if bench.breakdown {
         let row = |part: StartupPart| StartupRow { what: part.name, times: part.count, seconds: part.seconds };
         startup.extend(b.startup.into_iter().map(row));
         let pieces = ftprop_cuda::profile(&gpu.device, network.clone())?;
-        breakdown.extend(pieces.into_iter().map(|(kind, us)| Part { kind, ms_per_step: us / 1e3 }));
+        let roof = gpu.device.roof(network.precision)?;
+        limit = roof.map(|roof| in_words(&roof, network.precision));
+        breakdown.extend(pieces.into_iter().map(|piece| part(piece, roof)));
     }
     Ok(Report {
         what: "train",
@@ -38,7 +40,23 @@ pub(super) fn report(
         peak_rss_mb: peak_rss_mb(),
         first_step_s: opened + b.first_step_seconds,
         breakdown,
+        limit,
         startup,
         ..Report::default()
     })
+}
+
+/// A piece with what it does beside what the GPU could do meanwhile.
+fn part(piece: TimedPiece, roof: Option<Roof>) -> Part {
+    let TimedPiece { name, microseconds, work } = piece;
+    let share_of_limit = roof.map(|roof| roof.seconds(work) * 1e6 / microseconds);
+    let known = work != Work::default();
+    let work = known.then_some(PartWork { bytes: work.bytes, operations: work.operations, share_of_limit });
+    Part { kind: name, ms_per_step: microseconds / 1e3, work }
+}
+
+/// What a GPU can do.
+fn in_words(roof: &Roof, precision: Precision) -> String {
+    let multiplying = roof.operations.map(|all| format!(", {:.0} TFLOP/s in {precision}", all / 1e12));
+    format!("{:.2} TB/s{}", roof.bytes / 1e12, multiplying.unwrap_or_default())
 }

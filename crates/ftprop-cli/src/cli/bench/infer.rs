@@ -81,6 +81,7 @@ impl Inference {
             let part = |(number, time): (usize, Duration)| Part {
                 kind: format!("{number} {}", name(&model.ops[number])),
                 ms_per_step: time.as_secs_f64() * 1e3 / self.config.steps as f64,
+                work: None,
             };
             breakdown = times.into_iter().enumerate().map(part).collect();
         }
@@ -124,6 +125,7 @@ impl Inference {
             let part = |e: &ftprop_nn::timing::Entry| Part {
                 kind: format!("{} forward", e.kind),
                 ms_per_step: e.time.as_secs_f64() * 1e3 / steps,
+                work: None,
             };
             b.entries().iter().map(part).collect()
         });
