@@ -155,7 +155,8 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
             zoo_name(file.path()).unwrap_or_default()
         ),
         Train::NoEpoch { path } => format!(
-            "{0} has no finished epoch; a run that was ended early goes on by ftprop train --resume {0}",
+            "{0} has no finished epoch; a run that was ended early goes on by ftprop train --resume {0}, and --checkpoint last, \
+             where a command has it, takes what it had learned by then",
             path.display()
         ),
         Train::NoNetwork { path, file } => format!(

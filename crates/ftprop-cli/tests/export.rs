@@ -365,6 +365,14 @@ fn bench_takes_a_packed_model_and_a_run() {
     assert!(temp.run("bench infer model.ftp --steps 2").ok().out.contains("images/s"));
     temp.run("bench infer model.ftp --network convnet4").refused(2, &["--network"]);
     temp.run("bench infer model.ftp --batch 0").refused(2, &["--batch"]);
+    for many in ["bench infer model.ftp --steps", "bench infer model.ftp --batch", "eval run --batch"] {
+        temp.run(&format!("{many} 18446744073709551615")).refused(2, &["is not in 1..="]);
+    }
+    for model in ["model.ftp", "run/best.safetensors"] {
+        temp.run(&format!("bench infer {model} --checkpoint last")).refused(2, &["is a single network"]);
+    }
+    temp.run("predict model.ftp x.png --checkpoint last").refused(2, &["is a single network"]);
+    temp.run("eval model.ftp --checkpoint last").refused(2, &["is a single network"]);
     temp.run("bench infer nothing.ftp").refused(1, &["nothing.ftp"]);
     temp.write("text.ftp", "this is not a model");
     temp.run("bench infer text.ftp").refused(1, &["text.ftp"]);
@@ -379,6 +387,8 @@ fn a_model_can_go_to_a_stream() {
     temp.run("export run -o model.ftp").ok();
     let output = temp.command("export run -o /dev/stdout").output().unwrap();
     assert!(output.status.success() && output.stdout == temp.read("model.ftp"), "{output:?}");
+    let dash = temp.command("export run -o - --format packed").output().unwrap();
+    assert!(dash.stdout == output.stdout && !temp.path("-").exists(), "{dash:?}");
     let into_file = fs::File::create(temp.path("redirected.ftp")).unwrap();
     assert!(temp.command("export run -o /dev/stdout").stdout(into_file).status().unwrap().success());
     assert!(temp.read("redirected.ftp") == temp.read("model.ftp"));

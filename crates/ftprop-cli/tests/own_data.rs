@@ -214,6 +214,17 @@ fn pictures_in_class_folders_go_all_the_way() {
     let more = temp.run("eval runs/photos --data more --json").json();
     assert_eq!((&more["examples"], &more["split"]), (&8.into(), &"all".into()));
     assert_eq!(temp.run("eval photos.ftp --data more --json").json()["confusion"], more["confusion"]);
+    // A table is none, whoever asks.
+    temp.write("t.csv", "1,2,bright\n3,4,dark\n");
+    let none = ["the network was trained on pictures", "t.csv is a table"];
+    for command in ["eval runs/photos --data t.csv", "export runs/photos -o p.ftp --check t.csv"] {
+        temp.run(command).refused(1, &none);
+    }
+    let moved = temp.path("gone");
+    std::fs::rename(temp.path("photos"), &moved).unwrap();
+    temp.run("eval runs/photos").refused(1, &["photos", "--data PATH"]);
+    assert_eq!(temp.run("eval runs/photos --data gone --json").json()["split"], "test");
+    std::fs::rename(&moved, temp.path("photos")).unwrap();
     temp.write("odd/grey/a.png", temp.read("photos/dark/val0.png"));
     temp.write("odd/dark/a.png", temp.read("photos/dark/val0.png"));
     temp.run("eval runs/photos --data odd").refused(1, &["odd/grey", "training classes"]);
@@ -433,4 +444,30 @@ fn folders_of_pictures_are_taken_as_people_have_them() {
     assert!(run.err.contains("1 picture in no class folder was passed over"), "{run:?}");
     let said = temp.run("predict run named/training/dark").ok();
     assert_eq!(said.out.lines().count(), 8, "{said:?}");
+}
+
+/// A network of one kind of pictures is measured on class folders too, and one of tables says that they are none.
+#[test]
+fn what_a_network_is_measured_on_is_what_is_there() {
+    let temp = Temp::new();
+    temp.photos("parts");
+    for (own, class) in [("bright", "airplane"), ("dark", "cat")] {
+        for (i, entry) in std::fs::read_dir(temp.path(&format!("parts/val/{own}"))).unwrap().enumerate() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            temp.write(&format!("own/{class}/{i}.png"), bytes);
+        }
+    }
+    let eval = "eval zoo:cifar10-quick-sign --data own --json";
+    let zoo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
+    let said = temp.command(eval).env("FTPROP_ZOO", zoo).output().unwrap();
+    let found: Value = serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!((&found["examples"], &found["split"]), (&8.into(), &"all".into()));
+    temp.write("flowers.csv", flowers());
+    temp.run("train --data flowers.csv --epochs 1 --set data.validation=0.2 --quiet").ok();
+    temp.run("eval runs/flowers --data own").refused(1, &["the network was trained on a table", "own is none"]);
+    temp.run("export runs/flowers -o flowers.ftp --check own").refused(1, &["the network was trained on a table"]);
+    // Nor does a packed model say which of its rows were held out.
+    temp.run("export runs/flowers -o flowers.ftp").ok();
+    let train = temp.run("eval flowers.ftp --data flowers.csv --split train").ok();
+    assert!(train.err.contains("held out of training for validation is among these"), "{train:?}");
 }

@@ -134,7 +134,7 @@ impl Lowering<'_> {
         Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| NnError::Value {
             layer: node.name(),
             what: format!(
-                "up to here the network needs {:.1} GB, more than there is; make it smaller, or train.batch",
+                "up to here the network needs {:.1} GB, more than there is; make it smaller, or its batches",
                 bytes as f64 / 1e9
             ),
         })

@@ -144,6 +144,7 @@ impl<'a> Measuring<'a> {
 
     /// Opens the data, and refuses what the network cannot be measured on.
     pub fn open(&self) -> Result<Measured, Error> {
+        self.check_kind()?;
         let whole = match self.asked {
             Asked::Unseen => self.which == WhichData::Other,
             Asked::Part(_) => false,
@@ -178,6 +179,16 @@ impl<'a> Measuring<'a> {
         let other_form = now.source != then.source && examples == then.train.examples + then.test.examples;
         let note = other_form.then_some(DataNote::PerhapsOwn { examples }).or_else(|| seen(then, &dataset));
         Ok(Measured { dataset, whole, note })
+    }
+
+    /// Refuses tables for pictures and pictures for tables, before anything in them is complained about.
+    fn check_kind(&self) -> Result<(), Error> {
+        let Some(path) = self.data.path.clone() else { return Ok(()) };
+        match (self.data.source, &self.known.table) {
+            (Source::Csv, None) if self.shape.height * self.shape.width > 1 => Err(Error::NoPicture { path }),
+            (Source::Csv | Source::Arrays, _) | (_, None) => Ok(()),
+            (_, Some(_)) => Err(Error::NoTable { path }),
+        }
     }
 
     fn read(&self, whole: bool) -> Result<Dataset, Error> {

@@ -529,6 +529,18 @@ impl DataRecipe {
         Ok(found)
     }
 
+    /// The same for data that a network is to be measured on, which may be of any kind that suits it: what is there decides,
+    /// where that can be told.
+    pub fn locate_others(&mut self, path: &Path) -> Result<Option<Found>, Error> {
+        match Source::detect(path) {
+            Ok(found) if found.source != self.source => {
+                (self.source, self.path) = (found.source, Some(absolute(path)));
+                Ok(Some(found))
+            }
+            _ => self.locate(path),
+        }
+    }
+
     fn open_as(&self, known: Option<Known>, whole: bool) -> Result<Dataset, Error> {
         let label = match &self.csv.label {
             None => LabelColumn::Last,

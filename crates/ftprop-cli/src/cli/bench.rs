@@ -2,10 +2,11 @@
 
 mod gpu;
 pub(super) mod infer;
+mod parts;
 mod ranks;
 
 use super::ranks::RankArgs;
-use super::{device, say, say_json};
+use super::{MOST_BATCH, counts, device, say, say_json};
 use crate::error::Error;
 use crate::progress::counted;
 use clap::{Args, Subcommand};
@@ -18,10 +19,11 @@ use ftprop_nn::{
 use ftprop_tensor::Cpu;
 use ftprop_tensor::random::Stream;
 use ftprop_train::device::Place;
+use parts::PartTimes;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Measure the speed of training or of inference
 #[derive(Args)]
@@ -88,13 +90,13 @@ struct Config {
     /// How targets are set
     #[arg(long, default_value = "gradient_sign")]
     target_rule: TargetRule,
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = counts(MOST_BATCH))]
     batch: usize,
     /// Worker threads, 0 for one a core
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Steps to measure, after three to warm up
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = counts(1_000_000))]
     steps: usize,
     /// For training: auto (a GPU if there is one), cpu, or cuda:0 and so on; inference is measured on the CPU
     #[arg(long, default_value = "auto")]
@@ -173,7 +175,6 @@ impl Bench {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         match self.what {
             What::Train(Training { config, gpu, ranks }) if ranks.names_devices() => {
-                config.check()?;
                 if gpu.at_once > 1 || gpu.nccl || config.breakdown {
                     return Err(Error::Usage("--at-once, --nccl and --breakdown do not go with --devices".into()));
                 }
@@ -189,7 +190,6 @@ impl Config {
     /// Measures a preset: its training steps if there are arguments for them, else its forward pass.
     fn run(&self, gpu_args: Option<&GpuArgs>) -> Result<ExitCode, Error> {
         let started = Instant::now();
-        self.check()?;
         let training = gpu_args.is_some();
         let at_once = gpu_args.map_or(1, |gpu| gpu.at_once);
         if at_once == 0 {
@@ -230,23 +230,21 @@ impl Config {
         let (len, classes) = (self.batch * graph.input().len(), graph.classes() as u64);
         let images: Vec<f32> = (0..len).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
         let labels: Vec<u32> = (0..self.batch).map(|i| stream.below(i as u64, classes) as u32).collect();
-        let mut optimizer_time = Duration::ZERO;
+        let mut parts = PartTimes::default();
+        let mut optimizer_times = Vec::new();
         let mut times = Vec::with_capacity(self.steps);
         let mut first_step_s = 0.0;
         cpu.enter(|| {
             for number in 0..self.steps as u64 + 3 {
-                if number == 3 {
-                    optimizer_time = Duration::ZERO;
-                    if self.breakdown {
-                        engine.cpu_network_mut().measure();
-                    }
+                if number >= 3 && self.breakdown {
+                    engine.cpu_network_mut().measure();
                 }
                 let step = Instant::now();
                 if training {
                     engine.learn(&images, &labels, &Step { seed: 0, number, progress: 0.0 })?;
                     let before = Instant::now();
                     engine.optimize(1.0)?;
-                    optimizer_time += before.elapsed();
+                    optimizer_times.push(before.elapsed().as_secs_f64());
                 } else {
                     engine.infer(&images)?;
                 }
@@ -255,21 +253,21 @@ impl Config {
                 }
                 if number >= 3 {
                     times.push(step.elapsed().as_secs_f64());
+                    for e in engine.cpu_network().breakdown().iter().flat_map(|breakdown| breakdown.entries()) {
+                        let way = if e.backward { "backward" } else { "forward" };
+                        parts.add(&format!("{} {way}", e.kind), e.time.as_secs_f64());
+                    }
                 }
             }
             Ok::<_, Error>(())
         })?;
         times.sort_by(f64::total_cmp);
         let seconds = times[times.len() / 2];
-        let per_step = |time: Duration| time.as_secs_f64() * 1e3 / self.steps as f64;
-        let mut breakdown: Vec<Part> = engine.cpu_network().breakdown().map_or_else(Vec::new, |b| {
-            let name = |e: &ftprop_nn::timing::Entry| {
-                format!("{} {}", e.kind, if e.backward { "backward" } else { "forward" })
-            };
-            b.entries().iter().map(|e| Part { kind: name(e), ms_per_step: per_step(e.time), work: None }).collect()
-        });
+        let mut breakdown = parts.longest_first();
         if self.breakdown && training {
-            breakdown.push(Part { kind: "optimizer".into(), ms_per_step: per_step(optimizer_time), work: None });
+            let mut optimizer = PartTimes::default();
+            optimizer_times.iter().skip(3).for_each(|&time| optimizer.add("optimizer", time));
+            breakdown.extend(optimizer.medians());
         }
         Ok(Report {
             what: if training { "train" } else { "infer" },
@@ -305,13 +303,6 @@ impl Config {
             }
         };
         Ok((Shape { height: side, width: side, channels: 3 }, classes))
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        if self.batch == 0 || self.steps == 0 {
-            return Err(Error::Usage("--batch and --steps must be at least 1".into()));
-        }
-        Ok(())
     }
 
     fn show(&self, report: &Report) -> Result<ExitCode, Error> {
@@ -366,7 +357,11 @@ fn print(r: &Report) -> Result<(), Error> {
         r.gflops,
         r.peak_rss_mb,
         r.first_step_s,
-        prec = if r.ms_per_step < 10.0 { 3 } else { 2 },
+        prec = match r.ms_per_step {
+            ..0.1 => 5,
+            ..10.0 => 3,
+            _ => 2,
+        },
     ))?;
     // Timed one by one, the parts of a step may take longer than the step.
     let whole = r.breakdown.iter().map(|part| part.ms_per_step).sum::<f64>().max(r.ms_per_step);

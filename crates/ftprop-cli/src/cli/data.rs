@@ -46,9 +46,20 @@ pub(super) fn locate(recipe: &mut Recipe, data: Option<&Path>, quiet: bool) -> R
 /// The same without a word.
 pub(super) fn find(recipe: &mut Recipe, data: Option<&Path>) -> Result<Option<Found>, Error> {
     let found = data.map(|data| recipe.data.locate(data)).transpose()?.flatten();
+    make_absolute(recipe);
+    Ok(found)
+}
+
+/// The same for data that a network is to be measured on.
+pub(super) fn find_others(recipe: &mut Recipe, data: Option<&Path>) -> Result<Option<Found>, Error> {
+    let found = data.map(|data| recipe.data.locate_others(data)).transpose()?.flatten();
+    make_absolute(recipe);
+    Ok(found)
+}
+
+fn make_absolute(recipe: &mut Recipe) {
     recipe.data.path = recipe.data.path.as_deref().map(absolute);
     recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);
-    Ok(found)
 }
 
 /// A packed model remembers what it was trained on, but not where that lies, which is to be said unless it lies nowhere; `how`

@@ -3,10 +3,10 @@
 mod report;
 mod tables;
 
-use crate::cli::data::{check_placed, find, tell_found};
+use crate::cli::data::{check_placed, find, find_others, tell_found};
 use crate::cli::outputs::{self, Inputs};
 use crate::cli::prepare::Bad;
-use crate::cli::{load, say_json};
+use crate::cli::{MOST_BATCH, check_choice, counts, load, say_json};
 use crate::error::Error;
 use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
@@ -55,7 +55,7 @@ pub(super) struct Eval {
     /// Where the data is, if not where it was in training
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The kind of data, such as cifar10 or folder; for a packed model that does not say what it was trained on
+    /// The kind of data, such as cifar10 or folder; for a packed model, where it cannot be told from what is there
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// What to do with pictures that do not decode, if not what was done in training
@@ -75,7 +75,7 @@ pub(super) struct Eval {
     #[arg(long, value_name = "VIEWS")]
     tta: Option<Views>,
     /// Examples a batch
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = counts(MOST_BATCH))]
     batch: usize,
     /// auto (a GPU if there is one), cpu, or cuda:0 and so on
     #[arg(long, default_value = "auto")]
@@ -147,9 +147,6 @@ impl Eval {
 
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
         self.model = zoo::resolve(&self.model)?;
-        if self.batch == 0 {
-            return Err(Error::Usage("--batch must be at least 1".into()));
-        }
         // Tried before the work.
         let inputs = Inputs::of([self.data.as_deref()]).and_model(&self.model);
         self.save.as_deref().map_or(Ok(()), |file| outputs::try_file(file, &inputs))?;
@@ -223,7 +220,14 @@ impl Eval {
         let Subject { recipe, dataset, .. } = subject;
         let (train, validation) = recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
         match self.split {
-            Some(Part::Train) => Ok(train),
+            Some(Part::Train) => {
+                if packed {
+                    tell(
+                        "what was held out of training for validation is among these: a packed model does not say what",
+                    );
+                }
+                Ok(train)
+            }
             Some(Part::Test | Part::All) | None => Ok(dataset.test.clone()),
             Some(Part::Validation) => validation.ok_or_else(|| {
                 let why = match packed {
@@ -259,17 +263,25 @@ impl Eval {
         let batch = if place.gpu.is_some() { 1 } else { self.batch };
         let mut model = load(&self.model, self.checkpoint.into(), place.cpu.clone(), batch)?;
         let which = WhichData::of(self.data.as_deref(), model.recipe.data.path.as_deref());
-        let found = find(&mut model.recipe, self.data.as_deref())?;
+        let found = find_others(&mut model.recipe, self.data.as_deref())?;
         self.leave_out(&mut model.recipe);
-        refuse_table(&model.recipe, &model.info.known(), model.info.shape())?;
         let Opened { mut dataset, whole, note } =
-            Measuring::of(&model.recipe, &model.info, which, self.asked()).open()?;
+            Measuring::of(&model.recipe, &model.info, which, self.asked()).open().map_err(|error| self.moved(error))?;
         self.tell_found(found.as_ref());
         // Other data must not be normalised by its own mean: the network was trained with this one.
         dataset.normalize = model.info.normalize();
         let (recipe, path) = (model.recipe.clone(), model.path.clone().unwrap_or_else(|| self.model.clone()));
         let criterion = Some(recipe.criterion()?);
         Ok(Subject { network: predictor(model, place, self.batch)?, recipe, dataset, criterion, path, whole, note })
+    }
+
+    /// That a network's own data are not where they were, with what to do.
+    fn moved(&self, error: ftprop_train::Error) -> Error {
+        let gone = matches!(&error, ftprop_train::Error::File(file) if file.kind() == std::io::ErrorKind::NotFound);
+        match gone && self.data.is_none() {
+            true => Error::Other(format!("{error}, or say where the data are now: --data PATH")),
+            false => error.into(),
+        }
     }
 
     /// What becomes of bad pictures, where the command line says it.
@@ -283,6 +295,7 @@ impl Eval {
 
     /// A packed model and the data that the command line names.
     fn packed(&self, threads: usize) -> Result<Subject, Error> {
+        check_choice(&self.model, self.checkpoint.into())?;
         let classifier = Classifier::open(&self.model, threads)?;
         let mut recipe = Recipe::default();
         recipe.data.source = match (&self.source, classifier.source(), &self.data) {
@@ -296,11 +309,13 @@ impl Eval {
             }
         };
         check_placed(&self.model, recipe.data.source, self.data.as_deref(), "give --data PATH")?;
-        let found = find(&mut recipe, self.data.as_deref())?;
+        let found = match self.source {
+            Some(_) => find(&mut recipe, self.data.as_deref())?,
+            None => find_others(&mut recipe, self.data.as_deref())?,
+        };
         self.leave_out(&mut recipe);
         let shape = classifier.shape();
         let known = Known { classes: classifier.classes().to_vec(), table: classifier.table().cloned() };
-        refuse_table(&recipe, &known, shape)?;
         let trained_on = classifier.trained_on();
         let Opened { mut dataset, whole, note } = Measuring {
             data: &recipe.data,
@@ -317,16 +332,6 @@ impl Eval {
         dataset.normalize = Normalize { full: dataset.normalize.full, ..classifier.normalize() };
         let criterion = classifier.criterion().transpose()?;
         Ok(Subject { network: Box::new(classifier), recipe, dataset, criterion, path: self.model.clone(), whole, note })
-    }
-}
-
-/// Says that a network of pictures is no network of tables, before anything in the table is complained about.
-fn refuse_table(recipe: &Recipe, known: &Known, shape: Shape) -> Result<(), Error> {
-    match (recipe.data.source, &known.table, &recipe.data.path) {
-        (Source::Csv, None, Some(path)) if shape.height * shape.width > 1 => {
-            Err(ftprop_train::Error::NoPicture { path: path.clone() }.into())
-        }
-        _ => Ok(()),
     }
 }
 

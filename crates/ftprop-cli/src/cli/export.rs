@@ -1,9 +1,9 @@
 //! `ftprop export`
 
-use super::data::locate;
+use super::data::{find_others, tell_found};
 use super::eval::WhichArg;
 use super::outputs::{self, Inputs};
-use super::{device, load, say, say_json};
+use super::{check_choice, device, load, say, say_json};
 use crate::error::Error;
 use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
@@ -97,6 +97,9 @@ const BATCH: usize = 64;
 
 impl Export {
     pub(super) fn run(mut self) -> Result<ExitCode, Error> {
+        if self.output == Path::new("-") {
+            self.output = PathBuf::from("/dev/stdout");
+        }
         let data = self.check.as_ref().and_then(Option::as_deref);
         outputs::refuse_inputs(&self.output, &Inputs::of([data]).and_model(&self.model))?;
         let format = self.format()?;
@@ -112,6 +115,7 @@ impl Export {
                 "--weights and --check go with --format packed; other formats keep every bit".into(),
             ));
         }
+        check_choice(&self.model, self.checkpoint.into())?;
         if is_packed(&self.model) {
             return self.packed_to_onnx();
         }
@@ -126,9 +130,12 @@ impl Export {
             None => None,
             Some(data) => {
                 let which = WhichData::of(data.as_deref(), model.recipe.data.path.as_deref());
-                locate(&mut model.recipe, data.as_deref(), self.json)?;
+                let found = find_others(&mut model.recipe, data.as_deref())?;
                 let Measured { mut dataset, whole, note } =
-                    Measuring::of(&model.recipe, &model.info, which, Asked::Unseen).open()?;
+                    Measuring::of(&model.recipe, &model.info, which, Asked::Unseen).open().map_err(advised)?;
+                if let (Some(found), Some(data)) = (found, data) {
+                    tell_found(data, &found, self.json);
+                }
                 note.iter().for_each(|note| tell(&note.to_string()));
                 dataset.normalize = model.info.normalize();
                 let mut classifier = Classifier::new(&bytes, cpu.threads())?;
@@ -214,4 +221,10 @@ impl Export {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What stands in the way of a check, with what to do about it here.
+fn advised(error: ftprop_train::Error) -> Error {
+    let words = Error::from(error).to_string();
+    Error::Other(words.replace(", with --data", ": --check PATH"))
 }

@@ -30,6 +30,7 @@ mod zoo;
 use crate::error::Error;
 use crate::progress::{LogLevel, complain, set_log_level, tell};
 use crate::terminal::Stream;
+use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ftprop_tensor::Cpu;
@@ -227,9 +228,29 @@ fn device(name: &str, threads: usize) -> Result<Arc<Cpu>, Error> {
 
 /// A trained network, and a word about its file where there is something to say.
 fn load(path: &Path, which: Which, cpu: Arc<Cpu>, batch: usize) -> Result<Model, Error> {
+    check_choice(path, which)?;
     let model = Model::load(path, which, cpu, batch)?;
     model.notes.iter().for_each(|note| tell(&note.to_string()));
     Ok(model)
+}
+
+/// Refuses to choose among networks where there is one.
+fn check_choice(path: &Path, which: Which) -> Result<(), Error> {
+    match which {
+        Which::Last if path.is_file() => Err(Error::Usage(format!(
+            "{} is a single network; --checkpoint chooses among those of a run folder",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The most examples that `--batch` asks for at once.
+const MOST_BATCH: u64 = 1 << 24;
+
+/// Takes a count of at least 1, and at most so many.
+fn counts(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 /// An argument as a shell takes it.

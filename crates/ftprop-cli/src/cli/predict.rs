@@ -4,7 +4,7 @@ mod inputs;
 mod output;
 
 use super::eval::WhichArg;
-use super::load;
+use super::{check_choice, load};
 use crate::error::Error;
 use clap::Args;
 use ftprop_data::{Preprocess, TableTransform};
@@ -112,6 +112,7 @@ impl Predict {
             if place.gpu.is_some() {
                 return Err(Error::Usage("a packed model runs on the CPU; leave --device out".into()));
             }
+            check_choice(&self.model, self.checkpoint.into())?;
             let packed = Classifier::open(&self.model, cpu.threads())?;
             let (classes, preprocess, table) =
                 (packed.classes().to_vec(), packed.preprocess(), packed.table().cloned());

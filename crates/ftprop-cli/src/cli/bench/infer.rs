@@ -1,8 +1,9 @@
 //! `ftprop bench infer MODEL`: a packed model, or the float network of a run.
 
-use super::{Config, Part, Report, peak_rss_mb};
+use super::parts::PartTimes;
+use super::{Config, Report, peak_rss_mb};
 use crate::cli::eval::WhichArg;
-use crate::cli::{device, load};
+use crate::cli::{check_choice, device, load};
 use crate::error::Error;
 use clap::Args;
 use ftprop_export::zoo;
@@ -37,7 +38,7 @@ impl Inference {
         };
         let model = &zoo::resolve(model)?;
         let started = Instant::now();
-        self.config.check()?;
+        check_choice(model, self.checkpoint.into())?;
         let report = if is_packed(model) { self.packed(model, started)? } else { self.float(model, started)? };
         self.config.show(&report)
     }
@@ -53,14 +54,19 @@ impl Inference {
         let mut engine = Engine::new(&model, &options).map_err(refused)?;
         let batch = self.config.batch;
         let stream = Stream::numbered(1);
-        let values = batch * engine.image_len();
+        let values = batch.saturating_mul(engine.image_len());
         let (mut bytes, mut reals) = (Vec::new(), Vec::new());
+        let room = match model.preprocessing.element {
+            Element::Byte => bytes.try_reserve_exact(values),
+            Element::Real => reals.try_reserve_exact(values),
+        };
+        room.map_err(|_| Error::Usage(format!("--batch {batch}: there is not memory enough for so many; give fewer")))?;
         match model.preprocessing.element {
             Element::Byte => bytes.extend((0..values).map(|i| stream.below(i as u64, 256) as u8)),
             Element::Real => reals.extend((0..values).map(|i| 3.4 * stream.uniform(i as u64) - 1.7)),
         }
         let mut logits = vec![0.0; batch * engine.classes()];
-        let timed = self.config.timed(started, || {
+        let timed = self.config.timed(started, |_| {
             match model.preprocessing.element {
                 Element::Byte => engine.classify(&bytes, &mut logits)?,
                 Element::Real => engine.classify_reals(&reals, &mut logits)?,
@@ -69,21 +75,19 @@ impl Inference {
         })?;
         let mut breakdown = Vec::new();
         if self.config.breakdown {
-            let mut times = vec![Duration::ZERO; model.ops.len()];
+            let kinds = model.ops.iter().enumerate().map(|(number, op)| format!("{number} {}", name(op)));
+            let (kinds, mut parts) = (kinds.collect::<Vec<_>>(), PartTimes::default());
             for _ in 0..self.config.steps {
+                let mut times = vec![Duration::ZERO; model.ops.len()];
                 let some = options.images_together * engine.image_len();
-                let parts = bytes.chunks(some).map(Images::Bytes).chain(reals.chunks(some).map(Images::Reals));
-                for images in parts {
+                let pieces = bytes.chunks(some).map(Images::Bytes).chain(reals.chunks(some).map(Images::Reals));
+                for images in pieces {
                     let operations = engine.time_operations(images)?;
                     times.iter_mut().zip(operations).for_each(|(sum, time)| *sum += time);
                 }
+                kinds.iter().zip(times).for_each(|(kind, time)| parts.add(kind, time.as_secs_f64()));
             }
-            let part = |(number, time): (usize, Duration)| Part {
-                kind: format!("{number} {}", name(&model.ops[number])),
-                ms_per_step: time.as_secs_f64() * 1e3 / self.config.steps as f64,
-                work: None,
-            };
-            breakdown = times.into_iter().enumerate().map(part).collect();
+            breakdown = parts.medians();
         }
         let hard = model.ops.iter().find_map(hard_activation);
         let activation = hard.map_or("none".into(), |hard| match hard {
@@ -111,24 +115,19 @@ impl Inference {
         let stream = Stream::numbered(1);
         let images: Vec<f32> =
             (0..batch * network.graph().input().len()).map(|i| 3.4 * stream.uniform(i as u64) - 1.7).collect();
-        if self.config.breakdown {
-            network.measure();
-        }
+        let mut parts = PartTimes::default();
         let timed = cpu.enter(|| {
-            self.config.timed(started, || {
+            self.config.timed(started, |counts| {
+                if counts && self.config.breakdown {
+                    network.measure();
+                }
                 network.infer(&images);
+                let entries = network.breakdown().map(|breakdown| breakdown.entries());
+                entries.iter().flatten().for_each(|e| parts.add(&format!("{} forward", e.kind), e.time.as_secs_f64()));
                 Ok(())
             })
         })?;
-        let steps = (self.config.steps + WARM_UP) as f64;
-        let breakdown = network.breakdown().map_or_else(Vec::new, |b| {
-            let part = |e: &ftprop_nn::timing::Entry| Part {
-                kind: format!("{} forward", e.kind),
-                ms_per_step: e.time.as_secs_f64() * 1e3 / steps,
-                work: None,
-            };
-            b.entries().iter().map(part).collect()
-        });
+        let breakdown = parts.longest_first();
         let macs: usize = network.graph().walk().iter().map(|node| node.multiply_adds()).sum();
         Ok(Report {
             what: "infer",
@@ -168,13 +167,13 @@ impl Timed {
 }
 
 impl Config {
-    /// Repeats a step and keeps the time of all but the first ones.
-    fn timed(&self, started: Instant, mut step: impl FnMut() -> Result<(), Error>) -> Result<Timed, Error> {
+    /// Repeats a step and keeps the time of all but the first ones; the step is told whether it counts.
+    fn timed(&self, started: Instant, mut step: impl FnMut(bool) -> Result<(), Error>) -> Result<Timed, Error> {
         let mut times = Vec::with_capacity(self.steps);
         let mut first_step_s = 0.0;
         for number in 0..self.steps + WARM_UP {
             let begin = Instant::now();
-            step()?;
+            step(number >= WARM_UP)?;
             match number {
                 0 => first_step_s = started.elapsed().as_secs_f64(),
                 1..WARM_UP => (),
