@@ -63,6 +63,7 @@ pub use ftprop_tensor::Shape;
 pub use graph::Graph;
 pub use layer_loss::LayerLoss;
 pub use mixing::Mixing;
+pub use names::Numbers;
 pub use network::{Network, Step};
 pub use optimizer::{GroupSpec, Optimizer, OptimizerSpec, ParameterGroups};
 pub use output_loss::{Criterion, OutputLoss, Tally};

@@ -102,7 +102,7 @@ pub(crate) struct Family<T: ?Sized> {
 
 enum Member<T: ?Sized> {
     Plain(fn() -> Box<T>),
-    Numbered { letter: &'static str, range: Range, usual: Usual, make: fn(f32) -> Box<T> },
+    Numbered { letter: &'static str, range: Numbers, usual: Usual, make: fn(f32) -> Box<T> },
 }
 
 /// What a family's number is where none is given.
@@ -114,28 +114,31 @@ enum Usual {
     Given(f32),
 }
 
-/// Which numbers a family takes.
-#[derive(Clone, Copy)]
-enum Range {
+/// Which numbers a family takes after its name and a colon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Above 0.
     Positive,
+    /// Below 1.
     BelowOne,
+    /// Above 0, at most 1.
     Share,
 }
 
-impl Range {
+impl Numbers {
     fn has(self, value: f32) -> bool {
         match self {
-            Range::Positive => value.is_finite() && value > 0.0,
-            Range::BelowOne => value.is_finite() && value < 1.0,
-            Range::Share => value > 0.0 && value <= 1.0,
+            Numbers::Positive => value.is_finite() && value > 0.0,
+            Numbers::BelowOne => value.is_finite() && value < 1.0,
+            Numbers::Share => value > 0.0 && value <= 1.0,
         }
     }
 
     fn words(self) -> &'static str {
         match self {
-            Range::Positive => "a positive number",
-            Range::BelowOne => "a number below 1",
-            Range::Share => "a number above 0, at most 1,",
+            Numbers::Positive => "a positive number",
+            Numbers::BelowOne => "a number below 1",
+            Numbers::Share => "a number above 0, at most 1,",
         }
     }
 }
@@ -152,12 +155,12 @@ impl<T: ?Sized> Family<T> {
         usual: f32,
         make: fn(f32) -> Box<T>,
     ) -> Self {
-        Family { name, member: Member::Numbered { letter, range: Range::Positive, usual: Usual::Given(usual), make } }
+        Family { name, member: Member::Numbered { letter, range: Numbers::Positive, usual: Usual::Given(usual), make } }
     }
 
     /// With a number above zero after a colon, or the name alone for a usual one.
     pub(crate) const fn scaled(name: &'static str, letter: &'static str, usual: f32, make: fn(f32) -> Box<T>) -> Self {
-        Family { name, member: Member::Numbered { letter, range: Range::Positive, usual: Usual::Alone(usual), make } }
+        Family { name, member: Member::Numbered { letter, range: Numbers::Positive, usual: Usual::Alone(usual), make } }
     }
 
     /// With a number below 1 after a colon, or the name alone for a usual one.
@@ -167,12 +170,24 @@ impl<T: ?Sized> Family<T> {
         usual: f32,
         make: fn(f32) -> Box<T>,
     ) -> Self {
-        Family { name, member: Member::Numbered { letter, range: Range::BelowOne, usual: Usual::Alone(usual), make } }
+        Family { name, member: Member::Numbered { letter, range: Numbers::BelowOne, usual: Usual::Alone(usual), make } }
     }
 
     /// With a number above zero and at most 1 after a colon.
     pub(crate) const fn share(name: &'static str, letter: &'static str, usual: f32, make: fn(f32) -> Box<T>) -> Self {
-        Family { name, member: Member::Numbered { letter, range: Range::Share, usual: Usual::Given(usual), make } }
+        Family { name, member: Member::Numbered { letter, range: Numbers::Share, usual: Usual::Given(usual), make } }
+    }
+
+    /// Of a program: with such a number after a colon, or the name alone for a usual one where there is one.
+    pub(crate) fn added(
+        name: &'static str,
+        letter: &'static str,
+        (range, usual): (Numbers, Option<f32>),
+        make: fn(f32) -> Box<T>,
+    ) -> Self {
+        // One of each is wanted of the crate's own only.
+        let usual = usual.map_or(Usual::Given(0.5), Usual::Alone);
+        Family { name, member: Member::Numbered { letter, range, usual, make } }
     }
 
     /// How a list of names shows it.
@@ -219,12 +234,13 @@ impl<T: ?Sized> Family<T> {
 pub(crate) struct Registry<T: ?Sized + 'static> {
     what: &'static str,
     families: &'static [Family<T>],
+    added: Mutex<Vec<Family<T>>>,
     known: Mutex<Vec<Named<T>>>,
 }
 
 impl<T: ?Sized> Registry<T> {
     pub(crate) const fn new(what: &'static str, families: &'static [Family<T>]) -> Self {
-        Registry { what, families, known: Mutex::new(Vec::new()) }
+        Registry { what, families, added: Mutex::new(Vec::new()), known: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn find(&self, text: &str) -> Result<Named<T>, NnError> {
@@ -233,16 +249,19 @@ impl<T: ?Sized> Registry<T> {
         if let Some(named) = all.iter().find(|n| n.name() == text) {
             return Ok(*named);
         }
-        match self.families.iter().find_map(|family| family.member(text)) {
+        let added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.families.iter().chain(added.iter()).find_map(|family| family.member(text)) {
             Some(Ok((name, thing))) => match all.iter().find(|n| n.name() == name) {
                 Some(named) => Ok(*named),
                 None => Ok(keep(&mut all, name, thing)),
             },
             Some(Err(range)) => Err(unknown(range)),
             None => {
-                let mut names: Vec<String> = self.families.iter().map(Family::listed).collect();
                 // What a program added is worth naming too; members of families are there already.
-                names.extend(all.iter().map(|n| n.name().to_string()).filter(|n| !self.is_member(n)));
+                let families = || self.families.iter().chain(added.iter());
+                let mut names: Vec<String> = families().map(Family::listed).collect();
+                let of_family = |name: &str| families().any(|family| family.member(name).is_some());
+                names.extend(all.iter().map(|n| n.name().to_string()).filter(|name| !of_family(name)));
                 let verb = if names.len() == 1 { "known is" } else { "known are" };
                 Err(unknown(format!("{verb} {}", names.join(", "))))
             }
@@ -250,7 +269,8 @@ impl<T: ?Sized> Registry<T> {
     }
 
     fn is_member(&self, name: &str) -> bool {
-        self.families.iter().any(|family| family.member(name).is_some())
+        let added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        self.families.iter().chain(added.iter()).any(|family| family.member(name).is_some())
     }
 
     /// Adds one under a name that nobody has.
@@ -265,6 +285,27 @@ impl<T: ?Sized> Registry<T> {
             return Err(refused("the name is taken"));
         }
         Ok(keep(&mut all, name.into(), thing))
+    }
+
+    /// Adds a family under a name that nobody has.
+    pub(crate) fn add_family(&self, family: Family<T>) -> Result<(), NnError> {
+        let refused = |why| NnError::Register { what: self.what, name: family.name.into(), why };
+        if family.name.is_empty() || !family.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(refused("the name of a family has letters, digits and _ only"));
+        }
+        let begins = format!("{}:", family.name);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_taken = known.iter().any(|n| n.name() == family.name || n.name().starts_with(&begins))
+            || self.families.iter().chain(added.iter()).any(|other| other.name == family.name);
+        if is_taken {
+            return Err(refused("the name is taken"));
+        }
+        if matches!(family.member, Member::Numbered { range, usual: Usual::Alone(usual), .. } if !range.has(usual)) {
+            return Err(refused("its usual number is none that it takes"));
+        }
+        added.push(family);
+        Ok(())
     }
 
     /// Every family's usual member.

@@ -30,7 +30,7 @@ pub use device::Further;
 use crate::NnError;
 use crate::activation::Activation;
 use crate::layer_loss::{LayerLoss, Reach, SlopesAt, Targets};
-use crate::names::{Family, Named, Registry, chosen_by_name, serde_by_name};
+use crate::names::{Family, Named, Numbers, Registry, chosen_by_name, serde_by_name};
 use crate::number::Number;
 use crate::portion::Portion;
 use crate::trace::Traced;
@@ -64,6 +64,14 @@ pub trait Rule: fmt::Debug + Send + Sync + 'static {
     /// −1, +1, or 0 for no target: such a unit passes nothing on. Written over any number so that it runs on every
     /// device; mark it `#[inline(always)]`. What is not looked at costs nothing.
     fn target<N: Number>(&self, seen: Seen<N>) -> N;
+
+    /// How much the unit's target counts in the place of the paper's |g|, at least 0; none where that is what counts. The paper
+    /// asks which targets should come before others: this is where a rule answers. Whether it does must not depend on what it
+    /// sees. Where recipes say `weighted = false` all targets count alike, whatever is said here.
+    #[inline(always)]
+    fn weight<N: Number>(&self, _seen: Seen<N>) -> Option<N> {
+        None
+    }
 }
 
 /// t = sign(−g), the paper's. A unit with g = 0 has no target.
@@ -123,6 +131,17 @@ impl TargetRule {
         REGISTRY.add(name, Box::new(rule)).map(TargetRule)
     }
 
+    /// The same for a family of rules, which recipes name with a number, as in `name:0.5`; `letter` is what messages call it. With
+    /// a usual number the name alone means that one.
+    pub fn register_family<R: Rule + From<f32>>(
+        name: &'static str,
+        letter: &'static str,
+        numbers: Numbers,
+        usual: Option<f32>,
+    ) -> Result<(), NnError> {
+        REGISTRY.add_family(Family::added(name, letter, (numbers, usual), |number| Box::new(R::from(number))))
+    }
+
     /// The same for a rule that looks at whole batches.
     pub fn register_batch(name: &str, rule: impl BatchRule) -> Result<Self, NnError> {
         REGISTRY.add(name, Box::new(OfBatch(rule))).map(TargetRule)
@@ -165,6 +184,16 @@ chosen_by_name!(TargetRule, REGISTRY);
 trait AnyRule: fmt::Debug + Send + Sync {
     fn target(&self, seen: Seen<f32>) -> f32;
     fn targets(&self, cpu: &Cpu, seen: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]);
+    /// What a target counts in the place of |g|, where that is something else.
+    fn weight(&self, _seen: Seen<f32>) -> Option<f32> {
+        None
+    }
+    /// Puts that in the place of each g.
+    fn weigh(&self, _cpu: &Cpu, _seen: &SeenBy<'_>, _g: &mut [f32], _z: &[f32]) {}
+    /// The same for a GPU.
+    fn traced_weight<'a>(&self, _seen: Seen<Traced<'a>>) -> Option<Traced<'a>> {
+        None
+    }
     /// With what a rule [looks at further](Further); none where that is not enough.
     fn traced<'a>(&self, seen: Seen<Traced<'a>>, further: Traced<'a>) -> Option<Traced<'a>>;
     fn needs(&self) -> Needs {
@@ -204,6 +233,21 @@ impl<R: Rule> AnyRule for R {
 
     fn targets(&self, cpu: &Cpu, by: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]) {
         elementwise::map_places(cpu, targets, [g, z], |at, g, z| Rule::target(self, by.seen(at, g, z)));
+    }
+
+    fn weight(&self, seen: Seen<f32>) -> Option<f32> {
+        Rule::weight(self, seen)
+    }
+
+    fn weigh(&self, cpu: &Cpu, by: &SeenBy<'_>, g: &mut [f32], z: &[f32]) {
+        let nothing = Seen { g: 0.0, z: 0.0, h: 0.0, label: 0.0, step: 0.0, random: 0.0 };
+        if Rule::weight::<f32>(self, nothing).is_some() {
+            elementwise::update_places(cpu, g, |at, g| Rule::weight(self, by.seen(at, g, z[at])).unwrap_or(g));
+        }
+    }
+
+    fn traced_weight<'a>(&self, seen: Seen<Traced<'a>>) -> Option<Traced<'a>> {
+        Rule::weight(self, seen)
     }
 
     fn traced<'a>(&self, seen: Seen<Traced<'a>>, _: Traced<'a>) -> Option<Traced<'a>> {
@@ -298,8 +342,9 @@ impl HardUnit {
     pub fn slope(&self, g: f32, z: f32) -> f32 {
         let moment = Moment::default();
         let t = (self.rule != TargetRule::gradient_sign()).then(|| self.target(&moment, 0, g, z));
+        let weight = self.rule.0.weight(self.seen_by(&moment).seen(0, g, z)).unwrap_or(g);
         let s = self.layer_loss.scheduled(moment.progress);
-        self.layer_loss.slope(self.reach(), self.share(&moment), t, [g, z, s])
+        self.layer_loss.slope(self.reach(), self.share(&moment), t, [weight, z, s])
     }
 
     /// Whether the slope is the gradient times a factor that follows from the pre-activation alone.
@@ -317,9 +362,11 @@ impl HardUnit {
         self.rule.target(self.seen_by(moment).seen(at, g, z))
     }
 
-    /// The targets of a layer's units for a whole batch.
-    pub(crate) fn targets(&self, cpu: &Cpu, moment: &Moment<'_>, g: &[f32], z: &[f32], targets: &mut [f32]) {
-        self.rule.0.targets(cpu, &self.seen_by(moment), g, z, targets);
+    /// The targets of a layer's units for a whole batch; what they count takes the place of g, where a rule says more of it than |g|.
+    pub(crate) fn targets(&self, cpu: &Cpu, moment: &Moment<'_>, g: &mut [f32], z: &[f32], targets: &mut [f32]) {
+        let by = self.seen_by(moment);
+        self.rule.0.targets(cpu, &by, g, z, targets);
+        self.rule.0.weigh(cpu, &by, g, z);
     }
 
     /// Turns a layer's gradients by h into its slopes by z, in place: sets each unit's target, then takes the slope of

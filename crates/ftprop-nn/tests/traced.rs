@@ -2,8 +2,9 @@
 //! GPU's, told not to fuse products and sums.
 
 use ftprop_nn::layer_loss::LayerLoss;
+use ftprop_nn::number::Number;
 use ftprop_nn::optimizer::{OptimizerSpec, ParameterGroups, Setting};
-use ftprop_nn::target::{Further, HardUnit, Moment, QreluForm, TargetRule};
+use ftprop_nn::target::{Further, HardUnit, Moment, QreluForm, Rule, Seen, TargetRule};
 use ftprop_nn::trace::called_functions;
 use ftprop_nn::{Activation, Optimizer};
 use ftprop_tensor::Cpu;
@@ -64,12 +65,33 @@ fn units(count: usize) -> (Vec<f32>, Vec<f32>) {
     (g, z)
 }
 
+/// Targets of which none counts more than half.
+#[derive(Debug)]
+struct Saturating;
+
+impl Rule for Saturating {
+    #[inline(always)]
+    fn target<N: Number>(&self, seen: Seen<N>) -> N {
+        seen.g.opposite_sign()
+    }
+
+    #[inline(always)]
+    fn weight<N: Number>(&self, seen: Seen<N>) -> Option<N> {
+        let size = seen.g.abs() * N::of(64.0);
+        Some(N::of(0.5) * size / (N::of(1.0) + size))
+    }
+}
+
 #[test]
 fn every_activation_layer_loss_form_and_rule() {
     let count = 60;
     let (g, z) = units(count);
     let hard = [Activation::Sign, Activation::Step, Activation::Qrelu { k: 3 }, Activation::Qrelu { k: 5 }];
     let mut cases = Vec::new();
+    let own = TargetRule::register("saturating", Saturating).unwrap();
+    for layer_loss in LayerLoss::all() {
+        cases.push(HardUnit { rule: own, ..HardUnit::new(Activation::Sign, layer_loss) });
+    }
     for (i, layer_loss) in LayerLoss::all().into_iter().enumerate() {
         for (j, activation) in hard.into_iter().enumerate() {
             for form in [QreluForm::Single, QreluForm::PerStep] {

@@ -4,28 +4,39 @@
 //!
 //!     cargo run --release -p ftprop --example own_formulas
 
+use ftprop::nn::Numbers;
 use ftprop::nn::layer_loss::MarginLoss;
 use ftprop::nn::number::Number;
 use ftprop::nn::optimizer::{Key, OptimizerSpec, UpdateRule};
 use ftprop::nn::target::{HardUnit, Rule, Seen, TargetRule};
 use ftprop::prelude::*;
 
-/// π/2 − arctan(m): its slope falls off like 1 / (1 + m²), with heavier tails than the soft hinge's.
+/// π/2 − arctan(a m): its slope falls off like 1 / (1 + a² m²), with heavier tails than the soft hinge's. A family: recipes
+/// say `cauchy:2`.
 #[derive(Debug)]
-struct Cauchy;
+struct Cauchy {
+    a: f32,
+}
+
+impl From<f32> for Cauchy {
+    fn from(a: f32) -> Self {
+        Cauchy { a }
+    }
+}
 
 impl MarginLoss for Cauchy {
     fn loss(&self, m: f32, _: f32) -> f32 {
-        std::f32::consts::FRAC_PI_2 - m.atan()
+        std::f32::consts::FRAC_PI_2 - (self.a * m).atan()
     }
 
     #[inline(always)]
     fn phi<N: Number>(&self, m: N, _: N) -> N {
-        N::of(1.0) / (N::of(1.0) + m * m)
+        let scaled = N::of(self.a) * m;
+        N::of(self.a) / (N::of(1.0) + scaled * scaled)
     }
 }
 
-/// The paper's target, but none for units whose gradient is below a floor.
+/// The paper's target, but none for units whose gradient is below a floor; others count by how far they are above it.
 #[derive(Debug)]
 struct Confident {
     floor: f32,
@@ -35,6 +46,11 @@ impl Rule for Confident {
     #[inline(always)]
     fn target<N: Number>(&self, seen: Seen<N>) -> N {
         seen.g.opposite_sign() * N::indicator(N::of(self.floor).less(seen.g.abs()))
+    }
+
+    #[inline(always)]
+    fn weight<N: Number>(&self, seen: Seen<N>) -> Option<N> {
+        Some(seen.g.abs() - N::of(self.floor))
     }
 }
 
@@ -63,7 +79,7 @@ impl UpdateRule for Lion {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let cauchy = LayerLoss::register("cauchy", Cauchy)?;
+    LayerLoss::register_family::<Cauchy>("cauchy", "a", Numbers::Positive, Some(1.0))?;
     TargetRule::register("confident", Confident { floor: 1e-6 })?;
     const KEYS: &[Key] =
         &[Key::LR, Key::share("beta1", 0.9), Key::share("beta2", 0.99), Key::number("weight_decay", 0.0)];
@@ -74,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
 
     let text = r#"
-        layer_loss = "cauchy"
+        layer_loss = "cauchy:1.5"
         target_rule = "confident"
         [network]
         preset = "mlp"
@@ -96,8 +112,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("test accuracy {:.2} %", 100.0 * accuracy);
     assert!(accuracy > 0.93, "the digits are learned to {:.2} % only", 100.0 * accuracy);
 
-    let on_a_gpu =
-        HardUnit::new(Activation::Sign, cauchy).device_slope("slope").expect("its rule looks at single units");
+    let on_a_gpu = HardUnit::new(Activation::Sign, "cauchy:2".parse()?)
+        .device_slope("slope")
+        .expect("its rule looks at single units");
     println!("what a GPU compiles for it:\n{on_a_gpu}");
     assert!(on_a_gpu.contains("__device__"));
     Ok(())

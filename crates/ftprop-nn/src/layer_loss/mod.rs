@@ -21,7 +21,7 @@ pub use losses::*;
 pub(crate) use reach::Reach;
 
 use crate::NnError;
-use crate::names::{Family, Named, Registry};
+use crate::names::{Family, Named, Numbers, Registry};
 use crate::number::Number;
 use crate::trace::Traced;
 use ftprop_tensor::Cpu;
@@ -217,6 +217,17 @@ impl LayerLoss {
         REGISTRY.add(name, Box::new(loss)).map(LayerLoss)
     }
 
+    /// The same for a family of losses, which recipes name with a number, as in `name:2`; `letter` is what messages call it. With a
+    /// usual number the name alone means that one.
+    pub fn register_family<L: MarginLoss + From<f32>>(
+        name: &'static str,
+        letter: &'static str,
+        numbers: Numbers,
+        usual: Option<f32>,
+    ) -> Result<(), NnError> {
+        REGISTRY.add_family(Family::added(name, letter, (numbers, usual), |number| Box::new(L::from(number))))
+    }
+
     /// ℓ(m), when a share of training, 0 to 1, is done.
     pub fn loss(self, m: f32, progress: f32) -> f32 {
         self.0.loss(m, self.scheduled(progress))
@@ -372,5 +383,32 @@ mod tests {
         for taken in ["cubic", "hinge", "sigmoid:3", "", "a b"] {
             assert!(LayerLoss::register(taken, Cubic).is_err(), "{taken}");
         }
+        // A family of them.
+        #[derive(Debug)]
+        struct Power(f32);
+        impl From<f32> for Power {
+            fn from(a: f32) -> Self {
+                Power(a)
+            }
+        }
+        impl MarginLoss for Power {
+            fn loss(&self, m: f32, _: f32) -> f32 {
+                -self.0 * m
+            }
+            #[inline(always)]
+            fn phi<N: Number>(&self, _: N, _: N) -> N {
+                N::of(self.0)
+            }
+        }
+        LayerLoss::register_family::<Power>("steep", "a", Numbers::Positive, Some(2.0)).unwrap();
+        let phis = ["steep", "steep:2", "steep:0.5"].map(|name| named(name).phi(0.0, 0.0));
+        assert_eq!((phis, named("steep:2.0")), ([2.0, 2.0, 0.5], named("steep")));
+        let wrong = "steep:-1".parse::<LayerLoss>().unwrap_err().to_string();
+        assert!(wrong.contains("steep:a takes a positive number a"), "{wrong}");
+        assert!("step".parse::<LayerLoss>().unwrap_err().to_string().contains("steep or steep:a"));
+        for (taken, usual) in [("steep", None), ("cubic", None), ("hinge", None), ("a:b", None), ("odd", Some(-1.0))] {
+            assert!(LayerLoss::register_family::<Power>(taken, "a", Numbers::Positive, usual).is_err(), "{taken}");
+        }
+        assert!(LayerLoss::register("steep:3", Cubic).is_err());
     }
 }

@@ -78,7 +78,7 @@ impl HardLayer {
             _ if unit.rule == TargetRule::gradient_sign() => Set::ByGradient,
             _ => {
                 let (g, spare) = slopes.in_place();
-                unit.targets(cpu, &pass.moment(self.len, self.number), &g[..len], z, &mut spare[..len]);
+                unit.targets(cpu, &pass.moment(self.len, self.number), &mut g[..len], z, &mut spare[..len]);
                 Set::Spare
             }
         }

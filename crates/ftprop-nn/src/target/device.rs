@@ -50,6 +50,7 @@ impl HardUnit {
             let seen = Seen { g, z, h: self.activation.value(z), label, step, random };
             let traced = || self.rule.0.traced(seen, Traced::of(0.0)).expect("a rule of single units");
             let t = (self.rule != TargetRule::gradient_sign()).then(traced);
+            let g = self.rule.0.traced_weight(seen).unwrap_or(g);
             self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), t, [g, z, s])
         }))
     }
@@ -64,6 +65,10 @@ impl HardUnit {
         let nothing = Seen { g: zero, z: zero, h: zero, label: zero, step: zero, random: zero };
         let further = self.rule.further();
         let by_unit = matches!(further, Some(Further::Teacher | Further::Above));
+        // A target that counts otherwise than by |g| is not a piece that there is.
+        if self.rule.0.traced_weight(nothing).is_some() {
+            return None;
+        }
         if !by_unit && self.rule.0.traced(nothing, zero).is_none() {
             return None;
         }

@@ -194,3 +194,47 @@ fn slopes_that_are_said_to_be_proportional_are() {
     }
     assert!(proportional >= 4);
 }
+
+/// The paper's targets, of which none counts more than a bound.
+#[derive(Debug)]
+struct Bounded(f32);
+
+impl From<f32> for Bounded {
+    fn from(bound: f32) -> Self {
+        Bounded(bound)
+    }
+}
+
+impl Rule for Bounded {
+    #[inline(always)]
+    fn target<N: Number>(&self, seen: Seen<N>) -> N {
+        seen.g.opposite_sign()
+    }
+
+    #[inline(always)]
+    fn weight<N: Number>(&self, seen: Seen<N>) -> Option<N> {
+        Some(seen.g.abs().min(N::of(self.0)))
+    }
+}
+
+#[test]
+fn a_rule_says_how_much_a_target_counts() {
+    TargetRule::register_family::<Bounded>("bounded", "b", Numbers::Positive, None).unwrap();
+    assert!("bounded".parse::<TargetRule>().unwrap_err().to_string().contains("bounded:b"));
+    let (g, z) = units();
+    for loss in [LayerLoss::soft_hinge(), "log".parse().unwrap()] {
+        let paper = HardUnit::new(Activation::Sign, loss);
+        let unit = |name: &str| HardUnit { rule: name.parse().unwrap(), ..paper };
+        let (plain, free, bounded) =
+            (slopes(paper, 64), slopes(unit("bounded:1e9"), 64), slopes(unit("bounded:0.25"), 64));
+        assert!(g.iter().any(|g| g.abs() > 0.25), "some are bounded");
+        for i in 0..g.len() {
+            assert!((free[i] - plain[i]).abs() <= 1e-6 * plain[i].abs(), "{loss} at g {} z {}", g[i], z[i]);
+            let expected = if g[i].abs() > 0.25 { plain[i] / g[i].abs() * 0.25 } else { plain[i] };
+            assert!((bounded[i] - expected).abs() <= 1e-6 * expected.abs(), "{loss} at g {} z {}", g[i], z[i]);
+        }
+        // Where all count alike, none counts less.
+        let alike = |unit: HardUnit| slopes(HardUnit { weighted: false, ..unit }, 64);
+        assert_eq!(alike(unit("bounded:0.25")), alike(unit("bounded:1e9")));
+    }
+}
