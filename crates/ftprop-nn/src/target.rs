@@ -224,6 +224,15 @@ impl SeenBy<'_> {
             random: self.random.uniform((self.first + at) as u64),
         }
     }
+
+    /// The same of a whole batch.
+    fn batch<'b>(&self, g: &'b [f32], z: &'b [f32]) -> SeenBatch<'b>
+    where
+        Self: 'b,
+    {
+        let Moment { labels, units, step, progress, .. } = *self.moment;
+        SeenBatch { g, z, labels, units, activation: self.activation, step, progress, random: self.random }
+    }
 }
 
 impl<R: Rule> AnyRule for R {

@@ -11,9 +11,12 @@ use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, Summary};
 use crate::words::{counted, plain};
 use ftprop_data::{Dataset, Source};
+use ftprop_nn::engine::{EngineError, NetworkState};
+use ftprop_nn::{Engine, Graph};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why an observer cannot go on; it ends the run.
@@ -40,6 +43,31 @@ pub struct RunView<'a> {
     pub metrics: &'a [EpochMetrics],
     /// What was seen of the hard layers so far; empty unless the recipe asks for it.
     pub diagnostics: &'a [Record],
+    /// What was learned so far.
+    pub learned: Learned<'a>,
+}
+
+/// The network that is being trained, to look at.
+#[derive(Clone, Copy)]
+pub struct Learned<'a>(pub(crate) &'a dyn Engine);
+
+impl<'a> Learned<'a> {
+    /// What the network is: its layers, and where in the flat parameters theirs are.
+    pub fn graph(&self) -> &'a Arc<Graph> {
+        self.0.graph()
+    }
+
+    /// Its parameters and statistics as they are now. On a GPU that waits for the steps under way and copies them, which is
+    /// nothing to do after every step.
+    pub fn network(&self) -> Result<NetworkState<'a>, EngineError> {
+        self.0.network()
+    }
+}
+
+impl fmt::Debug for Learned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Learned").field("parameters", &self.graph().parameter_count()).finish_non_exhaustive()
+    }
 }
 
 /// How far an epoch, or a look at some data, is.

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::evaluate::shared_loader;
 use crate::gate::Gate;
 use crate::model::{Model, Which};
-use crate::observe::{Answer, Ending, Notice, Observer, RunView};
+use crate::observe::{Answer, Ending, Learned, Notice, Observer, RunView};
 use crate::recipe::Recipe;
 use crate::run::{EpochMetrics, RunFolder, Summary};
 use crate::storage::Storage;
@@ -358,6 +358,7 @@ impl Trainer {
             steps_per_epoch: self.train.batches_per_epoch(),
             metrics: &self.metrics,
             diagnostics: self.diagnostics.as_ref().map_or(&[], |(_, records)| records.all()),
+            learned: Learned(&*self.engine),
         }
     }
 

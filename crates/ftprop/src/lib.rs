@@ -62,7 +62,7 @@ pub mod prelude {
     pub use ftprop_train::evaluate::{Predictor, evaluate, predict};
     pub use ftprop_train::fleet::{FleetObserver, Job, train_all};
     pub use ftprop_train::model::{Model, Which};
-    pub use ftprop_train::observe::{Answer, Ending, Observer, RunView, StepReport, StopFlag, Together};
+    pub use ftprop_train::observe::{Answer, Ending, Learned, Observer, RunView, StepReport, StopFlag, Together};
     pub use ftprop_train::recipe::Recipe;
     pub use ftprop_train::run::RunFolder;
     pub use ftprop_train::trainer::Trainer;

@@ -4,10 +4,13 @@
 //! The CPU runs any such rule. One that looks at the sum over the examples of a class and at nothing else of the others says
 //! so by [`BatchRule::by_class`], and a GPU runs it too; it refuses the rest by name.
 
-use super::{AnyRule, Needs, Seen, SeenBy};
+use super::{AnyRule, HardUnit, Moment, Needs, Seen, SeenBy};
+use crate::activation::Activation;
+use crate::layer_loss::LayerLoss;
 use crate::number::Number;
 use crate::trace::Traced;
 use ftprop_tensor::Cpu;
+use ftprop_tensor::random::Stream;
 use std::fmt;
 
 /// What there is to see of a layer when its targets are set for a batch: example by example, unit by unit.
@@ -21,6 +24,14 @@ pub struct SeenBatch<'a> {
     pub labels: &'a [u32],
     /// Units of one example.
     pub units: usize,
+    /// What the units output of their pre-activations.
+    pub activation: Activation,
+    /// The training step, counted from 0.
+    pub step: u64,
+    /// The share of training done, 0 to 1.
+    pub progress: f32,
+    /// Random numbers of this run, step and layer alone: `random.uniform(i)` is the same in every run of its seed.
+    pub random: Stream,
 }
 
 /// How targets follow from what the layers above say about all examples of a batch.
@@ -96,14 +107,15 @@ pub(super) struct OfBatch<R>(pub(super) R);
 impl<R: BatchRule> AnyRule for OfBatch<R> {
     fn target(&self, seen: Seen<f32>) -> f32 {
         let mut target = [0.0];
-        let (g, z) = (&[seen.g][..], &[seen.z][..]);
-        self.0.targets(&SeenBatch { g, z, labels: &[seen.label as u32], units: 1 }, &mut target);
+        let labels = &[seen.label as u32][..];
+        let unit = HardUnit::new(Activation::Sign, LayerLoss::soft_hinge());
+        let moment = Moment { step: seen.step as u64, labels, ..Moment::default() };
+        self.0.targets(&unit.seen_by(&moment).batch(&[seen.g], &[seen.z]), &mut target);
         target[0]
     }
 
     fn targets(&self, _: &Cpu, by: &SeenBy<'_>, g: &[f32], z: &[f32], targets: &mut [f32]) {
-        let (labels, units) = (by.moment.labels, by.moment.units);
-        self.0.targets(&SeenBatch { g, z, labels, units }, targets);
+        self.0.targets(&by.batch(g, z), targets);
     }
 
     fn traced<'a>(&self, seen: Seen<Traced<'a>>, sum: Traced<'a>) -> Option<Traced<'a>> {
@@ -118,6 +130,7 @@ impl<R: BatchRule> AnyRule for OfBatch<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::TargetRule;
 
     /// Three examples of class 7 and one of class 2, two units each.
     const LABELS: [u32; 4] = [7, 2, 7, 7];
@@ -125,8 +138,33 @@ mod tests {
 
     fn targets(rule: &dyn BatchRule) -> [f32; 8] {
         let mut targets = [f32::NAN; 8];
-        rule.targets(&SeenBatch { g: &G, z: &[0.0; 8], labels: &LABELS, units: 2 }, &mut targets);
+        let unit = HardUnit::new(Activation::Sign, LayerLoss::soft_hinge());
+        let moment = Moment { labels: &LABELS, units: 2, ..Moment::default() };
+        rule.targets(&unit.seen_by(&moment).batch(&G, &[0.0; 8]), &mut targets);
         targets
+    }
+
+    /// A rule may draw, and the same run draws the same.
+    #[test]
+    fn a_rule_sees_the_step_and_has_its_own_random_numbers() {
+        #[derive(Debug)]
+        struct Coin;
+        impl BatchRule for Coin {
+            fn targets(&self, seen: &SeenBatch<'_>, targets: &mut [f32]) {
+                let heads = |i: usize| seen.random.uniform(i as u64) < 0.5 && seen.activation == Activation::Step;
+                targets.iter_mut().enumerate().for_each(|(i, t)| *t = f32::from(heads(i)) * (1 + seen.step) as f32);
+            }
+        }
+        let rule = TargetRule::register_batch("coin", Coin).unwrap();
+        let unit = HardUnit { rule, ..HardUnit::new(Activation::Step, LayerLoss::soft_hinge()) };
+        let thrown = |seed: u64, step: u64| {
+            let moment = Moment { seed, step, labels: &LABELS, units: 16, ..Moment::default() };
+            let (mut g, mut targets) = ([1.0; 64], [0.0; 64]);
+            unit.targets(&Cpu::new(1).unwrap(), &moment, &mut g, &[0.0; 64], &mut targets);
+            targets
+        };
+        assert!(thrown(1, 2).iter().any(|&t| t == 3.0) && thrown(1, 2).contains(&0.0));
+        assert!(thrown(1, 2) == thrown(1, 2) && thrown(1, 2) != thrown(2, 2) && thrown(1, 2) != thrown(1, 3));
     }
 
     #[test]

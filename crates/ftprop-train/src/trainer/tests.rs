@@ -216,3 +216,27 @@ fn sizes_are_for_networks_that_do_not_mind() {
     assert_eq!(long.scaled(9).data.sizes, [(1, 6), (4, 8), (7, 12)]);
     assert_eq!((long.data.side_at(30), long.data.side_at(31), long.data.side_at(90)), (Some(6), Some(8), Some(12)));
 }
+
+/// The norms of the first layer's weights after each epoch.
+#[derive(Default)]
+struct Norms(Vec<f32>);
+
+impl Observer for Norms {
+    fn epoch(&mut self, run: &RunView<'_>) -> Answer {
+        let first = run.learned.graph().parameters()[0].range.clone();
+        let weights = &run.learned.network()?.values[first];
+        self.0.push(weights.iter().map(|w| w * w).sum::<f32>().sqrt());
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[test]
+fn an_observer_can_look_at_the_network() {
+    let (recipe, dataset, place) = digits(2);
+    let mut trainer = Trainer::new(recipe, &dataset, &place).unwrap();
+    let mut norms = Norms::default();
+    trainer.run(&mut norms).unwrap();
+    let first = trainer.engine.graph().parameters()[0].range.clone();
+    let last = trainer.engine.network().unwrap().values[first].iter().map(|w| w * w).sum::<f32>().sqrt();
+    assert!(norms.0.len() == 2 && norms.0[0] != norms.0[1] && norms.0[1] == last, "{:?} and {last}", norms.0);
+}
