@@ -459,9 +459,15 @@ fn what_a_network_is_measured_on_is_what_is_there() {
     }
     let eval = "eval zoo:cifar10-quick-sign --data own --json";
     let zoo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../zoo");
-    let said = temp.command(eval).env("FTPROP_ZOO", zoo).output().unwrap();
+    let said = temp.command(eval).env("FTPROP_ZOO", &zoo).output().unwrap();
     let found: Value = serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
     assert_eq!((&found["examples"], &found["split"]), (&8.into(), &"all".into()));
+    // Also where there is a single class, which could not be learned from.
+    std::fs::remove_dir_all(temp.path("own/cat")).unwrap();
+    let said = temp.command(eval).env("FTPROP_ZOO", &zoo).output().unwrap();
+    let found: Value = serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!((&found["examples"], &found["per_class"][0]["class"]), (&4.into(), &"airplane".into()));
+    temp.run("train --data own").refused(1, &["a single class"]);
     temp.write("flowers.csv", flowers());
     temp.run("train --data flowers.csv --epochs 1 --set data.validation=0.2 --quiet").ok();
     temp.run("eval runs/flowers --data own").refused(1, &["the network was trained on a table", "own is none"]);

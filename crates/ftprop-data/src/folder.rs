@@ -34,7 +34,11 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Dataset, DataError>
     let (resize, crop) = (options.resize.unwrap_or(256), options.crop.unwrap_or(224));
     let shape = Shape::new(crop, crop, 3);
     check_sizes(resize, shape)?;
-    let layout = layout(path)?;
+    // Pictures of a single class are nothing to learn from, but can be measured by who knows others.
+    let layout = match layout(path) {
+        Err(DataError::LoneClass { .. }) if options.whole && options.known.is_some() => Layout::Classes,
+        layout => layout?,
+    };
     let (name, normalize) = (Source::Folder.to_string(), Normalize::imagenet());
     let mut passed_over = PassedOver::default();
     let known = options.known.as_ref().map(|known| &known.classes[..]);

@@ -10,8 +10,8 @@ use crate::class_weights::ClassWeights;
 use crate::config::Layers;
 use crate::error::Error;
 use ftprop_data::{
-    Augment, BadImage, CsvOptions, Dataset, Found, HoldOut, Jitter, Known, LabelColumn, Missing, Options, Source,
-    Split, TestPart,
+    Augment, BadImage, CsvOptions, DataError, Dataset, Found, HoldOut, Jitter, Known, LabelColumn, Missing, Options,
+    Source, Split, TestPart,
 };
 use ftprop_nn::spec::Init;
 use ftprop_nn::target::{QreluForm, TargetRule};
@@ -536,6 +536,10 @@ impl DataRecipe {
             Ok(found) if found.source != self.source => {
                 (self.source, self.path) = (found.source, Some(absolute(path)));
                 Ok(Some(found))
+            }
+            Err(DataError::LoneClass { .. }) => {
+                (self.source, self.path) = (Source::Folder, Some(absolute(path)));
+                Ok(None)
             }
             _ => self.locate(path),
         }
