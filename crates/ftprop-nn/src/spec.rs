@@ -185,33 +185,48 @@ impl Init {
 }
 
 impl LayerSpec {
-    pub(crate) fn conv(out: usize, kernel: usize, stride: usize, pad: usize) -> Self {
+    /// A square convolution, with a bias unless a batch norm follows, that starts uniformly.
+    ///
+    /// ```
+    /// use ftprop_nn::{Activation, Defaults, Graph, LayerLoss, LayerSpec, Shape};
+    /// let mut layers = vec![LayerSpec::conv(16, 3, 1, 1), LayerSpec::batch_norm(1e-5), LayerSpec::act()];
+    /// layers.extend([LayerSpec::global_average(), LayerSpec::fc(None)]);
+    /// let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
+    /// let graph = Graph::resolve(&layers, &defaults, Shape { height: 8, width: 8, channels: 3 }, 10)?;
+    /// assert_eq!(graph.parameter_count(), 3 * 3 * 3 * 16 + 2 * 16 + (16 + 1) * 10);
+    /// # Ok::<(), ftprop_nn::NnError>(())
+    /// ```
+    pub fn conv(out: usize, kernel: usize, stride: usize, pad: usize) -> Self {
         LayerSpec::Conv { out, kernel: Kernel::Square(kernel), stride, pad, groups: 1, bias: None, init: Init::Uniform }
     }
 
-    pub(crate) fn fc(out: Option<usize>) -> Self {
+    /// A fully connected layer, by default with a unit for each class.
+    pub fn fc(out: Option<usize>) -> Self {
         LayerSpec::Fc { out, bias: None }
     }
 
-    pub(crate) fn max_pool(kernel: usize, stride: usize, pad: usize) -> Self {
+    /// The largest of each window.
+    pub fn max_pool(kernel: usize, stride: usize, pad: usize) -> Self {
         LayerSpec::MaxPool { kernel, stride: (stride != kernel).then_some(stride), pad }
     }
 
     /// The mean of each channel over the whole image.
-    pub(crate) fn global_average() -> Self {
+    pub fn global_average() -> Self {
         LayerSpec::AvgPool { kernel: None, stride: None, pad: 0 }
     }
 
     /// The mean of each window.
-    pub(crate) fn mean_pool(kernel: usize, stride: usize, pad: usize) -> Self {
+    pub fn mean_pool(kernel: usize, stride: usize, pad: usize) -> Self {
         LayerSpec::AvgPool { kernel: Some(kernel), stride: Some(stride), pad }
     }
 
-    pub(crate) fn batch_norm(eps: f32) -> Self {
+    /// Batch norm with the usual momentum.
+    pub fn batch_norm(eps: f32) -> Self {
         LayerSpec::BatchNorm { eps, momentum: norm_momentum() }
     }
 
-    pub(crate) fn act() -> Self {
+    /// The run's activation, with all that it has by default.
+    pub fn act() -> Self {
         LayerSpec::Act { activation: None, layer_loss: None, target_rule: None, qrelu_form: None }
     }
 
