@@ -107,3 +107,59 @@ fn witnesses_add_up() {
         certificate = next;
     }
 }
+
+/// Proofs that are not needed, for the labels say as much, and that hold no water: a search would go on with them.
+#[test]
+fn witnesses_that_are_none_are_refused_whatever_they_are_for() {
+    let data = random(&mut Rng::new(74), 40, 6, 8);
+    let (best, optimal) = solved(&data, &[1], SearchKind::Anytime);
+    let twins = random(&mut Rng::new(75), 30, 1, 4);
+    assert!(best.train.errors > 0 && data.forced_errors() == 0 && twins.forced_errors() > 0);
+    let (_, listed) = solved(&twins, &[1], SearchKind::Anytime);
+    let term = |instance: usize, y: i64| Term { instance, y: y.into() };
+    let wrong = [
+        vec![term(1, 1), term(2, 1)],
+        vec![term(999, 1)],
+        vec![term(0, 1)],
+        vec![],
+        vec![term(1, 0)],
+        vec![term(1, 1), term(1, -1)],
+    ];
+    for (data, certificate) in [(&data, &optimal), (&twins, &listed)] {
+        for witness in &wrong {
+            let mut claim = network(certificate).clone();
+            let proof = ProofClaim::Witnesses { witnesses: vec![witness.clone()] };
+            claim.bound = BoundClaim { at_least: 0, proof };
+            let forged = Certificate::new(data, Claim::Network(Box::new(claim)));
+            assert!(matches!(forged.verify(data), Err(SearchError::Refused { .. })), "{witness:?}");
+            assert!(matches!(forged.known(data, &[1]), Err(SearchError::Refused { .. })), "{witness:?}");
+        }
+    }
+    // From elsewhere than a file.
+    let mut known = optimal.known(&data, &[1]).unwrap();
+    let witnesses = vec![vec![(0, 1u32.into()), (1, 1u32.into())]];
+    known.bound = Bound { at_least: 0.0, proof: Proof::Witnesses(witnesses) };
+    let config = SolveConfig { hidden: vec![1], known: Some(known), ..SolveConfig::default() };
+    let problem = Problem::new("data", data, None).unwrap();
+    let said = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap_err().to_string();
+    assert!(said.contains("a witness to go on with"), "{said}");
+}
+
+/// Equal instances with the same label are one to the search: together they are named once in what it writes.
+#[test]
+fn witnesses_of_equal_instances_are_gone_on_with() {
+    // Over so many inputs it is witnesses that prove.
+    let rows = [0.0, 0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|x| vec![x, 0.0, 0.0, 0.0, 0.0]);
+    let labels = vec![0, 0, 1, 0, 0, 1, 0, 1, 0];
+    let data = Labelled::new(Points::from_rows(&rows).unwrap(), labels, vec!["a".into(), "b".into()]).unwrap();
+    let (_, optimal) = solved(&data, &[1], SearchKind::Anytime);
+    let mut known = optimal.known(&data, &[1]).unwrap();
+    // 0 + 2 = 1 + 1, each of both twins once.
+    let twins = [(0, 1u32), (1, 1), (2, 4), (3, 1), (4, 1), (5, 0)].map(|(at, y)| (at, y.into()));
+    known.bound = Bound { at_least: 0.0, proof: Proof::Witnesses(vec![twins.to_vec()]) };
+    let config = SolveConfig { hidden: vec![1], known: Some(known), ..SolveConfig::default() };
+    let problem = Problem::new("data", data.clone(), None).unwrap();
+    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+    assert!(matches!(solution.bound.proof, Proof::Witnesses(_)) && solution.proved, "{solution}");
+    assert!(Certificate::of_solution(&data, &solution).unwrap().verify(&data).unwrap().complete);
+}
