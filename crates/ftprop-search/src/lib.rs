@@ -49,6 +49,7 @@ mod rng;
 mod robust;
 mod search;
 mod separability;
+mod sides;
 mod solve;
 mod table;
 mod whole;
