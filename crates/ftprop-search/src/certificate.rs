@@ -228,7 +228,10 @@ impl Certificate {
         let outputs = network.layers.last().into_iter().flatten().enumerate().map(output).collect();
         let loss = match solution.loss {
             Loss::ZeroOne => LossClaim::ZeroOne {},
-            Loss::Hinge => LossClaim::Hinge { value: network.hinge(data)?, least: solution.proved },
+            Loss::Hinge => {
+                let on_trust = solution.at_least_on_trust.is_some_and(|most| solution.loss_value <= most + 1e-6);
+                LossClaim::Hinge { value: network.hinge(data)?, least: solution.proved || on_trust }
+            }
         };
         let bound = BoundClaim::of(data, solution);
         let claim = NetworkClaim { hidden: units, outputs, errors: solution.train.errors, loss, bound };
@@ -272,7 +275,9 @@ impl BoundClaim {
     fn of(data: &Labelled, solution: &Solution) -> Self {
         let labels = BoundClaim { at_least: data.forced_errors(), proof: ProofClaim::Labels {} };
         let Bound { at_least, proof } = &solution.bound;
-        let at_least = *at_least as usize;
+        // What is not proved is not written off for that: it stays on trust.
+        let (at_least, proof) = solution.at_least_on_trust.map_or((*at_least, proof), |most| (most, &Proof::Search));
+        let at_least = at_least as usize;
         if solution.loss != Loss::ZeroOne || at_least <= labels.at_least {
             return labels;
         }

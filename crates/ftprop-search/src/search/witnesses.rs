@@ -93,7 +93,7 @@ impl<'a> GiveUp<'a> {
             nothing,
             best,
             // What is excluded below a limit does not depend on what was below lower ones.
-            proved: setup.known.map_or(0, |known| known.bound.at_least as usize),
+            proved: setup.known.and_then(Known::shown).map_or(0, |bound| bound.at_least as usize),
             targets: None,
         };
         search.contradictions();
