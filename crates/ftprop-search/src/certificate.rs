@@ -143,6 +143,12 @@ pub(crate) fn refused(why: impl Into<String>) -> SearchError {
     SearchError::Refused { why: why.into() }
 }
 
+/// A message about a file, with what could move a terminal's cursor made visible; quotes stay as they are.
+pub(crate) fn escaped(message: &str) -> String {
+    let plain = |c: char| matches!(c, '\'' | '"' | '\\');
+    message.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
+}
+
 fn signs(targets: &[bool]) -> String {
     targets.iter().map(|&target| if target { '+' } else { '-' }).collect()
 }
@@ -253,7 +259,7 @@ impl Certificate {
             let why = if older {
                 "it has the first format, which was about rounded numbers; make it again".to_string()
             } else {
-                why.to_string().escape_debug().to_string()
+                escaped(&why.to_string())
             };
             SearchError::BadCertificate { why }
         })

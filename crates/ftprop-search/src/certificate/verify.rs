@@ -52,6 +52,18 @@ impl Verification {
     }
 }
 
+/// Classes that are named where they are others.
+const MOST_NAMED: usize = 10;
+
+/// Names in one line, the first so many.
+fn listed(names: &[String], most: usize) -> String {
+    let mut shown: Vec<String> = names.iter().take(most).map(|name| format!("'{}'", name.escape_debug())).collect();
+    if names.len() > most {
+        shown.push(format!("{} more", names.len() - most));
+    }
+    shown.join(", ")
+}
+
 fn witness(terms: &[Term]) -> Result<Witness, SearchError> {
     let wrong = || refused("a share of a witness is not a whole number of at least zero for an instance");
     let term = |term: &Term| {
@@ -100,7 +112,13 @@ impl Certificate {
             return Err(refused("its checksum does not fit its content: it was changed"));
         }
         let id = &self.data;
-        if (id.instances, id.inputs) != (data.points.len(), data.points.inputs()) || id.classes != data.classes {
+        let same_size = (id.instances, id.inputs) == (data.points.len(), data.points.inputs());
+        if same_size && id.classes != data.classes && id.classes.len() == data.classes.len() {
+            let named = |classes: &[String]| listed(classes, MOST_NAMED);
+            let (said, found) = (named(&id.classes), named(&data.classes));
+            return Err(refused(format!("it is about the classes {said}, the data has {found}")));
+        }
+        if !same_size || id.classes != data.classes {
             return Err(refused(format!(
                 "it is about {} instances with {} inputs and {} classes, the data has {}, {} and {}",
                 id.instances,
