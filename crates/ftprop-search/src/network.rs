@@ -142,9 +142,14 @@ impl ExactNetwork {
         Ok((outputs, classes))
     }
 
+    /// The class of each instance, exactly.
+    pub fn predict(&self, points: &Points) -> Result<Vec<usize>, SearchError> {
+        Ok(self.run(points)?.1)
+    }
+
     /// How many instances get the wrong class, exactly.
     pub fn errors(&self, data: &Labelled) -> Result<usize, SearchError> {
-        let (_, classes) = self.run(&data.points)?;
+        let classes = self.predict(&data.points)?;
         Ok(classes.iter().zip(&data.labels).filter(|(found, wanted)| found != wanted).count())
     }
 

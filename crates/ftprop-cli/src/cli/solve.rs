@@ -141,8 +141,8 @@ impl Solve {
             let changed = searched::save(folder, &problem, &origin, &solution)?;
             if changed > 0 {
                 tell(&format!(
-                    "ftprop: in 32-bit arithmetic the saved network answers {changed} training instances differently: \
-                     they are too near to a boundary"
+                    "ftprop: in 32-bit arithmetic the saved network answers {} differently: too near to a boundary",
+                    counted(changed as u64, "training instance")
                 ));
             }
             written(format!("run folder {}", folder.display()));
