@@ -108,6 +108,32 @@ fn packed_tables_are_read() {
     assert!(solved.out.starts_with("problem   table,"), "{}", solved.out);
 }
 
+/// A packed model of pictures is given bytes, whatever the data's values are, and with real weights too.
+#[test]
+fn proofs_about_packed_digits_are_about_what_the_model_is_given() {
+    let temp = Temp::new();
+    temp.write("mlp.toml", common::SMALL.replace("[16]", "[12, 8]"));
+    temp.run("train --quiet --recipe mlp.toml --out run").ok();
+    for weights in ["int8"] {
+        temp.run(&format!("export run -o {weights}.ftp --weights {weights}")).ok();
+        let report = temp.run(&format!("robust {weights}.ftp --radius 1e-9 --certificate p.json --json")).ok().out;
+        let eval = temp.run(&format!("eval {weights}.ftp --json")).ok().out;
+        let right = json(&report)["right"].as_f64().unwrap() / json(&report)["asked"].as_f64().unwrap();
+        let most = if weights == "f32" { 0.003 } else { 1e-9 };
+        assert!((right - json(&eval)["top1"].as_f64().unwrap()).abs() <= most, "{weights}: {right}, {eval}");
+        let seen: std::collections::BTreeSet<String> = temp.json("p.json")["instances"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|one| one["input"].as_array().unwrap())
+            .map(|value| value.as_str().unwrap().to_string())
+            .collect();
+        // Of 17 values some are the nearest byte, as 1/16 is 16/255.
+        assert!(seen.contains("16/255") && !seen.contains("1/16") && seen.len() <= 17, "{seen:?}");
+        temp.run(&format!("verify p.json --model {weights}.ftp")).ok();
+    }
+}
+
 /// Instances are a table's decimals, and not what 32 bits hold of them.
 #[test]
 fn instances_of_a_table_are_its_decimals() {
