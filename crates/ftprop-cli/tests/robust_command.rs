@@ -114,7 +114,7 @@ fn proofs_about_packed_digits_are_about_what_the_model_is_given() {
     let temp = Temp::new();
     temp.write("mlp.toml", common::SMALL.replace("[16]", "[12, 8]"));
     temp.run("train --quiet --recipe mlp.toml --out run").ok();
-    for weights in ["int8"] {
+    for weights in ["int8", "f32"] {
         temp.run(&format!("export run -o {weights}.ftp --weights {weights}")).ok();
         let report = temp.run(&format!("robust {weights}.ftp --radius 1e-9 --certificate p.json --json")).ok().out;
         let eval = temp.run(&format!("eval {weights}.ftp --json")).ok().out;
