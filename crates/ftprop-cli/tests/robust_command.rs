@@ -71,6 +71,8 @@ fn inputs_and_tables_and_what_cannot_be_asked() {
     // Only the second input matters, so the first may go anywhere.
     let first = json(&temp.run("robust run --radius 0.3 --inputs 1 --json").ok().out);
     assert_eq!(first["robust"], 6);
+    let once = json(&temp.run("robust run --radius 0.3 --instances 1,1,2-3,3 --json").ok().out);
+    assert_eq!(once["asked"], 3);
     let both = json(&temp.run("robust run --radius 2 --json").ok().out);
     assert_eq!(both["changing"], 6);
     temp.run("train --quiet --recipe thorough.toml --out conv --epochs 1").ok();
@@ -83,7 +85,8 @@ fn inputs_and_tables_and_what_cannot_be_asked() {
         (2, "robust run --radius 0", &["radius '0'"]),
         (2, "robust run --radius 1 --instances 9", &["there is no 9"]),
         (2, "robust run --radius 1 --instances 0", &["from 1 on"]),
-        (1, "robust run --radius 1 --inputs 3", &["no input 3"]),
+        (2, "robust run --radius 1 --inputs 3", &["--inputs: there is no 3; there are 2"]),
+        (2, "robust run --radius 1 --instances 1-9999999999999", &["there is no 9999999999999; there are 6"]),
         (1, "robust nowhere --radius 1", &["nowhere", "no such"]),
         (1, "robust run --radius 1 --certificate nowhere/proof.json", &["no folder nowhere"]),
         (2, "verify run/recipe.toml", &["give the data"]),

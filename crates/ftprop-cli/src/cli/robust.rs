@@ -15,6 +15,7 @@ use ftprop_search::{
 };
 use ftprop_train::files;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,8 +95,8 @@ fn parse_radius(text: &str) -> Result<Radius, SearchError> {
     Ok(Radius { value: Ball::radius(text)?, text: text.trim().to_string() })
 }
 
-/// Numbers from 0. Under its own name, because for clap a `Vec` is an option that may be repeated.
-type List = Vec<usize>;
+/// First and last numbers, from 0. Under its own name, because for clap a `Vec` is an option that may be repeated.
+type List = Vec<(usize, usize)>;
 
 /// Numbers and ranges, counted from 1.
 fn parse_list(text: &str) -> Result<List, String> {
@@ -105,16 +106,22 @@ fn parse_list(text: &str) -> Result<List, String> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
-        if first > last || last - first >= MOST_LISTED {
+        if first > last {
             return Err(wrong());
         }
-        all.extend(first - 1..last);
+        all.push((first - 1, last - 1));
     }
     Ok(all)
 }
 
-/// More than any data set here has.
-const MOST_LISTED: usize = 1 << 30;
+/// The numbers of a list, each once and in order, where there are so many.
+fn numbers(list: &List, there: usize, what: &str) -> Result<Vec<usize>, Error> {
+    if let Some((_, last)) = list.iter().find(|(_, last)| *last >= there) {
+        return Err(Error::Usage(format!("{what}: there is no {}; there are {there}", last + 1)));
+    }
+    let all: BTreeSet<usize> = list.iter().flat_map(|&(first, last)| first..=last).collect();
+    Ok(all.into_iter().collect())
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -159,10 +166,13 @@ impl Robust {
         let place = Place { data, source, how: "give --data PATH", train: self.train };
         let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
         subject.note.iter().for_each(|note| tell(&note.to_string()));
-        let numbers = self.numbers(subject.points.len())?;
+        let there = subject.points.len();
+        let numbers = self
+            .instances
+            .as_ref()
+            .map_or_else(|| Ok((0..there).collect()), |all| numbers(all, there, "--instances"))?;
         let points = subject.points.select(&numbers);
-        let ball =
-            Ball { radius: self.radius.value.clone(), inputs: self.inputs.clone(), range: subject.range.clone() };
+        let ball = self.ball(&subject)?;
         let config = RobustConfig {
             time: self.budget.time.unwrap_or(Duration::MAX),
             memory: self.memory.saturating_mul(1 << 20),
@@ -206,13 +216,10 @@ impl Robust {
         })
     }
 
-    /// The instances that are asked about, from 0.
-    fn numbers(&self, there: usize) -> Result<Vec<usize>, Error> {
-        let numbers = self.instances.clone().unwrap_or_else(|| (0..there).collect());
-        match numbers.iter().find(|&&number| number >= there) {
-            Some(number) => Err(Error::Usage(format!("--instances: there is no {}; the data has {there}", number + 1))),
-            None => Ok(numbers),
-        }
+    fn ball(&self, subject: &Subject) -> Result<Ball, Error> {
+        let named = |all| numbers(all, subject.points.inputs(), "--inputs");
+        let inputs = self.inputs.as_ref().map(named).transpose()?;
+        Ok(Ball { radius: self.radius.value.clone(), inputs, range: subject.range.clone() })
     }
 
     fn report(&self, subject: &Subject, numbers: &[usize], decisions: &[Decision], time: Duration) -> Report {
@@ -285,14 +292,18 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_list;
+    use super::{numbers, parse_list};
 
     #[test]
     fn lists_are_counted_from_one() {
-        assert_eq!(parse_list("1"), Ok(vec![0]));
-        assert_eq!(parse_list("3,5-7"), Ok(vec![2, 4, 5, 6]));
-        for bad in ["", "0", "a", "3-1", "1-", "-1", "1,,2", "1-9999999999999"] {
+        let listed = |text: &str| numbers(&parse_list(text).unwrap(), 8, "--inputs").map_err(|why| why.to_string());
+        assert_eq!(listed("1"), Ok(vec![0]));
+        assert_eq!(listed("3,5-7"), Ok(vec![2, 4, 5, 6]));
+        assert_eq!(listed("1,1,2-3,3"), Ok(vec![0, 1, 2]), "each once");
+        for bad in ["", "0", "a", "3-1", "1-", "-1", "1,,2", "1-99999999999999999999"] {
             assert!(parse_list(bad).is_err(), "{bad}");
         }
+        // No memory is taken for what is not there.
+        assert_eq!(listed("1-999999999999999"), Err("--inputs: there is no 999999999999999; there are 8".into()));
     }
 }
