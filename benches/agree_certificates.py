@@ -97,7 +97,14 @@ def robust(rng, folder, counts):
     if subprocess.run([*verify, "--model", run], capture_output=True).returncode != 0:
         sys.exit("a certificate of robust as it was made is not proved")
     true = json.loads(Path(file).read_text())
-    for forged in [true] + [forge(true, rng) for _ in range(4 * FORGED)]:
+    # About nothing, or about one thing again and again, or about what the model's inputs cannot be.
+    ball, claims = true["ball"], true["instances"]
+    hollow = [{"ball": {**ball, "inputs": []}}, {"instances": []}, {"instances": claims + claims[:1]}]
+    hollow = [seal({**true, **change}) for change in hollow + [{"ball": {**ball, "range": ["0", "2"]}}]]
+    Path(file).write_text(json.dumps(hollow[-1]))
+    if subprocess.run([*verify, "--model", run], capture_output=True).returncode != 1:
+        sys.exit("a certificate about another range than the model's is not refused")
+    for forged in [true, *hollow] + [forge(true, rng) for _ in range(4 * FORGED)]:
         Path(file).write_text(json.dumps(forged, ensure_ascii=False))
         try:
             other = second.ON_TRUST if third.check(file) else 1

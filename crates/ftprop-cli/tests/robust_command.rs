@@ -67,10 +67,16 @@ fn exact_networks_classify_as_they_were_trained_and_answers_are_proved_again() {
 fn inputs_and_tables_and_what_cannot_be_asked() {
     let temp = Temp::with_recipes();
     temp.write("table.csv", "0,0,a\n1,0,a\n0,1,b\n1,1,b\n0.2,0.9,b\n0.9,0.1,a\n");
-    temp.run("solve --data table.csv --hidden 2 --save run").ok();
-    // Only the second input matters, so the first may go anywhere.
-    let first = json(&temp.run("robust run --radius 0.3 --inputs 1 --json").ok().out);
-    assert_eq!(first["robust"], 6);
+    temp.run("solve --data table.csv --hidden 2 --save run --certificate solved.json").ok();
+    // Only the second input matters, so the first may go anywhere. That only it may is said wherever it is said.
+    let first = json(&temp.run("robust run --radius 0.3 --inputs 1,1 --certificate first.json --json").ok().out);
+    assert_eq!((&first["robust"], &first["moving"]), (&6.into(), &"input 1 of 2".into()));
+    assert!(temp.run("robust run --radius 0.3 --inputs 1").ok().out.contains("within 0.3 (input 1 of 2): 6 robust"));
+    for form in ["", "--json"] {
+        let said = temp.run(&format!("verify first.json --model run {form}")).ok().out;
+        assert!(said.contains("6 instances keep their class within 3/10 (input 1 of 2)"), "{said}");
+        assert!(said.contains("inputs can have any value, as the model's can"), "{said}");
+    }
     let once = json(&temp.run("robust run --radius 0.3 --instances 1,1,2-3,3 --json").ok().out);
     assert_eq!(once["asked"], 3);
     let both = json(&temp.run("robust run --radius 2 --json").ok().out);

@@ -17,7 +17,7 @@ use ftprop_train::files;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -127,6 +127,8 @@ fn numbers(list: &List, there: usize, what: &str) -> Result<Vec<usize>, Error> {
 struct Report {
     model: String,
     radius: String,
+    /// Which inputs may move, such as `inputs 1,4-6 of 8`.
+    moving: String,
     /// How many instances were asked about; after Ctrl-C those that were not begun are missing.
     asked: usize,
     instances: Vec<Instance>,
@@ -198,15 +200,12 @@ impl Robust {
         };
         let stop = stop_on_ctrl_c("stopping with what is decided so far");
         let decisions = robustness(&subject.network, &points, &ball, &config, &stop, &progress)?;
-        let report = self.report(&subject, &numbers, &decisions, started.elapsed());
+        let report = self.report(&subject, &numbers, (&ball, &decisions), started.elapsed());
         // Said first: what goes wrong with a file must not cost the answer, nor the other way round.
         let said = if self.json { say_json(&report) } else { say(&report.text()) };
         if let Some(file) = &self.certificate {
             let certificate = RobustCertificate::new(&subject.network, &points, &numbers, &ball, &decisions)?;
-            files::write(file, certificate.to_json().as_bytes())?;
-            if !self.json {
-                tell(&format!("certificate in {}", file.display()));
-            }
+            self.write(file, &certificate, decisions.len())?;
         }
         said?;
         Ok(match report.undecided == 0 && decisions.len() == numbers.len() {
@@ -222,7 +221,27 @@ impl Robust {
         Ok(Ball { radius: self.radius.value.clone(), inputs, range: subject.range.clone() })
     }
 
-    fn report(&self, subject: &Subject, numbers: &[usize], decisions: &[Decision], time: Duration) -> Report {
+    /// Writes the proofs, if there are any.
+    fn write(&self, file: &Path, certificate: &RobustCertificate, decided: usize) -> Result<(), Error> {
+        // One that is about nothing would not be accepted.
+        if decided == 0 {
+            tell(&format!("nothing was decided, so nothing was written to {}", file.display()));
+            return Ok(());
+        }
+        files::write(file, certificate.to_json().as_bytes())?;
+        if !self.json {
+            tell(&format!("certificate in {}", file.display()));
+        }
+        Ok(())
+    }
+
+    fn report(
+        &self,
+        subject: &Subject,
+        numbers: &[usize],
+        (ball, decisions): (&Ball, &[Decision]),
+        time: Duration,
+    ) -> Report {
         let instance = |(&number, decision): (&usize, &Decision)| Instance {
             instance: number + 1,
             label: subject.classes[subject.labels[number]].clone(),
@@ -245,6 +264,7 @@ impl Robust {
         Report {
             model: self.model.display().to_string(),
             radius: self.radius.text.clone(),
+            moving: ball.moving(subject.points.inputs()).unwrap_or_else(|| "all inputs".into()),
             asked: numbers.len(),
             robust: count(&robust),
             changing: count(&|one| matches!(one.answer, Answer::Changes { .. })),
@@ -278,13 +298,13 @@ impl Report {
     }
 
     fn words(&self) -> String {
-        let Report { robust, changing, undecided, right, right_and_robust, radius, seconds, .. } = self;
+        let Report { robust, changing, undecided, right, right_and_robust, radius, moving, seconds, .. } = self;
         let mut all = counted(self.instances.len() as u64, "instance");
         if self.instances.len() < self.asked {
             all += &format!(" of {} that were asked about", self.asked);
         }
         format!(
-            "{all} within {radius}: {robust} robust, {changing} not, {undecided} undecided; {right} classified right, \
+            "{all} within {radius} ({moving}): {robust} robust, {changing} not, {undecided} undecided; {right} classified right, \
              {right_and_robust} of them robust; {seconds:.1} s"
         )
     }

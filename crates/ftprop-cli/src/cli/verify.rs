@@ -6,7 +6,7 @@ use super::solve::data;
 use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
-use ftprop_search::{Certificate, RobustCertificate, SearchError, Verification, read_certificate};
+use ftprop_search::{Certificate, Meant, RobustCertificate, SearchError, Verification, read_certificate};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -91,7 +91,7 @@ impl Verify {
     fn robust(&self, text: &str) -> Result<Verification, Error> {
         let certificate = RobustCertificate::from_json(text).map_err(|why| in_file(&self.certificate, why))?;
         let Some(model) = &self.model else {
-            return Ok(certificate.verify(None, None)?);
+            return Ok(certificate.verify(None)?);
         };
         let place = Place {
             data: self.data.as_ref().map(Path::new),
@@ -100,7 +100,8 @@ impl Verify {
             train: self.train,
         };
         let subject = Subject::open(model, self.checkpoint.into(), &place)?;
-        Ok(certificate.verify(Some(&subject.network), Some(&subject.points))?)
+        let meant = Meant { network: &subject.network, data: &subject.points, range: &subject.range };
+        Ok(certificate.verify(Some(&meant))?)
     }
 }
 
