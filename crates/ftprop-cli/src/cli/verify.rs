@@ -72,6 +72,11 @@ impl Verify {
 
     /// A certificate of `separable` or `solve`.
     fn searched(&self, text: &str) -> Result<Verification, Error> {
+        let of_robust = [("--train", self.train), ("--source", self.source.is_some())];
+        if let Some((option, _)) = of_robust.iter().find(|(_, given)| *given) {
+            let why = format!("{option} goes with a certificate of robust; this one is about training instances");
+            return Err(Error::Usage(why));
+        }
         if self.model.is_some() {
             return Err(Error::Usage("--model goes with a certificate of robust; this one holds its network".into()));
         }
@@ -90,7 +95,19 @@ impl Verify {
     /// A certificate of `robust`.
     fn robust(&self, text: &str) -> Result<Verification, Error> {
         let certificate = RobustCertificate::from_json(text).map_err(|why| in_file(&self.certificate, why))?;
+        let of_others = [("--classes", !self.classes.is_empty()), ("--data-path", self.data_path.is_some())];
+        if let Some((option, _)) = of_others.iter().find(|(_, given)| *given) {
+            let why = format!("{option} does not go with a certificate of robust; its data are those of --model");
+            return Err(Error::Usage(why));
+        }
         let Some(model) = &self.model else {
+            // Without the network nobody knows what of the data it sees.
+            if self.data.is_some() || self.train || self.source.is_some() {
+                return Err(Error::Usage(
+                    "a certificate of robust is compared with its data by its network: give that too, by --model"
+                        .into(),
+                ));
+            }
             return Ok(certificate.verify(None)?);
         };
         let place = Place {
