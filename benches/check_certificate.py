@@ -47,7 +47,8 @@ def read_table(path):
     lines = [line for line in Path(path).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     separator = max(",;\t", key=lines[0].count)
     cells = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator, skipinitialspace=True)]
-    if len(cells[0]) > 1 and all(number(cell) is None for cell in cells[0][:-1]):
+    named = len(cells[0]) > 1 and all(number(cell) is None for cell in cells[0][:-1])
+    if named and all(row[-1] != cells[0][-1] for row in cells[1:]):
         cells = cells[1:]
     rows = [[number(cell) for cell in row[:-1]] for row in cells]
     names = [row[-1] for row in cells]

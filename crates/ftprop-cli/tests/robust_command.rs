@@ -67,6 +67,7 @@ fn exact_networks_classify_as_they_were_trained_and_answers_are_proved_again() {
 fn inputs_and_tables_and_what_cannot_be_asked() {
     let temp = Temp::with_recipes();
     temp.write("table.csv", "0,0,a\n1,0,a\n0,1,b\n1,1,b\n0.2,0.9,b\n0.9,0.1,a\n");
+    temp.write("large.csv", "0,0,a\n1e39,0,b\n");
     temp.run("solve --data table.csv --hidden 2 --save run --certificate solved.json").ok();
     // Only the second input matters, so the first may go anywhere. That only it may is said wherever it is said.
     let first = json(&temp.run("robust run --radius 0.3 --inputs 1,1 --certificate first.json --json").ok().out);
@@ -98,6 +99,7 @@ fn inputs_and_tables_and_what_cannot_be_asked() {
         (2, "verify first.json --model run --classes a,b", &["--classes does not go with"]),
         (2, "verify solved.json table.csv --train", &["--train goes with a certificate of robust"]),
         (2, "verify solved.json table.csv --source csv", &["--source goes with a certificate of robust"]),
+        (1, "robust run --data large.csv --radius 1", &["line 2", "`1e39` in column 1 is beyond 32-bit numbers"]),
         (1, "robust nowhere --radius 1", &["nowhere", "no such"]),
         (1, "robust run --radius 1 --certificate nowhere/proof.json", &["no folder nowhere"]),
         (2, "verify run/recipe.toml", &["give the data"]),

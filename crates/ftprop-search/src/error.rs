@@ -37,6 +37,19 @@ pub enum SearchError {
         /// As it was written.
         text: String,
     },
+    /// A number that is written with more digits, or is farther from 1, than is of use.
+    #[error(
+        "row {row}, column {column}: '{text}' is too long, too large or too small a number; up to 400 digits and magnitudes of \
+         1e-400 to 1e308 are read"
+    )]
+    OutOfProportion {
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// As it was written.
+        text: String,
+    },
     /// A row without a label.
     #[error("row {row} has no label in its last column; remove or repair that row")]
     NoLabel {
