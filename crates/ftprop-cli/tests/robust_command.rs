@@ -94,6 +94,7 @@ fn inputs_and_tables_and_what_cannot_be_asked() {
         (2, "robust run --radius 1 --instances 0", &["from 1 on"]),
         (2, "robust run --radius 1 --inputs 3", &["--inputs: there is no 3; there are 2"]),
         (2, "robust run --radius 1 --instances 1-9999999999999", &["there is no 9999999999999; there are 6"]),
+        (2, "robust run --radius 1 --memory 0", &["1 at least"]),
         (2, "verify first.json table.csv", &["by --model"]),
         (2, "verify first.json --train", &["by --model"]),
         (2, "verify first.json --model run --classes a,b", &["--classes does not go with"]),

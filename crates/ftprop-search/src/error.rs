@@ -155,7 +155,9 @@ pub enum SearchError {
         most: usize,
     },
     /// Numbers too large for floats.
-    #[error("a weight became infinite; scale the inputs to a moderate range")]
+    #[error(
+        "weights are beyond what floats hold, as instances lie too near to each other or too far out; multiply the inputs"
+    )]
     Overflow,
     /// A question about robustness that has no answer.
     #[error("{why}")]

@@ -480,6 +480,10 @@ mod tests {
         assert!(error.to_string().contains("budget is zero"));
         let flat = SolveConfig { hidden: vec![2, 0], ..SolveConfig::default() };
         assert!(solve(&problem, &flat, &AtomicBool::new(false), &|_| {}).is_err());
+        let tiny = Labelled::from_csv("1e-400,0\n5e-324,1\n2e-400,2\n").unwrap();
+        let tiny = Problem::new("tiny", tiny, None).unwrap();
+        let said = solve(&tiny, &SolveConfig::default(), &AtomicBool::new(false), &|_| {}).unwrap_err().to_string();
+        assert!(said.contains("too near to each other") && said.contains("multiply the inputs"), "{said}");
         assert_eq!(parse_hidden("8, 4").unwrap(), [8, 4]);
         assert!(parse_hidden("8,,4").is_err() && parse_hidden("0").is_err() && parse_hidden("").is_err());
     }

@@ -4,7 +4,7 @@ pub(super) mod subject;
 
 use super::eval::WhichArg;
 use super::outputs::{self, Inputs};
-use super::solve::{INTERRUPTED, stop_on_ctrl_c};
+use super::solve::{INTERRUPTED, above_zero, stop_on_ctrl_c};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -68,7 +68,7 @@ pub(super) struct Robust {
     #[arg(long, default_value = "60s")]
     budget: Budget,
     /// Most memory for proofs while they are made, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = above_zero)]
     memory: usize,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
