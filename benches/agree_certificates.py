@@ -67,6 +67,24 @@ def forge(certificate, rng):
     return seal(forged)
 
 
+# Witnesses that are none.
+NO_WITNESSES = [[], [(999, "1")], [(0, "1")], [(1, "0")], [(1, "1")], [(1, "1"), (1, "1")], [(1, "1"), (2, "1")]]
+
+
+def proofs(certificate):
+    """Proofs of other kinds, for as much and for nothing: those that nobody needs must hold too."""
+    if certificate["claim"]["kind"] != "network":
+        return
+    as_terms = lambda witness: [{"instance": instance, "y": y} for instance, y in witness]
+    others = [{"by": "witnesses", "witnesses": [as_terms(witness)]} for witness in NO_WITNESSES]
+    others += [{"by": "witnesses", "witnesses": []}, {"by": "enumeration"}, {"by": "labels"}, {"by": "search"}]
+    for at_least in {0, certificate["claim"]["bound"]["at_least"]}:
+        for proof in others:
+            forged = copy.deepcopy(certificate)
+            forged["claim"]["bound"] = {"at_least": at_least, "proof": proof}
+            yield seal(forged)
+
+
 def robust(rng, folder, counts):
     """Certificates of `robust` are on trust to the one that has no model, and proved to the other."""
     table, run, file = f"{folder}/robust.csv", f"{folder}/run", f"{folder}/robust.json"
@@ -79,7 +97,14 @@ def robust(rng, folder, counts):
     if subprocess.run([*verify, "--model", run], capture_output=True).returncode != 0:
         sys.exit("a certificate of robust as it was made is not proved")
     true = json.loads(Path(file).read_text())
-    for forged in [true] + [forge(true, rng) for _ in range(4 * FORGED)]:
+    # About nothing, or about one thing again and again, or about what the model's inputs cannot be.
+    ball, claims = true["ball"], true["instances"]
+    hollow = [{"ball": {**ball, "inputs": []}}, {"instances": []}, {"instances": claims + claims[:1]}]
+    hollow = [seal({**true, **change}) for change in hollow + [{"ball": {**ball, "range": ["0", "2"]}}]]
+    Path(file).write_text(json.dumps(hollow[-1]))
+    if subprocess.run([*verify, "--model", run], capture_output=True).returncode != 1:
+        sys.exit("a certificate about another range than the model's is not refused")
+    for forged in [true, *hollow] + [forge(true, rng) for _ in range(4 * FORGED)]:
         Path(file).write_text(json.dumps(forged, ensure_ascii=False))
         try:
             other = second.ON_TRUST if third.check(file) else 1
@@ -108,7 +133,7 @@ def main():
                 make = [PROGRAM, "separable", table]
             subprocess.run(make + ["--certificate", file], check=True, capture_output=True)
             true = json.loads(Path(file).read_text())
-            for forged in [true] + [forge(true, rng) for _ in range(FORGED)]:
+            for forged in [true, *proofs(true)] + [forge(true, rng) for _ in range(FORGED)]:
                 Path(file).write_text(json.dumps(forged, indent=2, ensure_ascii=False))
                 verdicts = first(file, table), other(file, table)
                 if verdicts[0] != verdicts[1]:

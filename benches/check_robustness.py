@@ -162,9 +162,13 @@ def check(path):
     radius = number(radius)
     need(radius > 0, "the radius is not above zero")
     moving = set(range(inputs)) if moving is None else {count(i) - 1 for i in moving}
+    need(moving, "no input may move")
     need(all(0 <= i < inputs for i in moving), "an input is not there")
     ends = None if reach is None else [number(end) for end in reach]
     need(ends is None or len(ends) == 2, "a range has two ends")
+    need(instances, "there are no instances")
+    numbers = [claim["instance"] for claim in instances]
+    need(len(set(numbers)) == len(numbers), "an instance is named twice")
     tally = {"robust": 0, "changes": 0, "undecided": 0}
     for claim in instances:
         which, row, own, answer = fields(claim, "instance", "input", "class", "answer")

@@ -67,10 +67,19 @@ fn exact_networks_classify_as_they_were_trained_and_answers_are_proved_again() {
 fn inputs_and_tables_and_what_cannot_be_asked() {
     let temp = Temp::with_recipes();
     temp.write("table.csv", "0,0,a\n1,0,a\n0,1,b\n1,1,b\n0.2,0.9,b\n0.9,0.1,a\n");
-    temp.run("solve --data table.csv --hidden 2 --save run").ok();
-    // Only the second input matters, so the first may go anywhere.
-    let first = json(&temp.run("robust run --radius 0.3 --inputs 1 --json").ok().out);
-    assert_eq!(first["robust"], 6);
+    temp.write("large.csv", "0,0,a\n1e39,0,b\n");
+    temp.run("solve --data table.csv --hidden 2 --save run --certificate solved.json").ok();
+    // Only the second input matters, so the first may go anywhere. That only it may is said wherever it is said.
+    let first = json(&temp.run("robust run --radius 0.3 --inputs 1,1 --certificate first.json --json").ok().out);
+    assert_eq!((&first["robust"], &first["moving"]), (&6.into(), &"input 1 of 2".into()));
+    assert!(temp.run("robust run --radius 0.3 --inputs 1").ok().out.contains("within 0.3 (input 1 of 2): 6 robust"));
+    for form in ["", "--json"] {
+        let said = temp.run(&format!("verify first.json --model run {form}")).ok().out;
+        assert!(said.contains("6 instances keep their class within 3/10 (input 1 of 2)"), "{said}");
+        assert!(said.contains("inputs can have any value, as the model's can"), "{said}");
+    }
+    let once = json(&temp.run("robust run --radius 0.3 --instances 1,1,2-3,3 --json").ok().out);
+    assert_eq!(once["asked"], 3);
     let both = json(&temp.run("robust run --radius 2 --json").ok().out);
     assert_eq!(both["changing"], 6);
     temp.run("train --quiet --recipe thorough.toml --out conv --epochs 1").ok();
@@ -83,7 +92,15 @@ fn inputs_and_tables_and_what_cannot_be_asked() {
         (2, "robust run --radius 0", &["radius '0'"]),
         (2, "robust run --radius 1 --instances 9", &["there is no 9"]),
         (2, "robust run --radius 1 --instances 0", &["from 1 on"]),
-        (1, "robust run --radius 1 --inputs 3", &["no input 3"]),
+        (2, "robust run --radius 1 --inputs 3", &["--inputs: there is no 3; there are 2"]),
+        (2, "robust run --radius 1 --instances 1-9999999999999", &["there is no 9999999999999; there are 6"]),
+        (2, "robust run --radius 1 --memory 0", &["1 at least"]),
+        (2, "verify first.json table.csv", &["by --model"]),
+        (2, "verify first.json --train", &["by --model"]),
+        (2, "verify first.json --model run --classes a,b", &["--classes does not go with"]),
+        (2, "verify solved.json table.csv --train", &["--train goes with a certificate of robust"]),
+        (2, "verify solved.json table.csv --source csv", &["--source goes with a certificate of robust"]),
+        (1, "robust run --data large.csv --radius 1", &["line 2", "`1e39` in column 1 is beyond 32-bit numbers"]),
         (1, "robust nowhere --radius 1", &["nowhere", "no such"]),
         (1, "robust run --radius 1 --certificate nowhere/proof.json", &["no folder nowhere"]),
         (2, "verify run/recipe.toml", &["give the data"]),
@@ -106,6 +123,32 @@ fn packed_tables_are_read() {
     temp.run("verify proof.json table.csv.gz").ok();
     let solved = temp.run("solve --data table.csv.gz --test table.csv.gz --hidden 1").ok();
     assert!(solved.out.starts_with("problem   table,"), "{}", solved.out);
+}
+
+/// A packed model of pictures is given bytes, whatever the data's values are, and with real weights too.
+#[test]
+fn proofs_about_packed_digits_are_about_what_the_model_is_given() {
+    let temp = Temp::new();
+    temp.write("mlp.toml", common::SMALL.replace("[16]", "[12, 8]"));
+    temp.run("train --quiet --recipe mlp.toml --out run").ok();
+    for weights in ["int8", "f32"] {
+        temp.run(&format!("export run -o {weights}.ftp --weights {weights}")).ok();
+        let report = temp.run(&format!("robust {weights}.ftp --radius 1e-9 --certificate p.json --json")).ok().out;
+        let eval = temp.run(&format!("eval {weights}.ftp --json")).ok().out;
+        let right = json(&report)["right"].as_f64().unwrap() / json(&report)["asked"].as_f64().unwrap();
+        let most = if weights == "f32" { 0.003 } else { 1e-9 };
+        assert!((right - json(&eval)["top1"].as_f64().unwrap()).abs() <= most, "{weights}: {right}, {eval}");
+        let seen: std::collections::BTreeSet<String> = temp.json("p.json")["instances"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|one| one["input"].as_array().unwrap())
+            .map(|value| value.as_str().unwrap().to_string())
+            .collect();
+        // Of 17 values some are the nearest byte, as 1/16 is 16/255.
+        assert!(seen.contains("16/255") && !seen.contains("1/16") && seen.len() <= 17, "{seen:?}");
+        temp.run(&format!("verify p.json --model {weights}.ftp")).ok();
+    }
 }
 
 /// Instances are a table's decimals, and not what 32 bits hold of them.

@@ -57,6 +57,27 @@ fn tables_are_decided_with_a_certificate() {
     }
     let output = ftprop(&place, &["verify", "proof.json", "yes.csv"]);
     assert_eq!(output.status.code(), Some(1), "a proof about other data");
+    let output = ftprop(&place, &["separable", "yes.csv", "--certificate", "proof.json"]);
+    assert!(text(&output.stderr).contains("certificate in proof.json"), "{}", text(&output.stderr));
+    // Without an answer there is no proof, and what lies there is another's. A linear program takes a while here.
+    let mut rng = ftprop_search::Rng::new(5);
+    let direction: Vec<f64> = (0..20).map(|_| rng.normal()).collect();
+    let long: String = (0..400)
+        .map(|_| {
+            let row: Vec<f64> = (0..20).map(|_| rng.normal()).collect();
+            let above = row.iter().zip(&direction).map(|(x, w)| x * w).sum::<f64>() > 0.0;
+            let cells: Vec<String> = row.iter().map(ToString::to_string).collect();
+            format!("{},{above}\n", cells.join(","))
+        })
+        .collect();
+    std::fs::write(place.join("long.csv"), long).unwrap();
+    let budget = ["--budget", "0.000001ms", "--certificate"];
+    for (file, words) in [("proof.json", "holds what it held before"), ("new.json", "nothing was written to new.json")]
+    {
+        let output = ftprop(&place, &[["separable", "long.csv"].as_slice(), &budget, &[file]].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

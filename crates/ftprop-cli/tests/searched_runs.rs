@@ -52,6 +52,21 @@ fn advice_about_a_searched_run_can_be_followed() {
     temp.run(&format!("{train} --out new --init-from run")).ok();
 }
 
+/// Proved on the decimals, and not what 32 bits hold of them: that is said.
+#[test]
+fn a_saved_network_that_answers_otherwise_is_announced() {
+    let temp = Temp::new();
+    temp.write("x.csv", "9007199254740992,a\n9007199254740993,b\n");
+    let solved = temp.run("solve --data x.csv --hidden 1 --save run").ok();
+    assert!(
+        solved.out.contains("100.00 %") && solved.err.contains("answers 1 training instance differently"),
+        "{solved:?}"
+    );
+    assert_eq!(temp.run("eval run --json").json()["top1"], 0.5);
+    temp.write("y.csv", table("a", "b"));
+    assert!(!temp.run("solve --data y.csv --hidden 1 --save other").ok().err.contains("differently"));
+}
+
 #[test]
 fn what_cannot_be_saved_is_said_before_the_search_and_leaves_nothing() {
     let temp = Temp::new();

@@ -446,6 +446,10 @@ fn number(table: &CsvTable, row: usize, column: usize) -> Result<f32, DataError>
     let why = match cell.parse::<f32>() {
         Ok(value) if value.is_finite() => return Ok(value),
         _ if is_missing(cell) => return Err(missing_value(table, row, column)),
+        Ok(_) if cell.contains(|c: char| c.is_ascii_digit()) => {
+            let column = table.column_words(column);
+            format!("{} in {column} is beyond 32-bit numbers, which end at 3.4e38; scale the column", quote(cell))
+        }
         Ok(_) => format!("{} in {} is not a finite number", quote(cell), table.column_words(column)),
         Err(_) => format!("{} in {} is not a number, as others there are", quote(cell), table.column_words(column)),
     };

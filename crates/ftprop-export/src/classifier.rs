@@ -3,7 +3,7 @@
 use crate::error::Error;
 use ftprop_data::{DataMark, Normalize, Preprocess, Shape, Source, TableTransform};
 use ftprop_nn::{Criterion, NnError, OutputLoss};
-use ftprop_runtime::{Element, Engine, EngineOptions, Model, note};
+use ftprop_runtime::{Element, Engine, EngineOptions, Model, Preprocessing, note};
 use ftprop_train::evaluate::Predictor;
 use ftprop_train::files;
 use std::collections::BTreeMap;
@@ -116,12 +116,12 @@ impl Classifier {
     pub fn logits(&mut self, examples: &[f32]) -> Result<&[f32], ftprop_runtime::Error> {
         let about = self.engine.preprocessing();
         let channels = about.mean.len();
-        let raw = |(i, v): (usize, &f32)| v * about.std[i % channels] + about.mean[i % channels];
+        let raw = |(i, v): (usize, &f32)| raw(about, *v, i % channels);
         self.logits.resize(examples.len() / self.engine.image_len() * self.engine.classes(), 0.0);
         match about.element {
             Element::Byte => {
                 self.bytes.clear();
-                self.bytes.extend(examples.iter().enumerate().map(raw).map(|v| (v * 255.0).round() as u8));
+                self.bytes.extend(examples.iter().enumerate().map(raw).map(to_byte));
                 self.engine.classify(&self.bytes, &mut self.logits)?;
             }
             Element::Real => {
@@ -132,6 +132,24 @@ impl Classifier {
         }
         Ok(&self.logits)
     }
+}
+
+/// A normalised value of a channel as it was before.
+fn raw(about: &Preprocessing, normalised: f32, channel: usize) -> f32 {
+    normalised * about.std[channel] + about.mean[channel]
+}
+
+/// The nearest byte, 255 being 1.
+fn to_byte(raw: f32) -> u8 {
+    (raw * 255.0).round() as u8
+}
+
+/// The byte that a packed model of pictures is given for each value of data of which `full` is 1, one table a channel: by
+/// [`Classifier::logits`], digit for digit. Where `full` is not 255, that is not the same number.
+pub fn bytes_given(about: &Preprocessing, full: f32) -> Vec<[u8; 256]> {
+    let normalised = Normalize { full, mean: about.mean.clone(), std: about.std.clone() }.tables();
+    let given = |(channel, table): (usize, &[f32; 256])| table.map(|value| to_byte(raw(about, value, channel)));
+    normalised.iter().enumerate().map(given).collect()
 }
 
 /// The transformation that a model of tables keeps, if it fits the model.

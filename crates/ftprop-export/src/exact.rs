@@ -33,6 +33,8 @@ pub fn of_packed(model: &packed::Model<'_>) -> Result<ExactNetwork, Error> {
     let mut walk = Walk::new();
     for (number, op) in model.ops.iter().enumerate() {
         let refuse = || Error::NotDecidable { layer: format!("operation {number}"), what: "not a fully connected one" };
+        let other_units =
+            || Error::NotDecidable { layer: format!("operation {number}"), what: "without sign or step units" };
         let packed::Op::Conv { input, conv } = op else { return Err(refuse()) };
         let packed::Value { shape, kind } = values[*input];
         if *input != number
@@ -86,13 +88,13 @@ pub fn of_packed(model: &packed::Model<'_>) -> Result<ExactNetwork, Error> {
             Stage::Thresholds { activation: packed::Activation::Sign | packed::Activation::Step, .. } => {
                 walk.activate(true)
             }
-            Stage::Affine(affine) if affine.activation.is_none() => {}
-            _ => {
-                return Err(Error::NotDecidable {
-                    layer: format!("operation {number}"),
-                    what: "without sign or step units",
-                });
-            }
+            // Of layers with real weights the levels are counted above zero, and read in the same way.
+            Stage::Affine(affine) => match affine.activation {
+                None => {}
+                Some(packed::Activation::Sign | packed::Activation::Step) => walk.activate(true),
+                Some(_) => return Err(other_units()),
+            },
+            Stage::Thresholds { .. } => return Err(other_units()),
         }
     }
     walk.end()

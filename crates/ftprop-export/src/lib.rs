@@ -25,4 +25,5 @@ mod protobuf;
 pub mod torch;
 pub mod zoo;
 
+pub use classifier::bytes_given;
 pub use error::Error;

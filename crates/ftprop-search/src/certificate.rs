@@ -143,6 +143,12 @@ pub(crate) fn refused(why: impl Into<String>) -> SearchError {
     SearchError::Refused { why: why.into() }
 }
 
+/// A message about a file, with what could move a terminal's cursor made visible; quotes stay as they are.
+pub(crate) fn escaped(message: &str) -> String {
+    let plain = |c: char| matches!(c, '\'' | '"' | '\\');
+    message.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
+}
+
 fn signs(targets: &[bool]) -> String {
     targets.iter().map(|&target| if target { '+' } else { '-' }).collect()
 }
@@ -228,7 +234,10 @@ impl Certificate {
         let outputs = network.layers.last().into_iter().flatten().enumerate().map(output).collect();
         let loss = match solution.loss {
             Loss::ZeroOne => LossClaim::ZeroOne {},
-            Loss::Hinge => LossClaim::Hinge { value: network.hinge(data)?, least: solution.proved },
+            Loss::Hinge => {
+                let on_trust = solution.at_least_on_trust.is_some_and(|most| solution.loss_value <= most + 1e-6);
+                LossClaim::Hinge { value: network.hinge(data)?, least: solution.proved || on_trust }
+            }
         };
         let bound = BoundClaim::of(data, solution);
         let claim = NetworkClaim { hidden: units, outputs, errors: solution.train.errors, loss, bound };
@@ -250,7 +259,7 @@ impl Certificate {
             let why = if older {
                 "it has the first format, which was about rounded numbers; make it again".to_string()
             } else {
-                why.to_string().escape_debug().to_string()
+                escaped(&why.to_string())
             };
             SearchError::BadCertificate { why }
         })
@@ -272,7 +281,9 @@ impl BoundClaim {
     fn of(data: &Labelled, solution: &Solution) -> Self {
         let labels = BoundClaim { at_least: data.forced_errors(), proof: ProofClaim::Labels {} };
         let Bound { at_least, proof } = &solution.bound;
-        let at_least = *at_least as usize;
+        // What is not proved is not written off for that: it stays on trust.
+        let (at_least, proof) = solution.at_least_on_trust.map_or((*at_least, proof), |most| (most, &Proof::Search));
+        let at_least = at_least as usize;
         if solution.loss != Loss::ZeroOne || at_least <= labels.at_least {
             return labels;
         }

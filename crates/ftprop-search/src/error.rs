@@ -37,6 +37,19 @@ pub enum SearchError {
         /// As it was written.
         text: String,
     },
+    /// A number that is written with more digits, or is farther from 1, than is of use.
+    #[error(
+        "row {row}, column {column}: '{text}' is too long, too large or too small a number; up to 400 digits and magnitudes of \
+         1e-400 to 1e308 are read"
+    )]
+    OutOfProportion {
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// As it was written.
+        text: String,
+    },
     /// A row without a label.
     #[error("row {row} has no label in its last column; remove or repair that row")]
     NoLabel {
@@ -142,7 +155,9 @@ pub enum SearchError {
         most: usize,
     },
     /// Numbers too large for floats.
-    #[error("a weight became infinite; scale the inputs to a moderate range")]
+    #[error(
+        "weights are beyond what floats hold, as instances lie too near to each other or too far out; multiply the inputs"
+    )]
     Overflow,
     /// A question about robustness that has no answer.
     #[error("{why}")]

@@ -49,6 +49,7 @@ mod rng;
 mod robust;
 mod search;
 mod separability;
+mod sides;
 mod solve;
 mod table;
 mod whole;
@@ -65,7 +66,7 @@ pub use rational::Rational;
 pub use regions::Regions;
 pub use report::{Answer, SeparableReport};
 pub use rng::Rng;
-pub use robust::{Ball, Decision, RobustCertificate, RobustConfig, Robustness, robustness};
+pub use robust::{Ball, Decision, Meant, RobustCertificate, RobustConfig, Robustness, robustness};
 pub use search::{
     Anytime, Beam, Bound, Budget, Control, Exhaustive, Found, Ftprop, HillClimbing, Known, Loss, Madaline, Progress,
     Proof, Relaxed, Search, SearchKind, Settled, Setup, Stop, TargetRule, dichotomies, loss_of,

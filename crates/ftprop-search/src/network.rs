@@ -6,6 +6,7 @@ use crate::error::SearchError;
 use crate::exact::{exact_argmax, exact_hinge, exact_outputs};
 use crate::points::{Labelled, Points};
 use crate::rational::Rational;
+use crate::sides::{classes, unit_outputs};
 
 /// The targets (or outputs) of one layer: for each unit, +1 (true) or −1 for each instance.
 pub type LayerTargets = Vec<Vec<bool>>;
@@ -28,11 +29,6 @@ pub(crate) fn as_points(layer: &LayerTargets) -> Points {
 pub(crate) fn pre_activation(weights: &[f64], row: &[f64]) -> f64 {
     let (bias, linear) = weights.split_last().expect("a unit has a bias");
     linear.iter().zip(row).map(|(w, x)| w * x).sum::<f64>() + bias
-}
-
-/// The outputs of one unit.
-pub(crate) fn unit_outputs(weights: &[f64], points: &Points) -> Vec<bool> {
-    points.rows().map(|row| pre_activation(weights, row) > 0.0).collect()
 }
 
 impl Network {
@@ -72,9 +68,10 @@ impl Network {
     }
 
     /// The class of each instance: with one output unit 0 or 1, else the unit with the largest pre-activation,
-    /// the first of several equal ones.
+    /// the first of several equal ones. Without rounding, as are hidden outputs: floats are the numbers that they are.
     pub fn predict(&self, points: &Points) -> Vec<usize> {
-        self.scores(points).iter().map(|scores| class_of(scores)).collect()
+        let below = self.last_inputs(points);
+        classes(self.layers.last().expect("a network has layers"), below.as_ref().unwrap_or(points))
     }
 
     /// How many instances get the wrong class.
@@ -145,9 +142,14 @@ impl ExactNetwork {
         Ok((outputs, classes))
     }
 
+    /// The class of each instance, exactly.
+    pub fn predict(&self, points: &Points) -> Result<Vec<usize>, SearchError> {
+        Ok(self.run(points)?.1)
+    }
+
     /// How many instances get the wrong class, exactly.
     pub fn errors(&self, data: &Labelled) -> Result<usize, SearchError> {
-        let (_, classes) = self.run(&data.points)?;
+        let classes = self.predict(&data.points)?;
         Ok(classes.iter().zip(&data.labels).filter(|(found, wanted)| found != wanted).count())
     }
 

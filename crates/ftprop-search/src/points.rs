@@ -65,11 +65,8 @@ impl Points {
     /// Instances from decimals as they are written, row after row: not rounded, whatever floats could hold of them.
     pub fn from_written(inputs: usize, numbers: &[impl AsRef<str>]) -> Result<Self, SearchError> {
         let read = |at: usize, text: &str| {
-            let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
-            value.zip(Decimal::parse(text)).ok_or_else(|| {
-                let (row, column) = (at / inputs.max(1) + 1, at % inputs.max(1) + 1);
-                SearchError::NotFinite { row, column, text: text.escape_debug().to_string() }
-            })
+            let place = (at / inputs.max(1) + 1, at % inputs.max(1) + 1);
+            read_number(text, place)
         };
         let both =
             numbers.iter().enumerate().map(|(at, text)| read(at, text.as_ref())).collect::<Result<Vec<_>, _>>()?;
@@ -159,6 +156,26 @@ impl Points {
         hash.0
     }
 }
+
+/// A decimal as it is written, and the float nearest to it; the row and column are for what is wrong with it.
+pub(crate) fn read_number(text: &str, (row, column): (usize, usize)) -> Result<(f64, Decimal), SearchError> {
+    let float = text.parse::<f64>().ok();
+    let read = float.filter(|value| value.is_finite()).zip(Decimal::parse(text));
+    read.ok_or_else(|| {
+        // What has digits is finite, whatever floats make of it.
+        let number = float.is_some() && text.contains(|c: char| c.is_ascii_digit());
+        let text = text.escape_debug().to_string();
+        if number {
+            let text = if text.len() > MOST_SHOWN { format!("{}…", &text[..MOST_SHOWN]) } else { text };
+            SearchError::OutOfProportion { row, column, text }
+        } else {
+            SearchError::NotFinite { row, column, text }
+        }
+    })
+}
+
+/// Digits of a number that are shown.
+const MOST_SHOWN: usize = 40;
 
 /// FNV-1a over bytes: a checksum against accidents, not against an adversary.
 pub(crate) struct Fnv(pub(crate) u64);

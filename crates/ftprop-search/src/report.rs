@@ -31,9 +31,9 @@ pub struct SeparableReport {
     pub instances: usize,
     /// How many inputs they have.
     pub inputs: usize,
-    /// If separable: the smallest distance of an instance from the hyperplane.
+    /// If separable: the smallest distance of an instance from the hyperplane, where a float can say it.
     pub margin: Option<f64>,
-    /// If separable: one weight an input, the bias last.
+    /// If separable: one weight an input, the bias last, where floats can say them.
     pub weights: Option<Vec<f64>>,
     /// If not: the instances of the witness, counted from 1.
     pub witness: Option<Vec<usize>>,
@@ -72,8 +72,8 @@ impl SeparableReport {
         match verdict {
             Verdict::Separable(found) => {
                 report.status = Answer::Separable;
-                report.margin = Some(found.margin);
-                report.weights = Some(found.weights);
+                report.margin = Some(found.margin).filter(|&margin| margin > 0.0 && margin.is_finite());
+                report.weights = Some(found.weights).filter(|weights| weights.iter().all(|w| w.is_finite()));
             }
             Verdict::NotSeparable(witness) => {
                 report.status = Answer::NotSeparable;
@@ -96,8 +96,13 @@ impl fmt::Display for SeparableReport {
         match (self.status, self.contradiction) {
             (Answer::Separable, _) => {
                 write!(f, "separable, confirmed exactly ({size})")?;
-                write!(f, "\nmargin    {:.6e}", self.margin.unwrap_or(0.0))?;
-                let weights = self.weights.as_deref().unwrap_or(&[]);
+                match self.margin {
+                    Some(margin) => write!(f, "\nmargin    {margin:.6e}")?,
+                    None => write!(f, "\nmargin    greater than zero, but too small or too large for a float")?,
+                }
+                let Some(weights) = &self.weights else {
+                    return write!(f, "\nweights   too large for floats; a certificate has them exactly");
+                };
                 let shown: Vec<String> = weights.iter().take(8).map(|w| format!("{w:.6}")).collect();
                 let more = if weights.len() > 8 {
                     format!(" … ({} in all, bias last)", weights.len())
@@ -137,6 +142,9 @@ mod tests {
         let json = serde_json::to_value(&yes).unwrap();
         assert_eq!(json["status"], "separable");
         assert!(json["margin"].as_f64().unwrap() > 0.3);
+        let tiny = report("1e-400,a\n2e-400,b\n");
+        assert!(tiny.to_string().contains("weights   too large for floats"), "{tiny}");
+        assert!(tiny.to_string().contains("margin    greater than zero"), "{tiny}");
         let no = report("0,0,a\n1,1,a\n0,1,b\n1,0,b\n");
         assert_eq!(serde_json::to_value(&no).unwrap()["status"], "not-separable");
         assert!(no.to_string().contains("4 instances that cancel: "));

@@ -116,6 +116,9 @@ pub struct Solution {
     pub proved: bool,
     /// No network of this shape has a lower loss than this; known from the proof in `bound`.
     pub at_least: f64,
+    /// What the file that it went on from says instead, if that is more and nothing contradicts it: a search found it that
+    /// nobody has seen since.
+    pub at_least_on_trust: Option<f64>,
     /// Why the search stopped.
     pub stop: Stop,
     /// Nodes looked at, as [`Budget::nodes`] counts them.
@@ -191,10 +194,12 @@ pub fn solve(
             stop = Stop::Exhausted;
         }
     }
-    // A bound on trust, from a file, may be wrong.
+    // A bound that a caller brought along may be wrong.
     if loss_value + 1e-6 < bound.at_least {
         bound = Bound { at_least: setup.floor(), proof: Proof::Labels };
     }
+    let on_trust = config.known.as_ref().and_then(Known::on_trust);
+    let on_trust = on_trust.filter(|&most| most > bound.at_least + 1e-6 && most <= loss_value + 1e-6);
     let train = Score::new(&exact, &problem.train)?;
     // Should rounding ever have made the final network worse than what was proved, nothing is claimed.
     let proved = loss_value <= bound.at_least + 1e-6;
@@ -213,6 +218,7 @@ pub fn solve(
         status,
         proved,
         at_least: bound.at_least,
+        at_least_on_trust: on_trust,
         stop,
         nodes: control.nodes(),
         seconds,
@@ -333,6 +339,10 @@ impl fmt::Display for Solution {
         } else {
             format!("a loss between {:.6} and {:.6} is possible", self.at_least, self.loss_value)
         };
+        let trusted = self.at_least_on_trust.map_or(String::new(), |most| {
+            format!(" ({most} at least, on trust, says the search that it went on from)")
+        });
+        let gap = gap + &trusted;
         let status = match (self.status, &self.bound.proof) {
             (Status::Optimal, Proof::Search) => "optimal, by a search that was complete".to_string(),
             (Status::Optimal, _) => "optimal, proved".to_string(),
@@ -470,6 +480,10 @@ mod tests {
         assert!(error.to_string().contains("budget is zero"));
         let flat = SolveConfig { hidden: vec![2, 0], ..SolveConfig::default() };
         assert!(solve(&problem, &flat, &AtomicBool::new(false), &|_| {}).is_err());
+        let tiny = Labelled::from_csv("1e-400,0\n5e-324,1\n2e-400,2\n").unwrap();
+        let tiny = Problem::new("tiny", tiny, None).unwrap();
+        let said = solve(&tiny, &SolveConfig::default(), &AtomicBool::new(false), &|_| {}).unwrap_err().to_string();
+        assert!(said.contains("too near to each other") && said.contains("multiply the inputs"), "{said}");
         assert_eq!(parse_hidden("8, 4").unwrap(), [8, 4]);
         assert!(parse_hidden("8,,4").is_err() && parse_hidden("0").is_err() && parse_hidden("").is_err());
     }

@@ -6,14 +6,14 @@ use std::path::Path;
 use num_bigint::{BigInt, BigUint};
 
 use crate::error::SearchError;
-use crate::points::{Labelled, Points};
+use crate::points::{Labelled, Points, read_number};
 use crate::rational::Rational;
 use crate::whole::Decimal;
 
 impl Labelled {
     /// Reads rows of numbers with a label in the last column, separated by commas, semicolons or tabs, whichever the
-    /// first row has most of. Cells may be quoted. A first row without a single number before its label is a heading.
-    /// Classes are in the order of their names, numbers by value; `1` and `1.0` are one class.
+    /// first row has most of. Cells may be quoted. A first row without a single number before its label is a heading, unless
+    /// its label is that of another row. Classes are in the order of their names, numbers by value; `1` and `1.0` are one class.
     pub fn from_csv(text: &str) -> Result<Self, SearchError> {
         let table = Table::read(text)?;
         let (classes, labels) = classes_of(&table.labels);
@@ -74,7 +74,11 @@ impl Table {
         let heading = cells(first, separator);
         let expected = heading.len();
         if expected > 1 && heading[..expected - 1].iter().all(|cell| cell.parse::<f64>().is_err()) {
-            lines.next();
+            // A value that is missing in the first row does not make names of it.
+            let mut others = lines.clone().skip(1).map(|(_, line)| cells(line, separator));
+            if !others.any(|other| other.len() == expected && other.last() == heading.last()) {
+                lines.next();
+            }
         }
         let (mut decimals, mut values, mut labels, mut rows) = (vec![], vec![], vec![], vec![]);
         for (number, line) in lines {
@@ -88,11 +92,7 @@ impl Table {
                 return Err(SearchError::NoLabel { row });
             }
             for (column, cell) in found.iter().enumerate() {
-                let value = cell.parse::<f64>().ok().filter(|value| value.is_finite());
-                let (Some(value), Some(decimal)) = (value, Decimal::parse(cell)) else {
-                    let text = cell.escape_debug().to_string();
-                    return Err(SearchError::NotFinite { row, column: column + 1, text });
-                };
+                let (value, decimal) = read_number(cell, (row, column + 1))?;
                 values.push(value);
                 decimals.push(decimal);
             }
@@ -243,6 +243,13 @@ mod tests {
         let error = |text: &str| Labelled::from_csv(text).unwrap_err().to_string();
         assert!(error("").contains("empty"));
         assert!(error("x,label\n").contains("empty"));
+        assert!(error("NA,a\n1,a\n2,b\n").contains("row 1, column 1: 'NA' is not"), "names are no classes");
+        for number in ["1e-401", "1e999", &"1".repeat(500), "-1e309"] {
+            let said = error(&format!("1,a\n{number},b\n"));
+            assert!(said.contains("row 2, column 1") && said.contains("too long, too large or too small"), "{said}");
+            assert!(said.len() < 250, "{said}");
+        }
+        assert!(error("1,a\ninf,b\n").contains("'inf' is not a finite number"));
         assert!(error("1,a\n1,2,b\n").contains("row 2 has 3 columns"));
         assert!(error("1,a\nNaN,b\n").contains("row 2, column 1: 'NaN'"));
         assert!(error("1,2,a\n1,x,b\n").contains("row 2, column 2: 'x'"));

@@ -129,7 +129,9 @@ fn write(
         let state = NetworkState { values: network.values().into(), statistics: network.stats().into() };
         checkpoint::save(&file, recipe, &info, &State::start(), &Contents::for_use(&graph, state))?;
     }
-    Ok(cpu.enter(|| changed(&mut network, problem, &solution.network, &dataset.normalize)))
+    // What the search claims is claimed about the exact network on the numbers as they were given.
+    let wanted = solution.exact.predict(&problem.train.points).map_err(|why| Error::Outside(Box::new(why)))?;
+    Ok(cpu.enter(|| changed(&mut network, problem, &wanted, &dataset.normalize)))
 }
 
 /// The numbers of each input.
@@ -221,14 +223,8 @@ fn into_range(units: &mut [Vec<f64>]) {
     }
 }
 
-/// How many training instances the network in f32 gives another class.
-fn changed(
-    network: &mut Network,
-    problem: &Problem,
-    searched: &ftprop_search::Network,
-    normalize: &Normalize,
-) -> usize {
-    let wanted = searched.predict(&problem.train.points);
+/// How many training instances the network in f32 gives another class than the wanted one.
+fn changed(network: &mut Network, problem: &Problem, wanted: &[usize], normalize: &Normalize) -> usize {
     let channels = normalize.mean.len();
     let answers = problem.train.points.rows().map(|row| {
         let normal = |(input, &x): (usize, &f64)| {
@@ -238,7 +234,7 @@ fn changed(
         let logits = network.infer(&image);
         (0..logits.len()).reduce(|best, class| if logits[class] > logits[best] { class } else { best }).unwrap_or(0)
     });
-    answers.zip(wanted).filter(|(found, wanted)| found != wanted).count()
+    answers.zip(wanted).filter(|(found, wanted)| found != *wanted).count()
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl Subject {
             Kind::Golden => golden::in_folder(&self.folder)
                 .is_ok_and(|cases| self.place.cpu.enter(|| cases.iter().all(|case| case.run(&self.place).is_ok()))),
             Kind::Certificate if RobustCertificate::is_meant(&text()) => {
-                RobustCertificate::from_json(&text()).is_ok_and(|certificate| certificate.verify(None, None).is_ok())
+                RobustCertificate::from_json(&text()).is_ok_and(|certificate| certificate.verify(None).is_ok())
             }
             Kind::Certificate => {
                 Certificate::from_json(&text()).is_ok_and(|certificate| certificate.verify(&self.data).is_ok())

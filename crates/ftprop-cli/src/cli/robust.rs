@@ -4,7 +4,7 @@ pub(super) mod subject;
 
 use super::eval::WhichArg;
 use super::outputs::{self, Inputs};
-use super::solve::{INTERRUPTED, stop_on_ctrl_c};
+use super::solve::{INTERRUPTED, above_zero, stop_on_ctrl_c};
 use super::{say, say_json};
 use crate::error::Error;
 use crate::progress::{counted, tell};
@@ -15,8 +15,9 @@ use ftprop_search::{
 };
 use ftprop_train::files;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ pub(super) struct Robust {
     #[arg(long, default_value = "60s")]
     budget: Budget,
     /// Most memory for proofs while they are made, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = above_zero)]
     memory: usize,
     /// Which of a run's networks
     #[arg(long, value_enum, default_value = "best")]
@@ -94,8 +95,8 @@ fn parse_radius(text: &str) -> Result<Radius, SearchError> {
     Ok(Radius { value: Ball::radius(text)?, text: text.trim().to_string() })
 }
 
-/// Numbers from 0. Under its own name, because for clap a `Vec` is an option that may be repeated.
-type List = Vec<usize>;
+/// First and last numbers, from 0. Under its own name, because for clap a `Vec` is an option that may be repeated.
+type List = Vec<(usize, usize)>;
 
 /// Numbers and ranges, counted from 1.
 fn parse_list(text: &str) -> Result<List, String> {
@@ -105,21 +106,29 @@ fn parse_list(text: &str) -> Result<List, String> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (number(first)?, number(last)?);
-        if first > last || last - first >= MOST_LISTED {
+        if first > last {
             return Err(wrong());
         }
-        all.extend(first - 1..last);
+        all.push((first - 1, last - 1));
     }
     Ok(all)
 }
 
-/// More than any data set here has.
-const MOST_LISTED: usize = 1 << 30;
+/// The numbers of a list, each once and in order, where there are so many.
+fn numbers(list: &List, there: usize, what: &str) -> Result<Vec<usize>, Error> {
+    if let Some((_, last)) = list.iter().find(|(_, last)| *last >= there) {
+        return Err(Error::Usage(format!("{what}: there is no {}; there are {there}", last + 1)));
+    }
+    let all: BTreeSet<usize> = list.iter().flat_map(|&(first, last)| first..=last).collect();
+    Ok(all.into_iter().collect())
+}
 
 #[derive(Serialize)]
 struct Report {
     model: String,
     radius: String,
+    /// Which inputs may move, such as `inputs 1,4-6 of 8`.
+    moving: String,
     /// How many instances were asked about; after Ctrl-C those that were not begun are missing.
     asked: usize,
     instances: Vec<Instance>,
@@ -159,10 +168,13 @@ impl Robust {
         let place = Place { data, source, how: "give --data PATH", train: self.train };
         let subject = Subject::open(&self.model, self.checkpoint.into(), &place)?;
         subject.note.iter().for_each(|note| tell(&note.to_string()));
-        let numbers = self.numbers(subject.points.len())?;
+        let there = subject.points.len();
+        let numbers = self
+            .instances
+            .as_ref()
+            .map_or_else(|| Ok((0..there).collect()), |all| numbers(all, there, "--instances"))?;
         let points = subject.points.select(&numbers);
-        let ball =
-            Ball { radius: self.radius.value.clone(), inputs: self.inputs.clone(), range: subject.range.clone() };
+        let ball = self.ball(&subject)?;
         let config = RobustConfig {
             time: self.budget.time.unwrap_or(Duration::MAX),
             memory: self.memory.saturating_mul(1 << 20),
@@ -188,15 +200,12 @@ impl Robust {
         };
         let stop = stop_on_ctrl_c("stopping with what is decided so far");
         let decisions = robustness(&subject.network, &points, &ball, &config, &stop, &progress)?;
-        let report = self.report(&subject, &numbers, &decisions, started.elapsed());
+        let report = self.report(&subject, &numbers, (&ball, &decisions), started.elapsed());
         // Said first: what goes wrong with a file must not cost the answer, nor the other way round.
         let said = if self.json { say_json(&report) } else { say(&report.text()) };
         if let Some(file) = &self.certificate {
             let certificate = RobustCertificate::new(&subject.network, &points, &numbers, &ball, &decisions)?;
-            files::write(file, certificate.to_json().as_bytes())?;
-            if !self.json {
-                tell(&format!("certificate in {}", file.display()));
-            }
+            self.write(file, &certificate, decisions.len())?;
         }
         said?;
         Ok(match report.undecided == 0 && decisions.len() == numbers.len() {
@@ -206,16 +215,33 @@ impl Robust {
         })
     }
 
-    /// The instances that are asked about, from 0.
-    fn numbers(&self, there: usize) -> Result<Vec<usize>, Error> {
-        let numbers = self.instances.clone().unwrap_or_else(|| (0..there).collect());
-        match numbers.iter().find(|&&number| number >= there) {
-            Some(number) => Err(Error::Usage(format!("--instances: there is no {}; the data has {there}", number + 1))),
-            None => Ok(numbers),
-        }
+    fn ball(&self, subject: &Subject) -> Result<Ball, Error> {
+        let named = |all| numbers(all, subject.points.inputs(), "--inputs");
+        let inputs = self.inputs.as_ref().map(named).transpose()?;
+        Ok(Ball { radius: self.radius.value.clone(), inputs, range: subject.range.clone() })
     }
 
-    fn report(&self, subject: &Subject, numbers: &[usize], decisions: &[Decision], time: Duration) -> Report {
+    /// Writes the proofs, if there are any.
+    fn write(&self, file: &Path, certificate: &RobustCertificate, decided: usize) -> Result<(), Error> {
+        // One that is about nothing would not be accepted.
+        if decided == 0 {
+            tell(&format!("nothing was decided, so nothing was written to {}", file.display()));
+            return Ok(());
+        }
+        files::write(file, certificate.to_json().as_bytes())?;
+        if !self.json {
+            tell(&format!("certificate in {}", file.display()));
+        }
+        Ok(())
+    }
+
+    fn report(
+        &self,
+        subject: &Subject,
+        numbers: &[usize],
+        (ball, decisions): (&Ball, &[Decision]),
+        time: Duration,
+    ) -> Report {
         let instance = |(&number, decision): (&usize, &Decision)| Instance {
             instance: number + 1,
             label: subject.classes[subject.labels[number]].clone(),
@@ -238,6 +264,7 @@ impl Robust {
         Report {
             model: self.model.display().to_string(),
             radius: self.radius.text.clone(),
+            moving: ball.moving(subject.points.inputs()).unwrap_or_else(|| "all inputs".into()),
             asked: numbers.len(),
             robust: count(&robust),
             changing: count(&|one| matches!(one.answer, Answer::Changes { .. })),
@@ -271,13 +298,13 @@ impl Report {
     }
 
     fn words(&self) -> String {
-        let Report { robust, changing, undecided, right, right_and_robust, radius, seconds, .. } = self;
+        let Report { robust, changing, undecided, right, right_and_robust, radius, moving, seconds, .. } = self;
         let mut all = counted(self.instances.len() as u64, "instance");
         if self.instances.len() < self.asked {
             all += &format!(" of {} that were asked about", self.asked);
         }
         format!(
-            "{all} within {radius}: {robust} robust, {changing} not, {undecided} undecided; {right} classified right, \
+            "{all} within {radius} ({moving}): {robust} robust, {changing} not, {undecided} undecided; {right} classified right, \
              {right_and_robust} of them robust; {seconds:.1} s"
         )
     }
@@ -285,14 +312,18 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_list;
+    use super::{numbers, parse_list};
 
     #[test]
     fn lists_are_counted_from_one() {
-        assert_eq!(parse_list("1"), Ok(vec![0]));
-        assert_eq!(parse_list("3,5-7"), Ok(vec![2, 4, 5, 6]));
-        for bad in ["", "0", "a", "3-1", "1-", "-1", "1,,2", "1-9999999999999"] {
+        let listed = |text: &str| numbers(&parse_list(text).unwrap(), 8, "--inputs").map_err(|why| why.to_string());
+        assert_eq!(listed("1"), Ok(vec![0]));
+        assert_eq!(listed("3,5-7"), Ok(vec![2, 4, 5, 6]));
+        assert_eq!(listed("1,1,2-3,3"), Ok(vec![0, 1, 2]), "each once");
+        for bad in ["", "0", "a", "3-1", "1-", "-1", "1,,2", "1-99999999999999999999"] {
             assert!(parse_list(bad).is_err(), "{bad}");
         }
+        // No memory is taken for what is not there.
+        assert_eq!(listed("1-999999999999999"), Err("--inputs: there is no 999999999999999; there are 8".into()));
     }
 }

@@ -4,10 +4,11 @@ use super::outputs::{self, Inputs};
 use super::solve::data;
 use super::{say, say_json};
 use crate::error::Error;
+use crate::progress::tell;
 use clap::Args;
 use ftprop_search::{Answer, Budget, Certificate, SeparableReport};
 use ftprop_train::files;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Decide whether two classes are linearly separable, with proof
@@ -49,16 +50,27 @@ impl Separable {
         let inputs = Inputs::of([self.data_path.as_deref()]).and_data(&self.data);
         self.certificate.as_deref().map_or(Ok(()), |file| outputs::try_file(file, &inputs))?;
         let report = SeparableReport::new(&data, self.budget)?;
-        if let Some(file) = &self.certificate
-            && let Some(certificate) = Certificate::of_verdict(&data, &report.verdict)
-        {
-            files::write(file, certificate.to_json().as_bytes())?;
-        }
         if self.json {
             say_json(&report)?;
         } else {
             say(&report.to_string())?;
         }
+        if let Some(file) = &self.certificate {
+            self.write(file, Certificate::of_verdict(&data, &report.verdict))?;
+        }
         Ok(if report.status == Answer::Unknown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+    /// Writes the proof, if there is one.
+    fn write(&self, file: &Path, proof: Option<Certificate>) -> Result<(), Error> {
+        let Some(certificate) = proof else {
+            let old = if file.exists() { "; it holds what it held before" } else { "" };
+            tell(&format!("there is no proof, so nothing was written to {}{old}", file.display()));
+            return Ok(());
+        };
+        files::write(file, certificate.to_json().as_bytes())?;
+        if !self.json {
+            tell(&format!("certificate in {}", file.display()));
+        }
+        Ok(())
     }
 }

@@ -69,7 +69,7 @@ pub(super) struct Solve {
     #[arg(long)]
     nodes: Option<u64>,
     /// Most memory for what the search remembers, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = above_zero)]
     memory: usize,
     /// Go on from the certificate of an earlier search; one that is not there yet begins anew
     #[arg(long, value_name = "FILE")]
@@ -141,8 +141,8 @@ impl Solve {
             let changed = searched::save(folder, &problem, &origin, &solution)?;
             if changed > 0 {
                 tell(&format!(
-                    "ftprop: in 32-bit arithmetic the saved network answers {changed} training instances differently: \
-                     they are too near to a boundary"
+                    "ftprop: in 32-bit arithmetic the saved network answers {} differently: too near to a boundary",
+                    counted(changed as u64, "training instance")
                 ));
             }
             written(format!("run folder {}", folder.display()));
@@ -186,6 +186,12 @@ impl Solve {
             checked => Ok(checked?),
         }
     }
+}
+
+/// A number that means something only above zero.
+pub(super) fn above_zero(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse::<usize>().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| "it is a whole number, 1 at least".into())
 }
 
 /// The exit code after Ctrl-C or a request to terminate, when all there is was said and saved.

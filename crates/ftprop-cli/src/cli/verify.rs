@@ -6,7 +6,7 @@ use super::solve::data;
 use super::{say, say_json};
 use crate::error::Error;
 use clap::Args;
-use ftprop_search::{Certificate, RobustCertificate, SearchError, Verification, read_certificate};
+use ftprop_search::{Certificate, Meant, RobustCertificate, SearchError, Verification, read_certificate};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,6 +72,11 @@ impl Verify {
 
     /// A certificate of `separable` or `solve`.
     fn searched(&self, text: &str) -> Result<Verification, Error> {
+        let of_robust = [("--train", self.train), ("--source", self.source.is_some())];
+        if let Some((option, _)) = of_robust.iter().find(|(_, given)| *given) {
+            let why = format!("{option} goes with a certificate of robust; this one is about training instances");
+            return Err(Error::Usage(why));
+        }
         if self.model.is_some() {
             return Err(Error::Usage("--model goes with a certificate of robust; this one holds its network".into()));
         }
@@ -90,8 +95,20 @@ impl Verify {
     /// A certificate of `robust`.
     fn robust(&self, text: &str) -> Result<Verification, Error> {
         let certificate = RobustCertificate::from_json(text).map_err(|why| in_file(&self.certificate, why))?;
+        let of_others = [("--classes", !self.classes.is_empty()), ("--data-path", self.data_path.is_some())];
+        if let Some((option, _)) = of_others.iter().find(|(_, given)| *given) {
+            let why = format!("{option} does not go with a certificate of robust; its data are those of --model");
+            return Err(Error::Usage(why));
+        }
         let Some(model) = &self.model else {
-            return Ok(certificate.verify(None, None)?);
+            // Without the network nobody knows what of the data it sees.
+            if self.data.is_some() || self.train || self.source.is_some() {
+                return Err(Error::Usage(
+                    "a certificate of robust is compared with its data by its network: give that too, by --model"
+                        .into(),
+                ));
+            }
+            return Ok(certificate.verify(None)?);
         };
         let place = Place {
             data: self.data.as_ref().map(Path::new),
@@ -100,7 +117,8 @@ impl Verify {
             train: self.train,
         };
         let subject = Subject::open(model, self.checkpoint.into(), &place)?;
-        Ok(certificate.verify(Some(&subject.network), Some(&subject.points))?)
+        let meant = Meant { network: &subject.network, data: &subject.points, range: &subject.range };
+        Ok(certificate.verify(Some(&meant))?)
     }
 }
 

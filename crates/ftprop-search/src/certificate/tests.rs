@@ -128,6 +128,14 @@ fn other_data_and_nonsense_are_refused() {
     assert!(error.contains("fingerprint"), "{error}");
     let larger = Problem::generate(ProblemName::Parity(3), 0).unwrap().train;
     assert!(certificate.verify(&larger).unwrap_err().to_string().contains("8, 3 and 2"));
+    let renamed = Labelled { classes: vec!["no".into(), "yes\u{1b}".into()], ..xor() };
+    let error = certificate.verify(&renamed).unwrap_err().to_string();
+    let named: Vec<String> = xor().classes.iter().map(|class| format!("'{class}'")).collect();
+    let words = format!("it is about the classes {}, the data has 'no', 'yes\\u{{1b}}'", named.join(", "));
+    assert!(error.contains(&words), "{error}");
+    let quoted = Certificate::from_json(&certificate.to_json().replacen("\"errors\": 0", "\"errors\": \"NaN\"", 1));
+    let error = quoted.unwrap_err().to_string();
+    assert!(error.contains("\"NaN\"") && !error.contains('\\'), "{error}");
     for text in ["", "{}", "[1]", "{\"format\": 3}"] {
         assert!(matches!(Certificate::from_json(text), Err(SearchError::BadCertificate { .. })), "{text}");
     }

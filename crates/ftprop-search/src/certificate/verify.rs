@@ -52,6 +52,18 @@ impl Verification {
     }
 }
 
+/// Classes that are named where they are others.
+const MOST_NAMED: usize = 10;
+
+/// Names in one line, the first so many.
+fn listed(names: &[String], most: usize) -> String {
+    let mut shown: Vec<String> = names.iter().take(most).map(|name| format!("'{}'", name.escape_debug())).collect();
+    if names.len() > most {
+        shown.push(format!("{} more", names.len() - most));
+    }
+    shown.join(", ")
+}
+
 fn witness(terms: &[Term]) -> Result<Witness, SearchError> {
     let wrong = || refused("a share of a witness is not a whole number of at least zero for an instance");
     let term = |term: &Term| {
@@ -100,7 +112,13 @@ impl Certificate {
             return Err(refused("its checksum does not fit its content: it was changed"));
         }
         let id = &self.data;
-        if (id.instances, id.inputs) != (data.points.len(), data.points.inputs()) || id.classes != data.classes {
+        let same_size = (id.instances, id.inputs) == (data.points.len(), data.points.inputs());
+        if same_size && id.classes != data.classes && id.classes.len() == data.classes.len() {
+            let named = |classes: &[String]| listed(classes, MOST_NAMED);
+            let (said, found) = (named(&id.classes), named(&data.classes));
+            return Err(refused(format!("it is about the classes {said}, the data has {found}")));
+        }
+        if !same_size || id.classes != data.classes {
             return Err(refused(format!(
                 "it is about {} instances with {} inputs and {} classes, the data has {}, {} and {}",
                 id.instances,
@@ -250,6 +268,7 @@ impl BoundClaim {
         if at_least > errors {
             return Err(refused(format!("it says that nothing makes fewer than {at_least} errors and makes {errors}")));
         }
+        let refuse = |why: bound::Refusal| refused(why.to_string());
         let shape: Vec<String> = hidden.iter().map(ToString::to_string).collect();
         let shape = shape.join(",");
         let said = if at_least == errors {
@@ -257,32 +276,37 @@ impl BoundClaim {
         } else {
             format!("no network with hidden units {shape} makes fewer than {at_least} errors")
         };
-        if at_least <= data.forced_errors() {
-            if at_least == errors {
-                out.prove("no classifier makes fewer errors on these labels: it is optimal");
-            } else if at_least > 0 {
-                out.prove(format!("no classifier makes fewer than {at_least} errors on these labels"));
-            }
-            return Ok(());
-        }
-        match &self.proof {
-            ProofClaim::Labels {} => {
-                let forced = data.forced_errors();
-                return Err(refused(format!("the labels alone force {forced} errors, not {at_least}")));
-            }
+        // A proof that is there must hold, also where the labels alone would do: a search goes on with it.
+        let how = match &self.proof {
+            ProofClaim::Labels {} => String::new(),
             ProofClaim::Enumeration {} => {
-                let refuse = |why: bound::Refusal| refused(why.to_string());
                 let how = bound::by_enumeration(data, hidden, at_least).map_err(refuse)?;
-                out.prove(format!("{said} ({how} looked at)"));
+                format!("{how} looked at")
             }
             ProofClaim::Witnesses { witnesses } => {
                 let all: Vec<Witness> = witnesses.iter().map(|terms| witness(terms)).collect::<Result<_, _>>()?;
-                bound::by_witnesses(data, hidden, &all, at_least).map_err(|why| refused(why.to_string()))?;
-                out.prove(format!("{said} ({} witnesses, each must be hit)", all.len()));
+                bound::by_witnesses(data, hidden, &all, at_least).map_err(refuse)?;
+                format!("{} witnesses, each must be hit", all.len())
+            }
+            ProofClaim::Search {} => String::new(),
+        };
+        let forced = data.forced_errors();
+        match &self.proof {
+            _ if at_least <= forced && at_least == errors => {
+                out.prove("no classifier makes fewer errors on these labels: it is optimal");
+            }
+            _ if at_least <= forced => {
+                if at_least > 0 {
+                    out.prove(format!("no classifier makes fewer than {at_least} errors on these labels"));
+                }
+            }
+            ProofClaim::Labels {} => {
+                return Err(refused(format!("the labels alone force {forced} errors, not {at_least}")));
             }
             ProofClaim::Search {} => {
                 out.trust(format!("{said}; found by a search that a certificate cannot hold: run it again"));
             }
+            ProofClaim::Enumeration {} | ProofClaim::Witnesses { .. } => out.prove(format!("{said} ({how})")),
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! that is meant is for the reader to compare, with [`RobustCertificate::verify`] given both. `docs/exact.md` describes
 //! the format.
 
+use std::collections::HashSet;
+
 use num_bigint::BigInt;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use super::bound::Conflict;
 use super::branch::{Node, Proof};
 use super::network::Layers;
 use super::{Ball, Decision, Question, Robustness};
-use crate::certificate::{Verification, refused};
+use crate::certificate::{Verification, escaped, refused};
 use crate::error::SearchError;
 use crate::network::ExactNetwork;
 use crate::points::{Fnv, Points};
@@ -59,6 +61,17 @@ enum Answer {
     Undecided {},
 }
 
+/// What a certificate is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Meant<'a> {
+    /// The network.
+    pub network: &'a ExactNetwork,
+    /// All instances of its data.
+    pub data: &'a Points,
+    /// The least and the greatest value that its inputs can have.
+    pub range: &'a Option<(Rational, Rational)>,
+}
+
 impl RobustCertificate {
     /// The certificate of decisions about these instances, whose numbers in the data, counted from 0, are given.
     pub fn new(
@@ -98,8 +111,7 @@ impl RobustCertificate {
 
     /// Reads a certificate from its text.
     pub fn from_json(text: &str) -> Result<Self, SearchError> {
-        serde_json::from_str(text)
-            .map_err(|why| SearchError::BadCertificate { why: why.to_string().escape_debug().to_string() })
+        serde_json::from_str(text).map_err(|why| SearchError::BadCertificate { why: escaped(&why.to_string()) })
     }
 
     /// The text of the certificate file.
@@ -114,9 +126,9 @@ impl RobustCertificate {
         format!("{:016x}", sum.0)
     }
 
-    /// Proves every answer again, and compares the network and the instances with those that are meant, where they are
-    /// given; what is not compared is on trust.
-    pub fn verify(&self, network: Option<&ExactNetwork>, data: Option<&Points>) -> Result<Verification, SearchError> {
+    /// Proves every answer again, and compares the network, the range of its inputs and the instances with those that are
+    /// meant; what is not given to compare with is on trust.
+    pub fn verify(&self, meant: Option<&Meant<'_>>) -> Result<Verification, SearchError> {
         if self.format != FORMAT {
             return Err(refused(format!("its format is '{}', not '{FORMAT}'", self.format.escape_debug())));
         }
@@ -129,17 +141,34 @@ impl RobustCertificate {
             return Err(refused("the weights of its network are not whole numbers in lowest terms"));
         }
         let mut out = Verification::new();
-        match network.map(Layers::of).transpose()? {
+        match meant.map(|meant| Layers::of(meant.network)).transpose()? {
             Some(meant) if meant == layers => out.prove("the network is the model's, weight for weight"),
             Some(_) => return Err(refused("it is about another network than the model's")),
             None => out.trust("that its network is the one that is meant: no model was given to compare with"),
         }
-        self.compare(data, &mut out)?;
+        let range = match &self.ball.range {
+            Some((low, high)) => format!("inputs lie between {low} and {high}"),
+            None => "inputs can have any value".to_string(),
+        };
+        match meant.map(|meant| *meant.range == self.ball.range) {
+            Some(true) => out.prove(format!("{range}, as the model's can")),
+            Some(false) => return Err(refused(format!("it says that {range}, and the model's are others"))),
+            None => out.trust(format!("that {range}: no model was given to compare with")),
+        }
+        self.compare(meant.map(|meant| meant.data), &mut out)?;
         self.prove(&exact, &mut out)?;
         Ok(out)
     }
 
+    /// Whether its instances are the data's, each once.
     fn compare(&self, data: Option<&Points>, out: &mut Verification) -> Result<(), SearchError> {
+        if self.instances.is_empty() {
+            return Err(refused("it is about no instances"));
+        }
+        let mut named = HashSet::new();
+        if let Some(twice) = self.instances.iter().find(|claim| !named.insert(claim.instance)) {
+            return Err(refused(format!("it names instance {} twice", twice.instance)));
+        }
         let Some(data) = data else {
             out.trust("that its instances are those of the data: no data were given to compare with");
             return Ok(());
@@ -191,7 +220,8 @@ impl RobustCertificate {
                 Answer::Undecided {} => open += 1,
             }
         }
-        let radius = &self.ball.radius;
+        let moving = ball.moving(network.layers[0][0].len() - 1).map_or(String::new(), |moving| format!(" ({moving})"));
+        let radius = format!("{}{moving}", self.ball.radius);
         out.prove(format!("{robust} instances keep their class within {radius} ({branches} branches looked at)"));
         out.prove(format!("{changed} instances have an input within {radius} whose class is another"));
         if open > 0 {

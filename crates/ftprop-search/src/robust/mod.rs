@@ -21,7 +21,7 @@ use num_traits::{FromPrimitive, One, Zero};
 
 use self::bound::{Exact, Region};
 use self::branch::{Halt, Proof, Search};
-pub use self::certificate::RobustCertificate;
+pub use self::certificate::{Meant, RobustCertificate};
 use self::network::Layers;
 use crate::error::SearchError;
 use crate::network::ExactNetwork;
@@ -89,6 +89,20 @@ impl Ball {
             return Err(wrong());
         }
         Ok(above / below)
+    }
+
+    /// Which inputs may move, of so many, in words such as `inputs 1,4-6 of 8`; none if all may.
+    pub fn moving(&self, all: usize) -> Option<String> {
+        let mut named: Vec<usize> = self.inputs.clone()?.iter().map(|input| input + 1).collect();
+        named.sort_unstable();
+        named.dedup();
+        let run = |run: &[usize]| match run {
+            [one] => one.to_string(),
+            [first, .., last] => format!("{first}-{last}"),
+            [] => String::new(),
+        };
+        let runs: Vec<String> = named.chunk_by(|a, b| a + 1 == *b).map(run).collect();
+        Some(format!("{} {} of {all}", if named.len() == 1 { "input" } else { "inputs" }, runs.join(",")))
     }
 }
 
@@ -172,6 +186,10 @@ impl Question {
         let inputs = layers.0[0].inputs;
         if !ball.radius.is_positive() {
             return Err(wrong(format!("the radius is {}; it must be greater than zero", ball.radius)));
+        }
+        // Around a point alone everything is robust.
+        if ball.inputs.as_ref().is_some_and(Vec::is_empty) {
+            return Err(wrong("no input may move; name one at least, or none for all".into()));
         }
         let mut moves = vec![ball.inputs.is_none(); inputs];
         for &input in ball.inputs.iter().flatten() {

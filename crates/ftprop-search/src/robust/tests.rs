@@ -232,8 +232,9 @@ fn forge_all(networks: usize) -> (usize, usize) {
         let decisions = robustness(&network, &points, &ball, &config(), &stop, &|_, _| {}).unwrap();
         let certificate = RobustCertificate::new(&network, &points, &[0, 1, 2], &ball, &decisions).unwrap();
         let good = RobustCertificate::from_json(&certificate.to_json()).unwrap();
-        assert!(good.verify(Some(&network), Some(&points)).unwrap().complete);
-        assert!(!good.verify(None, Some(&points)).unwrap().complete, "the network is on trust");
+        let meant = Meant { network: &network, data: &points, range: &ball.range };
+        assert!(good.verify(Some(&meant)).unwrap().complete);
+        assert_eq!(good.verify(None).unwrap().trusted.len(), 3, "network, range and instances are on trust");
         let value = serde_json::to_value(&certificate).unwrap();
         for _ in 0..100 {
             let forged = forged(&value, &mut rng);
@@ -244,8 +245,8 @@ fn forge_all(networks: usize) -> (usize, usize) {
             if forged == value {
                 continue;
             }
-            assert!(read.verify(None, None).is_err(), "the checksum alone refuses it");
-            match read.sealed().verify(None, None) {
+            assert!(read.verify(None).is_err(), "the checksum alone refuses it");
+            match read.sealed().verify(None) {
                 Ok(_) => {
                     assert!(is_true(&forged), "{forged}");
                     accepted += 1;
@@ -255,4 +256,42 @@ fn forge_all(networks: usize) -> (usize, usize) {
         }
     }
     (accepted, refused)
+}
+
+/// A ball of nothing, a range that is not the model's, no instances or one of them again and again: all of that would
+/// sound like more than it is.
+#[test]
+fn what_a_proof_is_about_is_compared_and_said() {
+    let unit = |w: i64, v: i64, b: i64| vec![Rational::from(w), Rational::from(v), Rational::from(b)];
+    let network = ExactNetwork { layers: vec![vec![unit(1, 0, 0), unit(0, 0, 0)]] };
+    let points = Points::from_rows(&[vec![3.0, 0.0], vec![-3.0, 0.0]]).unwrap();
+    let meant = Meant { network: &network, data: &points, range: &None };
+    let certificate = |ball: &Ball| {
+        let stop = AtomicBool::new(false);
+        let decisions = robustness(&network, &points, ball, &config(), &stop, &|_, _| {}).unwrap();
+        RobustCertificate::new(&network, &points, &[0, 1], ball, &decisions).unwrap()
+    };
+    // Only the first input matters.
+    let part = certificate(&Ball { inputs: Some(vec![1]), ..ball("1000") });
+    let said = part.verify(Some(&meant)).unwrap();
+    assert!(
+        said.complete && said.to_string().contains("2 instances keep their class within 1000 (input 2 of 2)"),
+        "{said}"
+    );
+    let value = serde_json::to_value(&part).unwrap();
+    let refusal = |pointer: &str, new: Value| {
+        let mut forged = value.clone();
+        *forged.pointer_mut(pointer).unwrap() = new;
+        let read = RobustCertificate::from_json(&forged.to_string()).unwrap().sealed();
+        read.verify(Some(&meant)).unwrap_err().to_string()
+    };
+    assert!(refusal("/ball/inputs", Value::Array(vec![])).contains("no input may move"));
+    assert!(
+        refusal("/ball/range", serde_json::json!(["-3", "3"])).contains("lie between -3 and 3, and the model's are")
+    );
+    assert!(refusal("/instances", Value::Array(vec![])).contains("about no instances"));
+    let twice = Value::Array(vec![value["instances"][0].clone(); 2]);
+    assert!(refusal("/instances", twice).contains("instance 1 twice"));
+    let moving = |inputs: &[usize]| Ball { inputs: Some(inputs.to_vec()), ..ball("1") }.moving(9).unwrap();
+    assert_eq!((moving(&[0]), moving(&[5, 3, 0, 4, 3])), ("input 1 of 9".into(), "inputs 1,4-6 of 9".into()));
 }

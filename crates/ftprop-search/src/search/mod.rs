@@ -124,6 +124,17 @@ pub struct Known {
 }
 
 impl Known {
+    /// Its bound, if that can be proved again. One that nobody but a search has seen stays on trust: no search goes on
+    /// with it, and it proves nothing.
+    fn shown(&self) -> Option<&Bound> {
+        Some(&self.bound).filter(|bound| bound.proof != Proof::Search)
+    }
+
+    /// Its bound, if that is on trust.
+    pub(crate) fn on_trust(&self) -> Option<f64> {
+        (self.bound.proof == Proof::Search).then_some(self.bound.at_least)
+    }
+
     /// Witnesses of instances of which one at least must be given up by one unit.
     fn witnesses(&self) -> &[Witness] {
         match &self.bound.proof {
@@ -134,10 +145,10 @@ impl Known {
 
     /// A bound that a search came to, or the one that was known before if that says more, or as much with a better proof.
     pub(crate) fn or_better(&self, found: Bound) -> Bound {
-        let known = &self.bound;
-        let shown = found.proof == Proof::Search && known.proof != Proof::Search;
-        let better = known.at_least > found.at_least || (known.at_least == found.at_least && shown);
-        if better { known.clone() } else { found }
+        let searched = found.proof == Proof::Search;
+        let says_more =
+            |known: &&Bound| known.at_least > found.at_least || (known.at_least == found.at_least && searched);
+        self.shown().filter(says_more).cloned().unwrap_or(found)
     }
 }
 

@@ -9,10 +9,9 @@ use std::sync::atomic::AtomicBool;
 use super::dichotomies::dichotomies;
 use super::{Budget, Control, Loss};
 use crate::learner::{Learner, LinearProgram, Task};
-use crate::network::class_of;
-use crate::network::pre_activation;
 use crate::points::Points;
 use crate::separability::{Verdict, separable_distinct};
+use crate::sides::classes;
 
 /// The cells that hidden outputs make.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,8 +59,7 @@ impl Cells {
     }
 
     fn errors(&self, units: &[Vec<f64>]) -> usize {
-        let class = |row: &[f64]| class_of(&units.iter().map(|unit| pre_activation(unit, row)).collect::<Vec<_>>());
-        self.points.rows().enumerate().map(|(cell, row)| self.cost(cell, class(row))).sum()
+        classes(units, &self.points).into_iter().enumerate().map(|(cell, class)| self.cost(cell, class)).sum()
     }
 
     /// Finds the best output layer for a loss, looking at no more than `nodes` partial assignments where only a

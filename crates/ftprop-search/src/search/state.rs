@@ -2,7 +2,8 @@
 
 use super::output::Cells;
 use super::{Control, Setup};
-use crate::network::{LayerTargets, Network, as_points, unit_outputs};
+use crate::network::{LayerTargets, Network, as_points};
+use crate::sides::unit_outputs;
 
 /// Partial assignments that the output layer's search may look at while a setting is evaluated.
 const OUTPUT_NODES: usize = 2000;

@@ -8,7 +8,9 @@ use super::*;
 use crate::learner::LinearProgram;
 use crate::network::LayerTargets;
 use crate::points::Points;
+use crate::problem::Problem;
 use crate::rng::Rng;
+use crate::solve::{SolveConfig, solve};
 
 fn problem(rng: &mut Rng, m: usize, n: usize, classes: usize) -> Labelled {
     loop {
@@ -287,5 +289,51 @@ fn nodes_bound_what_is_listed() {
             assert!(search.run(&setup, &control).unwrap().proved());
             assert!(control.nodes() >= all, "{search:?} {inputs} {hidden:?}: {}", control.nodes());
         }
+    }
+}
+
+/// Tables whose classes floats seem to divide, or better than they do: instances lie on lines but for the last digits.
+const NEAR: [(&str, usize, usize); 4] = [
+    ("-8.1,-17,1.9,0\n-0.57999998,-1.3,0,1\n3.8,6,0,0\n-0.6,-1,-0.2,1\n13.86,1.1,13,1\n", 1, 1),
+    (
+        "17.75000001,-14,1\n10.24999999,-8,0\n-2.125,1.9,0\n1.5,-1,1\n15.25000001,-12,1\n4.00000001,-3,1\n\
+         2.625,-1.9,1\n6.5,-5,0\n14.00000002,-11,1\n-0.875,0.9,1\n-0.25000001,0.4,0\n5.25,-4,1\n",
+        1,
+        1,
+    ),
+    (
+        "-0.7875,0.1,-1.6,0\n-1.174999,0.8,-0.8,1\n-8.550001,7,-1.6,0\n1.437499,-1.3,-0.3,0\n4.924999,-1.6,6,0\n\
+         -1.975,2,0.3,0\n1.7,-1.8,-0.9,1\n-0.712498,0.3,-1,1\n-22,13,-15,0\n-2.1,1.4,-1.3,0\n-7.5625,1.5,-12,0\n\
+         -5.225001,4,-1.7,0\n-0.2875,-0.3,-1.5,0\n0.2625,-0.7,-1.3,1\n9.250002,-9,-2,1\n-1.15,1,-0.3,1\n\
+         -1.599999,1,-1.2,0\n-8.5,5,-6,0\n0.7125,-1.1,-1.3,0\n-3.849998,3,-1.2,1\n-1.762501,-0.1,-4,0\n\
+         -1.249998,-1,-5,1\n-10.375,8,-3,1\n2.775002,-2,0.8,0\n-23.274998,20,-1.8,1\n",
+        2,
+        2,
+    ),
+    ("0.1428571428,0\n0.1428571427,1\n0.1428571429,0\n0.1428571427,1\n0.1428571427,1\n", 3, 0),
+];
+
+/// A loss that floats take for lower than it is ends no search and proves nothing.
+#[test]
+fn losses_are_those_of_the_exact_numbers() {
+    for (table, hidden, fewest) in NEAR {
+        let data = Labelled::from_csv(table).unwrap();
+        let heuristics: [Box<dyn Search>; 5] = [
+            Box::new(Settled { starts: Some(20), ..Settled::default() }),
+            Box::new(HillClimbing { starts: Some(2) }),
+            Box::new(Beam { width: Some(2), starts: Some(1) }),
+            Box::new(Ftprop { starts: Some(20), ..Ftprop::default() }),
+            Box::new(Madaline { passes: 10, starts: Some(5) }),
+        ];
+        for search in heuristics {
+            let found = run(&*search, &data, &[hidden], Loss::ZeroOne, 1);
+            let exact = ExactNetwork::of(&found.network).unwrap();
+            assert_eq!(found.loss, exact.errors(&data).unwrap() as f64, "{search:?}");
+            assert!(found.loss >= fewest as f64 && (found.stop != Stop::Floor || found.proved()), "{search:?}");
+        }
+        let problem = Problem::new("near", data, None).unwrap();
+        let config = SolveConfig { hidden: vec![hidden], ..SolveConfig::default() };
+        let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+        assert_eq!((solution.train.errors, solution.proved), (fewest, true), "{solution}");
     }
 }

@@ -4,10 +4,15 @@
 //! light ones first; where such a set leaves instances that are not separable, these give the next witness. When
 //! nothing lighter than the best network's errors hits them all, the witnesses are the proof.
 
+use std::collections::BTreeMap;
+
+use num_bigint::BigUint;
+use num_traits::Zero;
+
 use super::{Control, Known, Setup};
 use crate::error::SearchError;
 use crate::exact::bound::{Bits, holds, kinds, points_of};
-use crate::exact::{Witness, exact_outputs};
+use crate::exact::{Refusal, Witness, check_witness, exact_outputs};
 use crate::points::Points;
 use crate::separability::{Verdict, decide};
 
@@ -23,7 +28,7 @@ pub(super) struct Hit {
 
 /// Gives up as few instances as possible; `best` errors are possible anyway.
 pub(super) fn give_up(setup: &Setup<'_>, control: &Control<'_>, best: usize) -> Result<Hit, SearchError> {
-    let mut search = GiveUp::new(setup, control, best);
+    let mut search = GiveUp::new(setup, control, best)?;
     for limit in search.proved + 1..=best {
         // Is there anything of a weight below the limit?
         let nothing = search.nothing.clone();
@@ -68,7 +73,7 @@ struct GiveUp<'a> {
 }
 
 impl<'a> GiveUp<'a> {
-    fn new(setup: &'a Setup<'a>, control: &'a Control<'a>, best: usize) -> Self {
+    fn new(setup: &'a Setup<'a>, control: &'a Control<'a>, best: usize) -> Result<Self, SearchError> {
         let (kind_of, weights) = kinds(setup.data);
         let mut first_of = vec![usize::MAX; weights.len()];
         kind_of.iter().enumerate().rev().for_each(|(instance, &kind)| first_of[kind] = instance);
@@ -88,13 +93,13 @@ impl<'a> GiveUp<'a> {
             nothing,
             best,
             // What is excluded below a limit does not depend on what was below lower ones.
-            proved: setup.known.map_or(0, |known| known.bound.at_least as usize),
+            proved: setup.known.and_then(Known::shown).map_or(0, |bound| bound.at_least as usize),
             targets: None,
         };
         search.contradictions();
         let known = setup.known.map_or(&[][..], Known::witnesses);
-        known.iter().for_each(|witness| search.learn_again(witness, &kind_of));
-        search
+        known.iter().try_for_each(|witness| search.learn_again(witness, &kind_of))?;
+        Ok(search)
     }
 
     /// Equal instances with different labels are the shortest witnesses.
@@ -108,13 +113,21 @@ impl<'a> GiveUp<'a> {
         }
     }
 
-    /// Takes in a witness over instances that was found before, such as a contradiction.
-    fn learn_again(&mut self, witness: &Witness, kind_of: &[usize]) {
-        self.learn(witness.iter().map(|(instance, y)| (kind_of[*instance], y.clone())).collect());
+    /// Takes in a witness over instances that was found before, such as a contradiction. It comes from outside, and what
+    /// is none would hide solutions.
+    fn learn_again(&mut self, witness: &Witness, kind_of: &[usize]) -> Result<(), SearchError> {
+        let refused = |why: Refusal| SearchError::Refused { why: format!("a witness to go on with: {why}") };
+        check_witness(self.instance_points, &self.instance_targets, witness).map_err(refused)?;
+        let mut shares: BTreeMap<usize, BigUint> = BTreeMap::new();
+        for (instance, y) in witness.iter().filter(|(_, y)| !y.is_zero()) {
+            *shares.entry(kind_of[*instance]).or_default() += y;
+        }
+        self.learn(shares.into_iter().collect());
         let twice = |sets: &[Set]| sets.split_last().is_some_and(|(last, rest)| rest.iter().any(|set| set == last));
         if twice(&self.sets) {
             self.sets.pop();
         }
+        Ok(())
     }
 
     /// Takes in a witness over kinds.

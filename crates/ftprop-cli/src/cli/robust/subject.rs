@@ -3,7 +3,7 @@
 use crate::cli::data::check_placed;
 use crate::error::Error;
 use ftprop_data::{CsvTable, Dataset, Split, TableTransform};
-use ftprop_export::{exact, zoo};
+use ftprop_export::{bytes_given, exact, zoo};
 use ftprop_nn::engine::Part;
 use ftprop_runtime as packed;
 use ftprop_search::{ExactNetwork, Points, Rational};
@@ -84,7 +84,7 @@ fn trained(path: &Path, which: Which, place: &Place<'_>) -> Result<Subject, Erro
             let file = test_file.or(data.path.as_ref()).ok_or_else(|| Error::Other("the table lies nowhere".into()))?;
             (rows(part, transform, &transform.read(file, data.csv.header)?)?, None)
         }
-        None => pixels(part, dataset.normalize.full)?,
+        None => pixels(part, dataset.normalize.full, |_, value| value)?,
     };
     Ok(Subject { note, ..Subject::new(network, model.info.classes.clone(), part, instances) })
 }
@@ -119,11 +119,19 @@ fn packed_model(path: &Path, place: &Place<'_>) -> Result<Subject, Error> {
     let asked = place.asked();
     trained_on.map_or(Ok(None), |then| compare(&recipe.data, (which, asked), &then, &dataset))?;
     let part = place.part(&dataset);
-    Ok(Subject::new(network, classes, part, pixels(part, dataset.normalize.full)?))
+    // It takes bytes, whatever the data's values are.
+    let given = bytes_given(&model.preprocessing, dataset.normalize.full);
+    let instances = pixels(part, 255.0, |place, value| given[place % channels][usize::from(value)])?;
+    Ok(Subject::new(network, classes, part, instances))
 }
 
-/// A part's pictures as they are before normalising, and the range of pixels.
-fn pixels(part: &Split, full: f32) -> Result<(Points, Option<(Rational, Rational)>), Error> {
+/// A part's pictures as the network is given them, `full` being 1, and the range of pixels. `given` is told a value and its
+/// place in the picture.
+fn pixels(
+    part: &Split,
+    full: f32,
+    given: impl Fn(usize, u8) -> u8,
+) -> Result<(Points, Option<(Rational, Rational)>), Error> {
     let (bytes, shape) = part
         .bytes()
         .ok_or_else(|| Error::Other("pictures in files are resized on the way; proofs are about pixels".into()))?;
@@ -131,7 +139,8 @@ fn pixels(part: &Split, full: f32) -> Result<(Points, Option<(Rational, Rational
         return Err(Error::Other("the network sees a window of each picture; proofs are about whole ones".into()));
     }
     let (size, numbers) = (shape.size(), (0..part.len()).map(|position| part.number(position)));
-    let values = numbers.flat_map(|number| &bytes[number * size..][..size]).map(|&b| i64::from(b)).collect();
+    let values = numbers.flat_map(|number| bytes[number * size..][..size].iter().enumerate());
+    let values = values.map(|(place, &value)| i64::from(given(place, value))).collect();
     let range = Some((Rational::from(0), Rational::from(1)));
     Ok((Points::from_ratios(size, values, full as u32)?, range))
 }

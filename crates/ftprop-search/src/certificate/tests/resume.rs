@@ -33,7 +33,9 @@ fn a_bound_and_its_proof_are_kept_by_every_search() {
         assert!(best.proved && best.train.errors > data.forced_errors(), "{best}");
         for search in ["anytime", "hill-climbing", "beam:2", "settled", "ftprop", "madaline", "relaxed"] {
             let (solution, certificate) = go_on(&optimal, &data, hidden, search);
-            assert!(solution.proved, "{search}: {solution}");
+            // What nobody but a search has seen stays in the file, on trust, and is not proved by that.
+            assert_eq!(solution.proved, hidden.len() == 1, "{search}: {solution}");
+            assert_eq!(solution.at_least_on_trust.is_some(), hidden.len() > 1, "{search}: {solution}");
             assert_eq!(network(&certificate).errors, best.train.errors, "{search}");
             assert_eq!(network(&certificate).bound, network(&optimal).bound, "{search}");
             assert_eq!(certificate.verify(&data).unwrap().complete, hidden.len() == 1);
@@ -60,8 +62,11 @@ fn a_least_hinge_loss_is_kept_and_no_other_loss_is_gone_on_with() {
     let search = Some(SearchKind::HillClimbing);
     let again = SolveConfig { known: Some(known), budget, search, ..config };
     let solution = solve(&problem, &again, &stop, &|_| {}).unwrap();
-    assert!(best.proved && solution.proved, "{solution}");
+    // Floats found that it is the least: that stays on trust.
+    assert!(best.proved && !solution.proved, "{solution}");
     assert!(solution.loss_value <= best.loss_value);
+    let certificate = Certificate::of_solution(&data, &solution).unwrap();
+    assert!(matches!(network(&certificate).loss, LossClaim::Hinge { least: true, .. }));
     let other = SolveConfig { loss: Loss::ZeroOne, ..again };
     let said = solve(&problem, &other, &stop, &|_| {}).unwrap_err().to_string();
     assert!(said.contains("minimised the hinge loss, this one the zero-one loss"), "{said}");
@@ -105,5 +110,92 @@ fn witnesses_add_up() {
         let (before, now) = (state(&certificate), state(&next));
         assert!(now.0 >= before.0 && now.1 > before.1, "{before:?} {now:?}");
         certificate = next;
+    }
+}
+
+/// Proofs that are not needed, for the labels say as much, and that hold no water: a search would go on with them.
+#[test]
+fn witnesses_that_are_none_are_refused_whatever_they_are_for() {
+    let data = random(&mut Rng::new(74), 40, 6, 8);
+    let (best, optimal) = solved(&data, &[1], SearchKind::Anytime);
+    let twins = random(&mut Rng::new(75), 30, 1, 4);
+    assert!(best.train.errors > 0 && data.forced_errors() == 0 && twins.forced_errors() > 0);
+    let (_, listed) = solved(&twins, &[1], SearchKind::Anytime);
+    let term = |instance: usize, y: i64| Term { instance, y: y.into() };
+    let wrong = [
+        vec![term(1, 1), term(2, 1)],
+        vec![term(999, 1)],
+        vec![term(0, 1)],
+        vec![],
+        vec![term(1, 0)],
+        vec![term(1, 1), term(1, -1)],
+    ];
+    for (data, certificate) in [(&data, &optimal), (&twins, &listed)] {
+        for witness in &wrong {
+            let mut claim = network(certificate).clone();
+            let proof = ProofClaim::Witnesses { witnesses: vec![witness.clone()] };
+            claim.bound = BoundClaim { at_least: 0, proof };
+            let forged = Certificate::new(data, Claim::Network(Box::new(claim)));
+            assert!(matches!(forged.verify(data), Err(SearchError::Refused { .. })), "{witness:?}");
+            assert!(matches!(forged.known(data, &[1]), Err(SearchError::Refused { .. })), "{witness:?}");
+        }
+    }
+    // From elsewhere than a file.
+    let mut known = optimal.known(&data, &[1]).unwrap();
+    let witnesses = vec![vec![(0, 1u32.into()), (1, 1u32.into())]];
+    known.bound = Bound { at_least: 0.0, proof: Proof::Witnesses(witnesses) };
+    let config = SolveConfig { hidden: vec![1], known: Some(known), ..SolveConfig::default() };
+    let problem = Problem::new("data", data, None).unwrap();
+    let said = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap_err().to_string();
+    assert!(said.contains("a witness to go on with"), "{said}");
+}
+
+/// Equal instances with the same label are one to the search: together they are named once in what it writes.
+#[test]
+fn witnesses_of_equal_instances_are_gone_on_with() {
+    // Over so many inputs it is witnesses that prove.
+    let rows = [0.0, 0.0, 1.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|x| vec![x, 0.0, 0.0, 0.0, 0.0]);
+    let labels = vec![0, 0, 1, 0, 0, 1, 0, 1, 0];
+    let data = Labelled::new(Points::from_rows(&rows).unwrap(), labels, vec!["a".into(), "b".into()]).unwrap();
+    let (_, optimal) = solved(&data, &[1], SearchKind::Anytime);
+    let mut known = optimal.known(&data, &[1]).unwrap();
+    // 0 + 2 = 1 + 1, each of both twins once.
+    let twins = [(0, 1u32), (1, 1), (2, 4), (3, 1), (4, 1), (5, 0)].map(|(at, y)| (at, y.into()));
+    known.bound = Bound { at_least: 0.0, proof: Proof::Witnesses(vec![twins.to_vec()]) };
+    let config = SolveConfig { hidden: vec![1], known: Some(known), ..SolveConfig::default() };
+    let problem = Problem::new("data", data.clone(), None).unwrap();
+    let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+    assert!(matches!(solution.bound.proof, Proof::Witnesses(_)) && solution.proved, "{solution}");
+    assert!(Certificate::of_solution(&data, &solution).unwrap().verify(&data).unwrap().complete);
+}
+
+/// A bound that is on trust and wrong neither ends a search nor becomes a proof.
+#[test]
+fn what_is_on_trust_is_not_proved_by_going_on_with_it() {
+    for (seed, inputs) in [(76, 6), (77, 2)] {
+        let data = random(&mut Rng::new(seed), 30, inputs, 8);
+        let (best, optimal) = solved(&data, &[1], SearchKind::Anytime);
+        let mut claim = network(&optimal).clone();
+        // Always the second class, which is worse than the best.
+        let always: Vec<Rational> = (0..=inputs).map(|at| Rational::from(i64::from(at == inputs))).collect();
+        let targets = "+".repeat(data.labels.len());
+        claim.hidden = vec![vec![HiddenUnit { targets, unit: UnitProof::of(&always, &Rational::from(1)) }]];
+        claim.outputs = vec![OutputUnit { weights: vec![1.into(), 0.into()], verdict: OutputVerdict::Unknown {} }];
+        claim.errors = data.labels.iter().filter(|&&label| label == 0).count();
+        assert!(claim.errors > best.train.errors + 1);
+        for at_least in [claim.errors, best.train.errors + 1] {
+            claim.bound = BoundClaim { at_least, proof: ProofClaim::Search {} };
+            let forged = Certificate::new(&data, Claim::Network(Box::new(claim.clone())));
+            assert!(!forged.verify(&data).unwrap().complete);
+            let (solution, again) = go_on(&forged, &data, &[1], "hill-climbing");
+            assert!(!solution.proved && solution.to_string().contains("not proved optimal"), "{solution}");
+            assert_eq!(solution.at_least, data.forced_errors() as f64, "{solution}");
+            assert!(network(&again).bound.proof != ProofClaim::Search {} || !again.verify(&data).unwrap().complete);
+            let known = Some(forged.known(&data, &[1]).unwrap());
+            let config = SolveConfig { hidden: vec![1], known, ..SolveConfig::default() };
+            let problem = Problem::new("data", data.clone(), None).unwrap();
+            let solution = solve(&problem, &config, &AtomicBool::new(false), &|_| {}).unwrap();
+            assert_eq!((solution.train.errors, solution.proved), (best.train.errors, true), "{solution}");
+        }
     }
 }
