@@ -148,7 +148,7 @@ impl Optimizer {
     }
 
     /// One step along the gradients, the learning rate scaled by `lr_factor`. `clip` is the largest norm that the whole
-    /// gradient may have. Gives the gradient's norm back where it was needed.
+    /// gradient may have, but for what is frozen. Gives the gradient's norm back where it was needed.
     pub fn step(
         &mut self,
         cpu: &Cpu,
@@ -158,7 +158,11 @@ impl Optimizer {
         clip: Option<f64>,
     ) -> Option<f64> {
         self.steps += 1;
-        let norm = clip.map(|_| reduce::square_sum(cpu, grads).sqrt());
+        let squares = || match self.groups.unfrozen() {
+            None => reduce::square_sum(cpu, grads),
+            Some(ranges) => ranges.map(|range| reduce::square_sum(cpu, &grads[range])).sum(),
+        };
+        let norm = clip.map(|_| squares().sqrt());
         let scale = match (clip, norm) {
             (Some(most), Some(norm)) if norm > most => (most / norm) as f32,
             _ => 1.0,
@@ -166,6 +170,10 @@ impl Optimizer {
         let groups = self.groups.clone();
         for span in groups.spans() {
             let (group, range) = (&groups.groups()[span.group], span.range.clone());
+            // At a rate of 0 some rules change weights all the same, such as one that scales them before the step.
+            if group.is_frozen() {
+                continue;
+            }
             let mut moments = self.moments.iter_mut().map(|m| &mut m[range.clone()]);
             let moments = [moments.next().unwrap_or_default(), moments.next().unwrap_or_default()];
             let (values, grads) = (&mut values[range.clone()], &grads[range]);
