@@ -60,16 +60,8 @@ impl Recipe {
         if teaching && train.teacher.is_none() {
             return wrong("train.teacher", "must be given where its weight or temperature is");
         }
-        if self.target_rule.follows_teacher() {
-            if train.teacher.is_none() {
-                return wrong("train.teacher", "must be given where target_rule = \"teacher\"");
-            }
-            if train.diagnostics {
-                return wrong(
-                    "train.diagnostics",
-                    "does not go with target_rule = \"teacher\": it watches without one",
-                );
-            }
+        if self.target_rule.follows_teacher() && train.teacher.is_none() {
+            return wrong("train.teacher", "must be given where target_rule = \"teacher\"");
         }
         if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return wrong("train.clip", "must be a positive number");
