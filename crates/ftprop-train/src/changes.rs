@@ -13,9 +13,10 @@ const FREE: [&str; 2] = ["name", "train.epochs"];
 
 /// Keys that change how the network goes on learning, but neither what it is, nor which examples it knows, nor what the
 /// optimizer remembers. A name that ends with a point stands for all keys that begin with it.
-const CHANGEABLE: [&str; 26] = [
+const CHANGEABLE: [&str; 27] = [
     "layer_loss",
     "target_rule",
+    "qrelu_form",
     "weighted",
     "data.pad",
     "data.reflect",

@@ -62,7 +62,7 @@ pub enum ParameterClass {
     Weights,
     /// Of the same.
     Biases,
-    /// Batch norm's scales and shifts.
+    /// Scales and shifts, of batch norms and of affine layers.
     Norms,
 }
 
