@@ -259,9 +259,7 @@ mod tests {
         assert_eq!(before.cut(scores.iter().map(|&score| (&held, score))), 0.3);
         // After another kind it begins.
         let constant = Schedule::default();
-        let waits = |more: usize| {
-            before.cut(scores.iter().map(|&s| (&constant, s)).chain(vec![(&before, 0.1); more].into_iter()))
-        };
+        let waits = |more: usize| before.cut(scores.iter().map(|&s| (&constant, s)).chain(vec![(&before, 0.1); more]));
         assert_eq!([waits(0), waits(2), waits(3)], [1.0, 1.0, 0.5]);
     }
 
