@@ -128,6 +128,7 @@ fn settings_that_cannot_be() {
         (2, "--set optimizer.beta1=2", &["optimizer.beta1"]),
         (2, "--set optimizer.weight_decay=-1", &["optimizer.weight_decay"]),
         (2, "--set optimizer.lr=fast", &["optimizer.lr must be a number", "fast"]),
+        (2, "--set optimizer.nme=sgd", &["unknown key `optimizer.nme`", "did you mean `optimizer.name`"]),
         (2, "--set optimizer.lr=inf", &["optimizer.lr must be a finite number"]),
         (2, "--set groups=3", &["`groups`", "list"]),
         (1, "--set groups=[{pattern=\"nothing*\"}]", &["group 1", "no parameters"]),

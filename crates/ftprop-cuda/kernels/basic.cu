@@ -122,9 +122,10 @@ part_filters(const act_t* __restrict__ from, float* __restrict__ to, u32 rows, u
     }
 }
 
-// What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order.
+// What the gradient is multiplied by so that its norm is at most `most`; sums in f64 and a fixed order. `counted` says
+// which gradients count, a byte each; all do where it is null.
 extern "C" __global__ void __launch_bounds__(256)
-clip(const float* __restrict__ grads, double* __restrict__ partial, u32* __restrict__ counter, float* __restrict__ scale, double* __restrict__ norm, u32 count, double most) {
+clip(const float* __restrict__ grads, const u8* __restrict__ counted, double* __restrict__ partial, u32* __restrict__ counter, float* __restrict__ scale, double* __restrict__ norm, u32 count, double most) {
     __shared__ double shared[256];
     auto block_sum = [&](double own) {
         shared[threadIdx.x] = own;
@@ -136,7 +137,8 @@ clip(const float* __restrict__ grads, double* __restrict__ partial, u32* __restr
         return shared[0];
     };
     double own = 0.0;
-    for (u32 i = blockIdx.x * 256 + threadIdx.x; i < count; i += gridDim.x * 256) own += (double)grads[i] * (double)grads[i];
+    for (u32 i = blockIdx.x * 256 + threadIdx.x; i < count; i += gridDim.x * 256)
+        if (!counted || counted[i]) own += (double)grads[i] * (double)grads[i];
     own = block_sum(own);
     if (threadIdx.x == 0) partial[blockIdx.x] = own;
     if (!last_block(counter, gridDim.x)) return;

@@ -44,6 +44,7 @@ kernels! {
     /// What the gradient is multiplied by so that its norm is at most `most`.
     ClipArgs = "clip" in basic::FILE {
         grads: DevicePtr,
+        counted: DevicePtr,
         partial: DevicePtr,
         counter: DevicePtr,
         scale: DevicePtr,
@@ -70,6 +71,8 @@ pub(crate) struct OptimizerPass {
 struct GradientClip {
     kernel: Kernel<ClipArgs>,
     most: f64,
+    /// Which gradients count, where some are of what is frozen: a byte each, 0 or 1.
+    counted: Option<DeviceBuffer>,
     partial: Region,
     counter: Region,
     scale: Region,
@@ -87,7 +90,7 @@ pub(crate) fn with_updates(source: Source, learning: &Learning, scalars: &Scalar
     let mut text = String::new();
     let mut cases = String::new();
     for (i, group) in groups.iter().enumerate() {
-        // Matrices have their own kernels; here their weights only become copies and averages.
+        // Matrices have their own kernels; here their weights only become copies and averages, as do those that are frozen.
         let Some(update) = group.device_update(&format!("update{i}")) else { continue };
         text += &update;
         let at: Vec<String> = (0..4).map(|s| format!("at[{}]", scalars.group_at(i) + s)).collect();
@@ -122,6 +125,14 @@ fn group_numbers(groups: &ParameterGroups) -> Option<Vec<u8>> {
     Some(numbers)
 }
 
+/// Which gradients count for the norm; none where all do.
+fn counted(groups: &ParameterGroups) -> Option<Vec<u8>> {
+    let unfrozen = groups.unfrozen()?;
+    let mut counted = vec![0; groups.parameters()];
+    unfrozen.for_each(|range| counted[range].fill(1));
+    Some(counted)
+}
+
 impl OptimizerPass {
     pub(crate) fn new(
         device: &Device,
@@ -140,7 +151,7 @@ impl OptimizerPass {
             kernel: Kernel::find(&device.module(source(learning, scalars, precision))?)?,
             counter: layout.take(4),
             groups: groups.transpose()?,
-            clip: learning.clip.map(|most| GradientClip::new(device, most, precision, layout)).transpose()?,
+            clip: GradientClip::new(device, learning, precision, layout)?,
             matrices: MatrixPass::new(device, &learning.groups, scalars, precision, layout)?,
         })
     }
@@ -199,15 +210,24 @@ impl OptimizerPass {
 }
 
 impl GradientClip {
-    fn new(device: &Device, most: f64, precision: Precision, layout: &mut ArenaLayout) -> Result<Self, CudaError> {
-        Ok(GradientClip {
+    /// None where nothing is clipped.
+    fn new(
+        device: &Device,
+        learning: &Learning,
+        precision: Precision,
+        layout: &mut ArenaLayout,
+    ) -> Result<Option<Self>, CudaError> {
+        let Some(most) = learning.clip else { return Ok(None) };
+        let counted = counted(&learning.groups).map(|all| DeviceBuffer::of(device, &all, "which gradients count"));
+        Ok(Some(GradientClip {
             kernel: Kernel::find(&device.module(basic::source(precision))?)?,
             most,
+            counted: counted.transpose()?,
             partial: layout.take(8 * CLIP_BLOCKS as usize),
             counter: layout.take(4),
             scale: layout.take(4),
             norm: layout.take(8),
-        })
+        }))
     }
 
     /// Gives the address of what the gradient is to be multiplied by.
@@ -215,9 +235,10 @@ impl GradientClip {
         let [partial, counter, scale, norm] =
             [self.partial, self.counter, self.scale, self.norm].map(|region| arena.at(region));
         let (grads, count) = (parameters.grad(0), parameters.count() as u32);
-        let args = ClipArgs { grads, partial, counter, scale, norm, count, most: self.most };
+        let counted = self.counted.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::start);
+        let args = ClipArgs { grads, counted, partial, counter, scale, norm, count, most: self.most };
         let config = LaunchConfig { grid: (CLIP_BLOCKS, 1, 1), threads: 256, shared: 0 };
-        // SAFETY: there are so many gradients, and a partial sum for every block.
+        // SAFETY: there are so many gradients, a byte for each where any are told apart, and a partial sum for every block.
         unsafe { self.kernel.launch(stream, config, &args)? };
         Ok(scale)
     }

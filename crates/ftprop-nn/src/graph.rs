@@ -352,6 +352,7 @@ mod tests {
     use super::*;
     use crate::layer_loss::LayerLoss;
     use crate::presets;
+    use crate::spec::{Init, Kernel};
 
     fn resolve(layers: &[LayerSpec], input: Shape, classes: usize) -> Result<Graph, NnError> {
         Graph::resolve(layers, &Defaults::new(Activation::Sign, LayerLoss::soft_hinge()), input, classes)
@@ -379,6 +380,18 @@ mod tests {
         for norm in norms {
             assert_eq!(graph.parameter(norm.gamma).range.end, graph.parameter(norm.beta).range.start);
         }
+    }
+
+    #[test]
+    fn advice_for_the_mean_of_an_image_that_is_not_square_can_be_followed() {
+        let input = Shape { height: 2, width: 5, channels: 16 };
+        let after = |first: &[LayerSpec]| resolve(&[first, &[LayerSpec::fc(None)]].concat(), input, 10).map(|_| ());
+        let message = after(&[LayerSpec::global_average()]).unwrap_err().to_string();
+        assert!(message.contains("kernel of at most 2") && message.contains("kernel = [1, 4]"), "{message}");
+        assert!(after(&[LayerSpec::mean_pool(2, 2, 0)]).is_ok() && after(&[LayerSpec::mean_pool(3, 3, 0)]).is_err());
+        let (kernel, init) = (Kernel::Rectangle([1, 4]), Init::Uniform);
+        let conv = LayerSpec::Conv { out: 16, kernel, stride: 1, pad: 0, groups: 1, bias: None, init };
+        assert!(after(&[conv, LayerSpec::global_average()]).is_ok());
     }
 
     #[test]

@@ -230,6 +230,15 @@ impl<T: ?Sized> Family<T> {
     }
 }
 
+/// Whether a name can be written wherever names are.
+pub(crate) fn is_sound(name: &str) -> bool {
+    let sound = |c: char| c.is_ascii_alphanumeric() || "_.:-+".contains(c);
+    !name.is_empty() && name.chars().all(sound)
+}
+
+/// What one that is not should have been.
+pub(crate) const SOUND: &str = "a name has letters, digits and _ . : - + only";
+
 /// Everything of one kind that has a name: what comes with the crate, and what a program adds.
 pub(crate) struct Registry<T: ?Sized + 'static> {
     what: &'static str,
@@ -276,9 +285,8 @@ impl<T: ?Sized> Registry<T> {
     /// Adds one under a name that nobody has.
     pub(crate) fn add(&self, name: &str, thing: Box<T>) -> Result<Named<T>, NnError> {
         let refused = |why| NnError::Register { what: self.what, name: name.into(), why };
-        let sound = |c: char| c.is_ascii_alphanumeric() || "_.:-+".contains(c);
-        if name.is_empty() || !name.chars().all(sound) {
-            return Err(refused("a name has letters, digits and _ . : - + only"));
+        if !is_sound(name) {
+            return Err(refused(SOUND));
         }
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_member(name) || all.iter().any(|n| n.name() == name) {

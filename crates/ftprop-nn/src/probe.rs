@@ -2,16 +2,19 @@
 //!
 //! A [`Probe`] is a network of its own whose hard layers report what they see. It is given the state of the
 //! network under training and makes the step that is about to be taken: forward, targets, backward,
-//! optimizer, and forward once more over the same batch to see which targets came true. The network under
+//! optimizer, and forward once more over the same batch to see which targets came true. Where that step learns
+//! from a teacher, the probe has the teacher beside it, too. The network under
 //! training is not touched, and has no code for it to pass through.
 //!
 //! What is counted are *steps*: a unit of `sign` or `step` has one, a unit of `qrelu:k` has k, and each of
 //! them is either at its unit's target or not. Every unit counts once for each example; most of them hardly matter
 //! to the loss, so the shares are also taken by weight, where each counts for the |g| that weights its target.
 
+use crate::distillation::Distillation;
+use crate::engine::Teacher;
 use crate::graph::Graph;
 use crate::layers::{Watch, norm};
-use crate::network::{Network, Step};
+use crate::network::{Company, Network, Step};
 use crate::optimizer::Optimizer;
 use crate::output_loss::Criterion;
 use crate::{NnError, Tally};
@@ -36,6 +39,7 @@ pub struct Diagnosis {
 pub struct Probe {
     network: Network,
     watch: Watch,
+    teacher: Option<(Distillation, Network)>,
 }
 
 impl Probe {
@@ -43,7 +47,15 @@ impl Probe {
     pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, batch: usize) -> Result<Self, NnError> {
         let watch = Watch::default();
         let network = Network::compile(cpu, graph, batch, Some(&watch))?;
-        Ok(Probe { network, watch })
+        Ok(Probe { network, watch, teacher: None })
+    }
+
+    /// Has it learn from a teacher, as the network under training does.
+    pub fn set_teacher(&mut self, teacher: &Teacher) -> Result<(), NnError> {
+        let (graph, cpu) = (self.network.graph().clone(), self.network.cpu().clone());
+        self.network.follow(Teacher::followed(Some(teacher), &graph)?);
+        self.teacher = Some((teacher.distillation, teacher.network_for(&graph, &cpu, self.network.batch())?));
+        Ok(())
     }
 
     /// The network as it is.
@@ -66,7 +78,9 @@ impl Probe {
         (lr_factor, clip): (f64, Option<f64>),
     ) -> Option<Diagnosis> {
         self.watch.stepped(false);
-        let before = self.network.learn(images, labels, criterion, step);
+        let teacher = self.teacher.as_mut().map(|(distillation, network)| (&*distillation, network));
+        let company = Company { teacher, ..Company::default() };
+        let before = self.network.learn_in_company(images, labels, criterion, step, company);
         let grads = self.network.grads();
         let norms: Vec<f64> = self.watch.parameters().into_iter().map(|range| norm(&grads[range])).collect();
         let (cpu, values, grads) = self.network.values_and_grads();

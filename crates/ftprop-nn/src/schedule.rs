@@ -133,18 +133,24 @@ impl Schedule {
     }
 
     /// What a plateau's rate is multiplied by after epochs with these scores on the validation part, where more is better:
-    /// once for each time that its patience went by without a better one. 1 for any other kind.
-    pub fn cut(&self, scores: impl Iterator<Item = f64>) -> f64 {
+    /// once for each time that its patience went by without a better one. 1 for any other kind. Each epoch comes with the
+    /// schedule that it had: what was decided by another one stays, and a plateau begins where the kind before was another.
+    pub fn cut<'a>(&self, epochs: impl Iterator<Item = (&'a Schedule, f64)>) -> f64 {
         if self.kind != ScheduleKind::Plateau {
             return 1.0;
         }
-        let (mut best, mut waited, mut factor) = (f64::NEG_INFINITY, 0, 1.0);
-        for score in scores {
+        let begin = (f64::NEG_INFINITY, 0, 1.0);
+        let (mut best, mut waited, mut factor) = begin;
+        for (then, score) in epochs {
+            if then.kind != ScheduleKind::Plateau {
+                (best, waited, factor) = begin;
+                continue;
+            }
             waited += 1;
             if score > best {
                 (best, waited) = (score, 0);
-            } else if waited == self.patience {
-                (factor, waited) = (factor * self.factor, 0);
+            } else if waited >= then.patience {
+                (factor, waited) = (f64::max(factor * then.factor, then.floor), 0);
             }
         }
         f64::max(factor, self.floor)
@@ -226,11 +232,35 @@ mod tests {
     fn a_plateau_cuts_the_rate_each_time_that_patience_ends() {
         let s = Schedule { kind: ScheduleKind::Plateau, factor: 0.5, patience: 2, floor: 0.2, ..Schedule::default() };
         let scores = [0.1, 0.2, 0.2, 0.15, 0.3, 0.3, 0.3, 0.1, 0.1, 0.1];
-        let cuts: Vec<f64> = (0..=scores.len()).map(|done| s.cut(scores[..done].iter().copied())).collect();
+        let cuts: Vec<f64> =
+            (0..=scores.len()).map(|done| s.cut(scores[..done].iter().map(|&score| (&s, score)))).collect();
         assert_eq!(cuts, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2]);
         assert_eq!(s.factor_at(7, 3, 10, 9), 1.0);
-        let other = Schedule { kind: ScheduleKind::Constant, ..s };
-        assert_eq!(other.cut(scores.into_iter()), 1.0);
+        let other = Schedule { kind: ScheduleKind::Constant, ..s.clone() };
+        assert_eq!(other.cut(scores.into_iter().map(|score| (&s, score))), 1.0);
+    }
+
+    #[test]
+    fn what_a_plateau_decided_stays_when_it_changes() {
+        let before = Schedule { kind: ScheduleKind::Plateau, factor: 0.5, patience: 2, ..Schedule::default() };
+        // Cut twice, and one epoch waited.
+        let scores = [0.3, 0.2, 0.2, 0.2, 0.2, 0.2];
+        let cut = |now: &Schedule, others: &[f64]| {
+            let past = scores.iter().map(|&score| (&before, score));
+            now.cut(past.chain(others.iter().map(|&score| (now, score))))
+        };
+        let steeper = Schedule { factor: 0.1, ..before.clone() };
+        assert_eq!([cut(&steeper, &[]), cut(&steeper, &[0.2]), cut(&before, &[0.2])], [0.25, 0.25 * 0.1, 0.125]);
+        let hasty = Schedule { patience: 1, ..before.clone() };
+        assert_eq!([cut(&hasty, &[]), cut(&hasty, &[0.2]), cut(&hasty, &[0.4])], [0.25, 0.125, 0.25]);
+        let held = Schedule { floor: 0.3, ..before.clone() };
+        assert_eq!(cut(&held, &[]), 0.3);
+        // A floor that was there held what went by it.
+        assert_eq!(before.cut(scores.iter().map(|&score| (&held, score))), 0.3);
+        // After another kind it begins.
+        let constant = Schedule::default();
+        let waits = |more: usize| before.cut(scores.iter().map(|&s| (&constant, s)).chain(vec![(&before, 0.1); more]));
+        assert_eq!([waits(0), waits(2), waits(3)], [1.0, 1.0, 0.5]);
     }
 
     #[test]

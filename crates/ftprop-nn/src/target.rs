@@ -157,6 +157,11 @@ impl TargetRule {
         self.needs() == Needs::Batch
     }
 
+    /// Whether it looks at how the loss bends.
+    pub fn looks_at_curvature(self) -> bool {
+        self.needs() == Needs::Curvature
+    }
+
     /// Whether it needs a teacher whose activations are the targets.
     pub fn follows_teacher(self) -> bool {
         self.needs() == Needs::Teacher

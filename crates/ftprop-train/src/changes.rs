@@ -1,7 +1,9 @@
 //! In what two recipes differ, for a run that is to go on: what may change on the way, and what is kept of it.
 
+use crate::checked::PastSchedule;
 use crate::error::Error;
 use crate::recipe::Recipe;
+use ftprop_nn::Schedule;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use toml::Value;
@@ -11,9 +13,10 @@ const FREE: [&str; 2] = ["name", "train.epochs"];
 
 /// Keys that change how the network goes on learning, but neither what it is, nor which examples it knows, nor what the
 /// optimizer remembers. A name that ends with a point stands for all keys that begin with it.
-const CHANGEABLE: [&str; 26] = [
+const CHANGEABLE: [&str; 27] = [
     "layer_loss",
     "target_rule",
+    "qrelu_form",
     "weighted",
     "data.pad",
     "data.reflect",
@@ -39,6 +42,9 @@ const CHANGEABLE: [&str; 26] = [
     "train.deterministic",
     "schedule.",
 ];
+
+/// What is said of a setting without a value.
+const NOT_SET: &str = "not set";
 
 /// A setting that a run goes on with in place of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +94,30 @@ pub(crate) fn said(changes: &[Change]) -> String {
     changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// The schedules that a run had before this one, in their order, by what changed in which epoch. Gives what is wrong with
+/// a change, where one is not as it was recorded.
+pub(crate) fn schedules(now: &Schedule, changes: &[(u32, Change)]) -> Result<Vec<PastSchedule>, String> {
+    let mut table = toml::Table::try_from(now).map_err(|e| e.to_string())?;
+    let (mut past, mut until) = (Vec::new(), u32::MAX);
+    for (epoch, change) in changes.iter().rev() {
+        let Some(name) = change.key.strip_prefix("schedule.") else { continue };
+        let unreadable =
+            || format!("{} was no such setting; put the file back as it was, or begin a new run", change.key);
+        match change.before.as_str() {
+            NOT_SET => table.remove(name),
+            before => {
+                let line: toml::Table = format!("value = {before}").parse().map_err(|_| unreadable())?;
+                line.into_iter().next().and_then(|(_, value)| table.insert(name.into(), value))
+            }
+        };
+        // Where a run fell back to an older checkpoint, what came later did not last.
+        until = until.min(*epoch);
+        past.push(PastSchedule { until, schedule: table.clone().try_into().map_err(|_| unreadable())? });
+    }
+    past.reverse();
+    Ok(past)
+}
+
 /// What is trained now in place of what was; nothing where only that differs which belongs to a machine, or changes no
 /// step.
 pub(crate) fn between(before: &Recipe, now: &Recipe) -> Result<Vec<Change>, Error> {
@@ -113,7 +143,7 @@ fn compare(key: &str, before: Option<&Value>, now: Option<&Value>, changes: &mut
         return;
     }
     let said = |value: Option<&Value>| match value {
-        None => "not set".to_string(),
+        None => NOT_SET.to_string(),
         // Layers would fill the screen.
         Some(Value::Array(values)) if values.iter().any(Value::is_table) => format!("{} of them", values.len()),
         Some(value) => value.to_string(),
@@ -124,7 +154,7 @@ fn compare(key: &str, before: Option<&Value>, now: Option<&Value>, changes: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ftprop_nn::OutputLoss;
+    use ftprop_nn::{OutputLoss, ScheduleKind};
 
     #[test]
     fn keys_that_differ_are_named_with_both_values() {
@@ -146,6 +176,34 @@ mod tests {
         assert!(!keys.contains("epochs") && !keys.contains("path") && !keys.contains("name"), "{keys}");
         let possible: Vec<&str> = changes.iter().filter(|c| c.means_something()).map(|c| c.key.as_str()).collect();
         assert_eq!(possible, ["train.clip"]);
+    }
+
+    #[test]
+    fn schedules_of_the_past_follow_from_what_changed() {
+        let first = Recipe::built_in("digits").unwrap().into_recipe();
+        let mut second = first.clone();
+        second.schedule = Schedule { kind: ScheduleKind::Plateau, patience: 2, factor: 0.5, ..Schedule::default() };
+        let mut third = second.clone();
+        third.schedule = Schedule { kind: ScheduleKind::Step, decay_at: vec![9, 11], ..Schedule::default() };
+        let told = |epoch, before: &Recipe, now: &Recipe| {
+            between(before, now).unwrap().into_iter().map(move |change| (epoch, change))
+        };
+        let mut all: Vec<_> = told(4, &first, &second).chain(told(8, &second, &third)).collect();
+        let at = |now: &Recipe, changes: &[(u32, Change)], epoch| {
+            let mut recipe = now.clone().checked().unwrap();
+            recipe.set_past(schedules(&now.schedule, changes).unwrap());
+            recipe.schedule_of(epoch).clone()
+        };
+        for (epoch, expected) in [(1, &first), (3, &first), (4, &second), (7, &second), (8, &third), (99, &third)] {
+            assert_eq!(at(&third, &all, epoch), expected.schedule, "{epoch}");
+        }
+        // It goes on from an older checkpoint by the first again.
+        all.extend(told(6, &third, &first));
+        for (epoch, expected) in [(3, &first), (5, &second), (6, &first), (9, &first)] {
+            assert_eq!(at(&first, &all, epoch), expected.schedule, "{epoch}");
+        }
+        all[0].1.before = "]".into();
+        assert!(schedules(&first.schedule, &all).unwrap_err().contains("schedule."));
     }
 
     #[test]

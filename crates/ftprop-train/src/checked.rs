@@ -3,7 +3,8 @@
 use crate::built_in::built_in;
 use crate::error::Error;
 use crate::recipe::Recipe;
-use ftprop_nn::ScheduleKind;
+use ftprop_nn::{Schedule, ScheduleKind};
+use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
 /// A recipe whose settings fit each other. It is made once, by [`Recipe::checked`], and cannot be changed; whoever wants
@@ -18,7 +19,19 @@ use std::ops::Deref;
 /// # Ok::<(), ftprop_train::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct CheckedRecipe(Recipe);
+pub struct CheckedRecipe {
+    recipe: Recipe,
+    /// What a run that goes on had before.
+    past: Vec<PastSchedule>,
+}
+
+/// A schedule that a run had before another took its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PastSchedule {
+    /// The first epoch, from 1, that had another.
+    pub(crate) until: u32,
+    pub(crate) schedule: Schedule,
+}
 
 impl Recipe {
     /// Checks what can be wrong with a recipe before any data is read.
@@ -47,16 +60,8 @@ impl Recipe {
         if teaching && train.teacher.is_none() {
             return wrong("train.teacher", "must be given where its weight or temperature is");
         }
-        if self.target_rule.follows_teacher() {
-            if train.teacher.is_none() {
-                return wrong("train.teacher", "must be given where target_rule = \"teacher\"");
-            }
-            if train.diagnostics {
-                return wrong(
-                    "train.diagnostics",
-                    "does not go with target_rule = \"teacher\": it watches without one",
-                );
-            }
+        if self.target_rule.follows_teacher() && train.teacher.is_none() {
+            return wrong("train.teacher", "must be given where target_rule = \"teacher\"");
         }
         if train.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return wrong("train.clip", "must be a positive number");
@@ -99,7 +104,7 @@ impl Recipe {
         self.schedule.check()?;
         self.criterion()?.with_mixing(self.mixing()?)?;
         self.distillation()?;
-        Ok(CheckedRecipe(self))
+        Ok(CheckedRecipe { recipe: self, past: Vec::new() })
     }
 
     /// A recipe that the crate carries, by its file's name without the ending: `digits`, `convnet8-sign-ftpsh`.
@@ -112,13 +117,27 @@ impl Recipe {
 impl CheckedRecipe {
     /// The same for data of so many training examples: a batch has no more.
     pub(crate) fn with_batch_of_at_most(mut self, examples: usize) -> Self {
-        self.0.train.batch = self.0.train.batch.min(examples.max(1));
+        self.recipe.train.batch = self.recipe.train.batch.min(examples.max(1));
         self
+    }
+
+    /// The schedules that a run had before this one, in their order.
+    pub(crate) fn past(&self) -> &[PastSchedule] {
+        &self.past
+    }
+
+    pub(crate) fn set_past(&mut self, past: Vec<PastSchedule>) {
+        self.past = past;
+    }
+
+    /// The schedule that a run's epoch had, counted from 1.
+    pub(crate) fn schedule_of(&self, epoch: u32) -> &Schedule {
+        self.past.iter().find(|past| epoch < past.until).map_or(&self.recipe.schedule, |past| &past.schedule)
     }
 
     /// The recipe, for changes; it has to be checked again.
     pub fn into_recipe(self) -> Recipe {
-        self.0
+        self.recipe
     }
 }
 
@@ -126,6 +145,6 @@ impl Deref for CheckedRecipe {
     type Target = Recipe;
 
     fn deref(&self) -> &Recipe {
-        &self.0
+        &self.recipe
     }
 }

@@ -4,6 +4,7 @@
 //! taken and looks at it from within every hard layer (see [`ftprop_nn::probe`]). The twin lives on the CPU whatever
 //! the device that trains, and nothing it does reaches the run. `docs/reproduce.md` says what the figures mean.
 
+use crate::engine::teacher;
 use crate::error::Error;
 use crate::jsonl;
 use crate::recipe::{Recipe, input_shape};
@@ -52,7 +53,10 @@ impl Diagnostics {
         let criterion = recipe.training_criterion(&graph, &train)?;
         let train = Loader::new(&train, config)?;
         let optimizer = Optimizer::for_groups(recipe.learning(&graph)?.groups);
-        let probe = Probe::new(cpu, graph, recipe.train.batch)?;
+        let mut probe = Probe::new(cpu.clone(), graph, recipe.train.batch)?;
+        if let Some(teacher) = teacher::load_by(recipe, dataset, cpu)? {
+            probe.set_teacher(&teacher)?;
+        }
         Ok(Diagnostics { recipe: recipe.clone(), probe, optimizer, criterion, train })
     }
 

@@ -4,6 +4,7 @@ use crate::observe::Notice;
 use crate::recipe::{BadImages, Recipe};
 use ftprop_data::Source;
 use ftprop_nn::graph::Op;
+use ftprop_nn::spec::Init;
 use ftprop_nn::target::HardUnit;
 use ftprop_nn::{Activation, Graph, LayerSpec, ScheduleKind};
 
@@ -33,6 +34,10 @@ impl Recipe {
         say(loss && none(&|unit| unit.layer_loss == self.layer_loss), "layer_loss", why);
         let rule = self.target_rule != usual.target_rule;
         say(rule && none(&|unit| unit.rule == self.target_rule), "target_rule", why);
+        // A teacher's part of the loss bends, whatever the labels' part is.
+        let straight = !self.train.loss.bends() && self.train.teacher.is_none();
+        let curved = !none(&|unit| unit.rule.looks_at_curvature());
+        say(curved && straight, "target_rule", "the loss does not bend, so that secants are gradients");
         say(!self.weighted && none(&|_| true), "weighted", soft);
         say(self.train.diagnostics && none(&|_| true), "train.diagnostics", soft);
         let stepped = |unit: &HardUnit| matches!(unit.activation, Activation::Qrelu { .. });
@@ -44,6 +49,9 @@ impl Recipe {
         );
         let norms = nodes.iter().any(|node| matches!(node.op, Op::BatchNorm(_)));
         say(self.network.uniform_gamma && !norms, "network.uniform_gamma", "the network has no batch norm");
+        let layers = self.plain_layers(graph.input()).unwrap_or_default();
+        let unused = self.network.uniform_starts.iter().any(|&start| start == Init::Uniform || !starts(&layers, start));
+        say(unused, "network.uniform_starts", "no convolution starts in one of these ways");
         let overridden = self.overrides_nothing(&self.network.layers);
         say(overridden, "network.layers", "an act that is not hard has neither layer loss nor target rule nor form");
     }
@@ -84,6 +92,15 @@ impl Recipe {
         let late = !schedule.decay_at.is_empty() && schedule.decay_at.iter().all(|&epoch| epoch > self.train.epochs);
         say(late, "schedule.decay_at", "training ends before the first of them");
     }
+}
+
+/// Whether a convolution would start so.
+fn starts(layers: &[LayerSpec], start: Init) -> bool {
+    layers.iter().any(|layer| match layer {
+        LayerSpec::Conv { init, .. } => *init == start,
+        LayerSpec::Residual { main, shortcut } => starts(main, start) || starts(shortcut, start),
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -137,6 +154,11 @@ mod tests {
             ("schedule = { kind = \"step\", decay_at = [11] }", &["schedule.decay_at"]),
             ("schedule = { kind = \"step\", decay_at = [5, 11], factor = 0.3 }", &[]),
             ("network.uniform_gamma = true", &["network.uniform_gamma"]),
+            ("network.uniform_starts = [\"dirac\"]", &["network.uniform_starts"]),
+            ("target_rule = \"secant\"", &[]),
+            ("target_rule = \"secant\"\ntrain.loss = \"crammer_singer\"", &["target_rule"]),
+            ("target_rule = \"secant\"\ntrain.loss = \"squared_multi_hinge\"", &[]),
+            ("target_rule = \"secant\"\ntrain = { loss = \"multi_hinge\", teacher = \"run\" }", &[]),
         ] {
             let recipe = Recipe::from_toml("test", &format!("{mlp}{text}\n")).unwrap();
             assert_eq!(keys(&recipe), expected, "{text}");
@@ -146,5 +168,12 @@ mod tests {
         assert_eq!(keys(&Recipe::from_toml("own", own).unwrap()), ["layer_loss"]);
         let soft = own.replace("layer_loss = \"hinge\"", "activation = \"relu\"");
         assert_eq!(keys(&Recipe::from_toml("soft", &soft).unwrap()), ["network.layers"]);
+        let starts = |left_out: &str| {
+            let text =
+                format!("data.source = \"cifar10\"\nnetwork = {{ preset = \"fast\", uniform_starts = {left_out} }}");
+            keys(&Recipe::from_toml("starts", &text).unwrap())
+        };
+        assert_eq!(starts("[\"dirac\", \"whitened\"]"), [""; 0]);
+        assert_eq!(starts("[\"dirac\", \"normal_fan_out\"]"), ["network.uniform_starts"]);
     }
 }

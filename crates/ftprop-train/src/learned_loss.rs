@@ -11,7 +11,7 @@ impl Recipe {
         let mut criterion = self.criterion()?.with_mixing(self.mixing()?)?;
         if let Some(weights) = &self.train.class_weights {
             let labels = (0..train.len()).map(|i| train.label(i));
-            criterion = criterion.with_class_weights(weights.of(labels, graph.classes()))?;
+            criterion = criterion.with_class_weights(weights.of(labels, graph.classes())?)?;
             criterion.check_classes(graph.classes())?;
         }
         let input = graph.input();

@@ -439,15 +439,19 @@ impl Recipe {
 
     /// The layers for an input of this shape.
     pub fn layers(&self, input: Shape) -> Result<Vec<LayerSpec>, NnError> {
-        let layers = match &self.network.preset {
-            Some(preset) => presets::layers(preset, input, &self.network.widths)?,
-            None => self.network.layers.clone(),
-        };
-        let layers = presets::with_uniform_starts(layers, &self.network.uniform_starts);
+        let layers = presets::with_uniform_starts(self.plain_layers(input)?, &self.network.uniform_starts);
         Ok(match self.network.affine {
             Some(scale) => presets::with_affine(layers, Some(scale).filter(|scale| *scale != 0.0)),
             None => layers,
         })
+    }
+
+    /// The same without what is changed in any of them.
+    pub(crate) fn plain_layers(&self, input: Shape) -> Result<Vec<LayerSpec>, NnError> {
+        match &self.network.preset {
+            Some(preset) => presets::layers(preset, input, &self.network.widths),
+            None => Ok(self.network.layers.clone()),
+        }
     }
 
     /// What the activations share unless a layer says otherwise.

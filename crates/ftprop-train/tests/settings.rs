@@ -125,6 +125,48 @@ fn a_plateau_lowers_the_rate() {
     assert!(rates.iter().zip(expected).all(|(got, e)| (got / e - 1.0).abs() < 1e-9), "{rates:?}");
 }
 
+/// What a plateau decided before it was changed stays, also where the run is ended and taken up again after it.
+#[test]
+fn a_plateau_that_changes_goes_on_from_its_rate() {
+    let temp = std::env::temp_dir().join(format!("ftprop-plateau-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&temp);
+    let recipe = |epochs: u32, kind: ScheduleKind, factor: f64| {
+        digits(|recipe| {
+            (recipe.network.preset, recipe.network.widths) = (Some("mlp".into()), vec![20]);
+            recipe.network.layers.clear();
+            recipe.data.validation = 0.2;
+            // Nothing is learned, so no epoch is better than the first.
+            recipe.optimizer = OptimizerSpec::sgd(1e-30, 0.0).unwrap();
+            (recipe.schedule.kind, recipe.schedule.factor, recipe.train.epochs) = (kind, factor, epochs);
+            recipe.schedule.patience = if kind == ScheduleKind::Plateau { 1 } else { 5 };
+        })
+    };
+    let place = Place::open(DeviceChoice::Cpu, 1).unwrap();
+    let dataset = recipe(1, ScheduleKind::Constant, 0.1).data.open().unwrap();
+    let go_on = |name: &str, recipe: Recipe, reports: usize| {
+        let (path, recipe) = (temp.join(name), recipe.checked().unwrap());
+        let mut trainer = match RunFolder::open(&path) {
+            Ok(folder) => Trainer::with_changes(recipe, folder, &dataset, &place).unwrap(),
+            Err(_) => Trainer::in_folder(recipe, RunFolder::planned(&path).unwrap(), &dataset, &place).unwrap(),
+        };
+        trainer.run(&mut Stop(reports)).unwrap();
+        trainer.metrics().iter().map(|m| m.learning_rate / 1e-30).collect::<Vec<f64>>()
+    };
+    let (plateau, constant) = (ScheduleKind::Plateau, ScheduleKind::Constant);
+    let near = |rates: Vec<f64>, expected: &[f64]| {
+        let same = rates.len() == expected.len() && rates.iter().zip(expected).all(|(r, e)| (r / e - 1.0).abs() < 1e-9);
+        assert!(same, "{rates:?} for {expected:?}");
+    };
+    go_on("cut", recipe(3, plateau, 0.5), usize::MAX);
+    // Ended within its first epoch and once more in the next one.
+    go_on("cut", recipe(6, plateau, 0.1), 2);
+    go_on("cut", recipe(6, plateau, 0.1), 30);
+    near(go_on("cut", recipe(6, plateau, 0.1), usize::MAX), &[1.0, 1.0, 0.5, 0.25, 0.025, 0.0025]);
+    go_on("begun", recipe(3, constant, 0.1), usize::MAX);
+    near(go_on("begun", recipe(6, plateau, 0.5), usize::MAX), &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5]);
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_its_reason() {
     let refused = |change: &dyn Fn(&mut Recipe)| {

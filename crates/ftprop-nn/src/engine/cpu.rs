@@ -35,7 +35,7 @@ impl CpuEngine {
     /// Compiles a graph for batches of at most `batch` examples. All parameters are zero until they are set.
     pub fn new(cpu: Arc<Cpu>, graph: Arc<Graph>, learning: Learning, batch: usize) -> Result<Self, NnError> {
         learning.criterion.check_classes(graph.classes())?;
-        let teacher = learning.teacher.as_ref().map(|teacher| taught_by(teacher, &graph, &cpu, batch)).transpose()?;
+        let teacher = learning.teacher.as_ref().map(|teacher| teacher.network_for(&graph, &cpu, batch)).transpose()?;
         let mut network = Network::new(cpu, graph, batch)?;
         network.follow(Teacher::followed(learning.teacher.as_deref(), network.graph())?);
         let optimizer = Optimizer::for_groups(learning.groups.clone());
@@ -146,15 +146,6 @@ impl Others for Summed<'_> {
 /// The rules of a graph's hard layers.
 fn rules(graph: &Graph) -> impl Iterator<Item = TargetRule> + '_ {
     graph.walk().into_iter().filter_map(|node| node.op.target_rule())
-}
-
-/// A teacher's network, ready to be shown batches.
-fn taught_by(teacher: &Teacher, pupil: &Graph, cpu: &Arc<Cpu>, batch: usize) -> Result<Network, NnError> {
-    teacher.check(pupil)?;
-    let mut network = Network::new(cpu.clone(), teacher.graph.clone(), batch)?;
-    network.values_mut().copy_from_slice(&teacher.network.values);
-    network.stats_mut().copy_from_slice(&teacher.network.statistics);
-    Ok(network)
 }
 
 impl Engine for CpuEngine {

@@ -6,6 +6,7 @@
 
 mod cases;
 mod distance;
+mod frozen;
 mod matrices;
 mod portions;
 mod rules;
@@ -13,15 +14,14 @@ mod shared_norms;
 mod teachers;
 
 pub use cases::{Case, cases, networks};
-use cases::{mixed, networks_only, plain_case, some_groups};
+use cases::{mixed, networks_only, plain_case};
 pub use distance::{apart, distance};
 
 use super::{Engine, EngineError, Learning, NetworkState, Reducer, StepSpan};
 use crate::NnError;
 use crate::network::Step;
-use crate::optimizer::{GroupSpec, OptimizerSpec, ParameterGroups};
+use crate::optimizer::OptimizerSpec;
 use crate::output_loss::Tally;
-use std::sync::Arc;
 
 /// One thing that was compared.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub fn run(
     add(counted_apart(make, &case)?);
     add(resumed(make, &case)?);
     add(reduced(make, &case)?);
-    add(frozen(make, &case)?);
+    frozen::check(make, &case)?.into_iter().for_each(&mut add);
     if exactness == Exactness::Float {
         add(averaged(make, &case)?);
         add(statistics_taken(make, &case)?);
@@ -301,27 +301,6 @@ fn reduced(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     Ok(Check { name: "gradients are reduced before the optimizer".into(), error, allowed: 0.0 })
 }
 
-/// Frozen parameters stay where they are, others do not.
-fn frozen(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
-    let frozen = GroupSpec { lr_factor: 0.0, ..some_groups().swap_remove(1) };
-    let groups = ParameterGroups::resolve(&OptimizerSpec::adam(1e-2)?, &[frozen], &case.graph)?;
-    let learning = Learning { groups: Arc::new(groups), ..case.learning.clone() };
-    let case = Case { learning, ..case.clone() };
-    let (images, labels) = case.data(9);
-    let mut engine = make(&case)?;
-    engine.initialise(3)?;
-    let before = engine.network()?.values.into_owned();
-    engine.learn(&images, &labels, &Step { seed: 1, number: 0, progress: 0.0 })?;
-    engine.optimize(1.0)?;
-    let after = engine.network()?.values.into_owned();
-    let as_asked = case.graph.parameters().iter().all(|p| {
-        let moved = before[p.range.clone()] != after[p.range.clone()];
-        moved != p.name.starts_with("0.")
-    });
-    let error = if as_asked { 0.0 } else { f64::INFINITY };
-    Ok(Check { name: "frozen parameters stay".into(), error, allowed: 0.0 })
-}
-
 /// The moving average of the weights is the reference's.
 fn averaged(make: &mut Make<'_>, case: &Case) -> Result<Check, EngineError> {
     // Without Adam, which makes much of gradients that are nearly zero.
@@ -416,6 +395,7 @@ mod tests {
     use crate::spec::Defaults;
     use ftprop_tensor::Cpu;
     use ftprop_tensor::cpu::Isa;
+    use std::sync::Arc;
 
     #[test]
     fn the_cpus_engine_passes_on_every_instruction_set() {

@@ -4,7 +4,8 @@ use super::NetworkState;
 use crate::NnError;
 use crate::distillation::Distillation;
 use crate::graph::{Graph, Op};
-use ftprop_tensor::Shape;
+use crate::network::Network;
+use ftprop_tensor::{Cpu, Shape};
 use std::sync::Arc;
 
 /// A trained network, and how much its word counts. An engine that learns from one has it beside its own network and
@@ -33,6 +34,15 @@ impl Teacher {
             )));
         }
         Ok(())
+    }
+
+    /// Its network on the CPU, ready to be shown a pupil's batches.
+    pub(crate) fn network_for(&self, pupil: &Graph, cpu: &Arc<Cpu>, batch: usize) -> Result<Network, NnError> {
+        self.check(pupil)?;
+        let mut network = Network::new(cpu.clone(), self.graph.clone(), batch)?;
+        network.values_mut().copy_from_slice(&self.network.values);
+        network.stats_mut().copy_from_slice(&self.network.statistics);
+        Ok(network)
     }
 
     /// Which of a teacher's activations each hard layer of a pupil goes by, by the layer's number: that of the same shape,

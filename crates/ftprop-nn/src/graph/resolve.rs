@@ -241,7 +241,14 @@ fn pool(
 ) -> Result<(Op, Shape), NnError> {
     let Shape { height, width, channels } = at.input;
     if kernel.is_none() && height != width {
-        return Err(at.value(format!("an image of {} is not square; give the window as kernel", at.input)));
+        // The kernel of a convolution without padding that leaves the shorter side on both.
+        let [down, across] = [height, width].map(|side| side - height.min(width) + 1);
+        return Err(at.value(format!(
+            "an image of {} is not square, and a window is; give a kernel of at most {}, or make the image square before, as a \
+             conv with kernel = [{down}, {across}] does",
+            at.input,
+            height.min(width)
+        )));
     }
     let kernel = kernel.unwrap_or(height);
     let geometry = PoolGeometry { height, width, channels, kernel, stride: stride.unwrap_or(kernel), pad };

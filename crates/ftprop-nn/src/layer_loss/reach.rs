@@ -57,6 +57,8 @@ impl PhiOf for AtEach {
     #[inline(always)]
     fn phi<N: Number, L: MarginLoss>(self, loss: &L, t: N, z: N, s: N) -> N {
         let last = N::of((self.0 - 1) as f32);
+        // A z by less than a rounding beyond the reach of a threshold counts as at its edge. What `AtMiddle` has against that
+        // would make this loop a sixth to a half slower.
         N::sum(self.0, |i| loss.phi(margin(loss, t, z - i / last), s)) / N::of(self.0 as f32)
     }
 }

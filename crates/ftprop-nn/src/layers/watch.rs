@@ -150,7 +150,6 @@ impl Sight {
             }
             self.units.push((g, t, on));
         }
-        self.gradient = norm(g);
     }
 
     /// What became of the targets, on the way forward after the step.
@@ -228,6 +227,8 @@ impl Watched {
 
     fn back(&mut self, pass: &mut Pass<'_>, z: &[f32], slopes: &mut Slopes, above: Option<&mut dyn Above>) {
         let len = pass.n * self.layer.len;
+        // Before the rule, which may put something else in its place.
+        self.watch.lock().sights[self.index].gradient = norm(&slopes.current()[..len]);
         let set = self.layer.set_targets(pass, z, slopes, above);
         let (g, spare) = slopes.in_place();
         let targets = match set {

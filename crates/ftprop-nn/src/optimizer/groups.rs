@@ -62,7 +62,7 @@ pub enum ParameterClass {
     Weights,
     /// Of the same.
     Biases,
-    /// Batch norm's scales and shifts.
+    /// Scales and shifts, of batch norms and of affine layers.
     Norms,
 }
 
@@ -96,11 +96,11 @@ impl Group {
         self.lr * lr_factor
     }
 
-    /// How it learns whole matrices, if it does.
+    /// How it learns whole matrices, if it does. None where it is frozen.
     pub fn matrix_method(&self) -> Option<MatrixMethod<'_>> {
         match &self.method {
-            Method::Elementwise(_) => None,
-            Method::Matrix(rule) => Some(MatrixMethod { rule: &**rule, lr: self.lr }),
+            Method::Matrix(rule) if !self.is_frozen() => Some(MatrixMethod { rule: &**rule, lr: self.lr }),
+            _ => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl Group {
         self.method.moments()
     }
 
-    /// Whether nothing of it changes.
+    /// Whether nothing of it changes, neither weights nor moments, and its gradients do not count.
     pub fn is_frozen(&self) -> bool {
         self.lr == 0.0
     }
@@ -123,11 +123,11 @@ impl Group {
     }
 
     /// The update of one weight, for a GPU's compiler: a function of that name that changes w, m and v, given g and the
-    /// four scalars. None for matrices.
+    /// four scalars. None for matrices, and where nothing changes.
     pub fn device_update(&self, name: &str) -> Option<String> {
         match &self.method {
-            Method::Elementwise(rule) => Some(rule.device_update(name)),
-            Method::Matrix(_) => None,
+            Method::Elementwise(rule) if !self.is_frozen() => Some(rule.device_update(name)),
+            _ => None,
         }
     }
 }
@@ -207,7 +207,14 @@ impl ParameterGroups {
         &self.spans
     }
 
-    /// How many numbers are learned.
+    /// The spans of what changes; none where everything does, so that nobody needs to tell one from another.
+    pub fn unfrozen(&self) -> Option<impl Iterator<Item = Range<usize>>> {
+        let frozen = |span: &&Span| self.groups[span.group].is_frozen();
+        let spans = self.spans.iter().filter(move |span| !frozen(span)).map(|span| span.range.clone());
+        self.spans.iter().any(|span| frozen(&span)).then_some(spans)
+    }
+
+    /// How many numbers there are, frozen ones with them.
     pub fn parameters(&self) -> usize {
         self.spans.last().map_or(0, |s| s.range.end)
     }
@@ -340,6 +347,30 @@ mod tests {
             };
             assert!(values[p.range.clone()].iter().all(|&v| v == expected), "{}", p.name);
         }
+    }
+
+    #[test]
+    fn what_is_frozen_does_not_count_where_the_gradient_is_clipped() {
+        let graph = graph();
+        let spec = OptimizerSpec::sgd(1.0, 0.0).unwrap();
+        let frozen = |lr_factor| GroupSpec { lr_factor, ..group("0.*") };
+        let step = |groups: &[GroupSpec], first: f32| {
+            let groups = Arc::new(ParameterGroups::resolve(&spec, groups, &graph).unwrap());
+            let mut values = vec![1.0; graph.parameter_count()];
+            let mut grads = vec![0.25; graph.parameter_count()];
+            graph
+                .parameters()
+                .iter()
+                .filter(|p| p.name.starts_with("0."))
+                .for_each(|p| grads[p.range.clone()].fill(first));
+            let norm = Optimizer::for_groups(groups).step(&Cpu::new(2).unwrap(), &mut values, &grads, 1.0, Some(2.0));
+            (values, norm.unwrap())
+        };
+        // The same as if its gradients were zero.
+        let (as_zero, norm) = step(&[], 0.0);
+        assert!(norm > 2.0);
+        assert_eq!(step(&[frozen(0.0)], 1e9), (as_zero, norm));
+        assert!(step(&[frozen(1e-3)], 1e9).1 > 1e9);
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Optimizer {
     }
 
     /// One step along the gradients, the learning rate scaled by `lr_factor`. `clip` is the largest norm that the whole
-    /// gradient may have. Gives the gradient's norm back where it was needed.
+    /// gradient may have, but for what is frozen. Gives the gradient's norm back where it was needed.
     pub fn step(
         &mut self,
         cpu: &Cpu,
@@ -158,7 +158,11 @@ impl Optimizer {
         clip: Option<f64>,
     ) -> Option<f64> {
         self.steps += 1;
-        let norm = clip.map(|_| reduce::square_sum(cpu, grads).sqrt());
+        let squares = || match self.groups.unfrozen() {
+            None => reduce::square_sum(cpu, grads),
+            Some(ranges) => ranges.map(|range| reduce::square_sum(cpu, &grads[range])).sum(),
+        };
+        let norm = clip.map(|_| squares().sqrt());
         let scale = match (clip, norm) {
             (Some(most), Some(norm)) if norm > most => (most / norm) as f32,
             _ => 1.0,
@@ -166,6 +170,10 @@ impl Optimizer {
         let groups = self.groups.clone();
         for span in groups.spans() {
             let (group, range) = (&groups.groups()[span.group], span.range.clone());
+            // At a rate of 0 some rules change weights all the same, such as one that scales them before the step.
+            if group.is_frozen() {
+                continue;
+            }
             let mut moments = self.moments.iter_mut().map(|m| &mut m[range.clone()]);
             let moments = [moments.next().unwrap_or_default(), moments.next().unwrap_or_default()];
             let (values, grads) = (&mut values[range.clone()], &grads[range]);
@@ -329,5 +337,45 @@ mod tests {
         assert!(OptimizerSpec::register("adam", KEYS, |_| SignDescent).is_err());
         let spec = OptimizerSpec::new("sign_descent", &[("lr", Setting::Number(0.5))]).unwrap();
         assert_eq!(after_three_steps(&spec, None), [0.0, -1.75, 1.5]);
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_is_not_registered() {
+        /// Says of itself how many moments it has.
+        #[derive(Clone, Debug)]
+        struct Remembering(usize);
+        impl UpdateRule for Remembering {
+            fn moments(&self) -> usize {
+                self.0
+            }
+            fn scalars(&self, _: u64, _: f64) -> [f32; 4] {
+                [0.0; 4]
+            }
+            fn update<N: Number>(&self, w: N, _: N, moments: [N; 2], _: [N; 4]) -> (N, [N; 2]) {
+                (w, moments)
+            }
+        }
+        const NO_SHARE: &[Key] = &[Key::LR, Key::share("x", 2.0)];
+        const TWICE: &[Key] = &[Key::LR, Key::number("x", 2.0), Key::flag("x", true)];
+        const NAMED: &[Key] = &[Key::LR, Key::flag("name", true)];
+        const SPACED: &[Key] = &[Key::LR, Key::flag("a b", true)];
+        const FLAG: &[Key] = &[Key::flag("lr", true)];
+        let register = |name, keys, moments| OptimizerSpec::register(name, keys, move |_| Remembering(moments));
+        for (name, keys, words) in [
+            ("", &[Key::LR][..], "letters, digits"),
+            ("a b", &[Key::LR], "letters, digits"),
+            ("own", &[], "no learning rate"),
+            ("own", FLAG, "no learning rate"),
+            ("own", NO_SHARE, "usual value"),
+            ("own", TWICE, "two of its settings"),
+            ("own", NAMED, "called name"),
+            ("own", SPACED, "name of a setting"),
+        ] {
+            let refused = register(name, keys, 0).unwrap_err().to_string();
+            assert!(refused.contains(words), "{name:?}: {refused}");
+        }
+        register("own", &[Key::LR], 3).unwrap();
+        let refused = OptimizerSpec::new("own", &[("lr", Setting::Number(0.1))]).unwrap_err().to_string();
+        assert!(refused.contains("own keeps 3 moments"), "{refused}");
     }
 }

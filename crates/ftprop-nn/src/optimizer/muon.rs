@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn normalized_weights_have_one_length_a_row_before_each_step() {
-        let spec = muon(&[("normalize", Setting::Flag(true))]).with("lr", Setting::Number(0.0)).unwrap();
+        let spec = muon(&[("normalize", Setting::Flag(true))]).with("lr", Setting::Number(1e-9)).unwrap();
         let groups = ParameterGroups::resolve(&spec, &[], &graph(false)).unwrap();
         let mut values = [3.0, 0.0, 4.0, 0.0, 12.0, 0.0];
         Optimizer::for_groups(Arc::new(groups)).step(&Cpu::new(1).unwrap(), &mut values, &[0.5; 6], 1.0, None);

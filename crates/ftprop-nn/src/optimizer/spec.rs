@@ -7,6 +7,7 @@ use super::muon::Muon;
 use super::rules::{Adam, Momentum, Rmsprop, Sgd};
 use super::{AnyUpdate, MatrixRule, Method, UpdateRule};
 use crate::NnError;
+use crate::names::{SOUND, is_sound};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +72,10 @@ impl Key {
         Key { name, usual: Some(Setting::Flag(usual)), below_one: false }
     }
 
+    fn is_flag(&self) -> bool {
+        matches!(self.usual, Some(Setting::Flag(_)))
+    }
+
     fn check(&self, value: Setting) -> Result<(), String> {
         match (self.usual, value) {
             (Some(Setting::Flag(_)), Setting::Flag(_)) => Ok(()),
@@ -84,6 +89,11 @@ impl Key {
             _ => Ok(()),
         }
     }
+}
+
+/// Says that there is no setting of a name among these.
+fn unknown_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> NnError {
+    NnError::Key { key: key.into(), known: known.collect::<Vec<_>>().join("`, `") }
 }
 
 type Make = dyn Fn(&OptimizerSpec) -> Result<Method, NnError> + Send + Sync;
@@ -195,8 +205,23 @@ fn find(name: &str) -> Result<Added, NnError> {
 
 fn add(name: &'static str, keys: &'static [Key], make: Arc<Make>) -> Result<(), NnError> {
     let refused = |why| NnError::Register { what: "optimizer", name: name.into(), why };
-    if !keys.iter().any(|k| k.name == Key::LR.name) {
+    if !is_sound(name) {
+        return Err(refused(SOUND));
+    }
+    if !keys.iter().any(|k| k.name == Key::LR.name && !k.is_flag()) {
         return Err(refused("it has no learning rate among its settings"));
+    }
+    for (i, key) in keys.iter().enumerate() {
+        let wrong = match key.usual {
+            _ if !is_sound(key.name) => Some("the name of a setting has letters, digits and _ . : - + only"),
+            _ if key.name == "name" => Some("a setting cannot be called name, which is the optimizer's"),
+            _ if keys[..i].iter().any(|before| before.name == key.name) => Some("two of its settings have one name"),
+            Some(usual) if key.check(usual).is_err() => Some("the usual value of a setting is none that it may have"),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err(refused(wrong));
+        }
     }
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     if FAMILIES.iter().any(|f| f.name == name) || added.iter().any(|f| f.name == name) {
@@ -214,8 +239,7 @@ impl OptimizerSpec {
             family.keys.iter().filter_map(|k| Some((k.name.to_string(), k.usual?))).collect();
         for (key, value) in settings {
             let Some(known) = family.keys.iter().find(|k| k.name == *key) else {
-                let keys: Vec<&str> = family.keys.iter().map(|k| k.name).collect();
-                return Err(NnError::Key { key: (*key).into(), known: keys.join("`, `") });
+                return Err(unknown_key(key, family.keys.iter().map(|k| k.name)));
             };
             known.check(*value).map_err(|why| NnError::Setting(format!("optimizer.{key} must be {why}")))?;
             all.insert((*key).into(), *value);
@@ -246,13 +270,21 @@ impl OptimizerSpec {
     }
 
     /// Makes an optimizer of one's own known by a name, with the settings that a recipe may give it; the learning rate
-    /// ([`Key::LR`]) is one of them. A name can be given once.
+    /// ([`Key::LR`]) is one of them. A name can be given once. Whether its rule has more moments than there is room for is
+    /// seen when it is first chosen.
     pub fn register<R: UpdateRule>(
         name: &'static str,
         keys: &'static [Key],
         make: impl Fn(&OptimizerSpec) -> R + Send + Sync + 'static,
     ) -> Result<(), NnError> {
-        add(name, keys, Arc::new(move |spec: &OptimizerSpec| Ok(Method::elementwise(make(spec)))))
+        let method = move |spec: &OptimizerSpec| match make(spec) {
+            rule if rule.moments() <= 2 => Ok(Method::elementwise(rule)),
+            rule => Err(NnError::Setting(format!(
+                "the optimizer {name} keeps {} moments a weight; there is room for 2",
+                rule.moments()
+            ))),
+        };
+        add(name, keys, Arc::new(method))
     }
 
     /// The same for an optimizer of whole matrices.
@@ -301,13 +333,19 @@ impl OptimizerSpec {
 impl TryFrom<Written> for OptimizerSpec {
     type Error = NnError;
     fn try_from(written: Written) -> Result<Self, NnError> {
+        let family = find(&written.name)?;
         let mut settings = Vec::with_capacity(written.settings.len());
         for (key, value) in &written.settings {
+            // Before its value: what is wrong with that of a misspelt key leads nowhere.
+            let Some(known) = family.keys.iter().find(|k| k.name == *key) else {
+                return Err(unknown_key(key, family.keys.iter().map(|k| k.name).chain(["name"])));
+            };
             let value = match value {
                 WrittenSetting::Flag(flag) => Setting::Flag(*flag),
                 WrittenSetting::Number(number) => Setting::Number(*number),
                 WrittenSetting::Text(text) => {
-                    return Err(NnError::Setting(format!("optimizer.{key} must be a number, not \"{text}\"")));
+                    let what = if known.is_flag() { "true or false" } else { "a number" };
+                    return Err(NnError::Setting(format!("optimizer.{key} must be {what}, not \"{text}\"")));
                 }
             };
             settings.push((key.as_str(), value));

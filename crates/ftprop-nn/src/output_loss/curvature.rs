@@ -2,6 +2,16 @@
 
 use super::{Criterion, OutputLoss};
 
+impl OutputLoss {
+    /// Whether its second derivatives are more than zeros: those of the plain hinges are not.
+    pub fn bends(self) -> bool {
+        match self {
+            OutputLoss::CrossEntropy | OutputLoss::SquaredMultiHinge | OutputLoss::SquaredOneVsRestHinge => true,
+            OutputLoss::MultiHinge | OutputLoss::CrammerSinger | OutputLoss::OneVsRestHinge => false,
+        }
+    }
+}
+
 impl Criterion {
     /// Writes the diagonal of the mean loss's second derivatives by the logits, for learning as
     /// [`learn`](Criterion::learn) goes.
@@ -68,6 +78,7 @@ mod tests {
             let keep = if loss == OutputLoss::CrossEntropy { 0.7 } else { 1.0 };
             let mut curvature = vec![f32::NAN; z.len()];
             criterion.curvatures(&z, &labels, (keep, 8), &mut curvature);
+            assert_eq!(curvature.iter().any(|&c| c != 0.0), loss.bends(), "{loss}");
             for at in 0..z.len() {
                 let slope = |by: f32| {
                     let (mut moved, mut slopes) = (z.clone(), vec![0.0; z.len()]);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::activation::Activation;
+use crate::engine::{CpuEngine, Engine, Learning, NetworkState};
 use crate::layer_loss::LayerLoss;
 use crate::optimizer::OptimizerSpec;
 use crate::output_loss::OutputLoss;
@@ -125,6 +126,55 @@ fn a_probe_makes_the_very_step_that_training_makes() {
         let all = got.layers.iter().map(|l| l.weight_gradient.powi(2)).sum::<f64>().sqrt();
         assert!((all - below).abs() < 1e-9 * below, "{all} for {below}");
     }
+}
+
+/// One hidden layer of four units.
+fn hidden(rule: &str, activation: Activation) -> Arc<Graph> {
+    let defaults =
+        Defaults { target_rule: rule.parse().unwrap(), ..Defaults::new(activation, LayerLoss::soft_hinge()) };
+    graph(&presets::layers("mlp", Shape::vector(3), &[4]).unwrap(), defaults, Shape::vector(3), 3)
+}
+
+const BATCH: (&[f32], &[u32]) = (&[1.0, 2.0, 3.0, -1.0, 0.5, 2.0], &[1, 2]);
+
+#[test]
+fn with_a_teacher_it_makes_the_step_that_a_pupil_makes() {
+    let cpu = Arc::new(Cpu::new(1).unwrap());
+    let (pupil, other) = (hidden("teacher", Activation::Sign), hidden("gradient_sign", Activation::Relu));
+    let network = NetworkState { values: other.initial_values(7).into(), statistics: vec![].into() };
+    let distillation = Distillation::new(2.0, 0.5).unwrap();
+    let teacher = Arc::new(Teacher { graph: other, network, distillation });
+    let spec = OptimizerSpec::sgd(0.5, 0.0).unwrap();
+    let learning = Learning { teacher: Some(teacher.clone()), ..Learning::new(&pupil, &spec).unwrap() };
+    let mut engine = CpuEngine::new(cpu.clone(), pupil.clone(), learning.clone(), 2).unwrap();
+    engine.initialise(1).unwrap();
+    engine.learn(BATCH.0, BATCH.1, &STEP).unwrap();
+    engine.optimize(1.0).unwrap();
+    let stepped = |teacher: Option<&Teacher>| {
+        let mut probe = Probe::new(cpu.clone(), pupil.clone(), 2).unwrap();
+        teacher.into_iter().for_each(|teacher| probe.set_teacher(teacher).unwrap());
+        probe.network_mut().initialise(1);
+        let mut optimizer = Optimizer::for_groups(learning.groups.clone());
+        probe.step(&mut optimizer, BATCH, &learning.criterion, &STEP, (1.0, None)).unwrap();
+        probe.network().values().to_vec()
+    };
+    assert_eq!(stepped(Some(&teacher)), engine.network().unwrap().values.to_vec());
+    assert_ne!(stepped(None), stepped(Some(&teacher)), "the teacher makes no difference");
+}
+
+#[test]
+fn what_arrives_is_the_gradient_whatever_a_rule_makes_of_it() {
+    let cpu = Arc::new(Cpu::new(1).unwrap());
+    let criterion = Criterion::new(OutputLoss::CrossEntropy, 0.0).unwrap();
+    let look = |rule: &str| {
+        let mut probe = Probe::new(cpu.clone(), hidden(rule, Activation::Sign), 2).unwrap();
+        probe.network_mut().initialise(1);
+        let spec = OptimizerSpec::sgd(0.5, 0.0).unwrap();
+        let mut optimizer = Optimizer::new(&spec, probe.network().values().len()).unwrap();
+        probe.step(&mut optimizer, BATCH, &criterion, &STEP, (1.0, None)).unwrap().layers.swap_remove(0)
+    };
+    let (plain, secant) = (look("gradient_sign"), look("secant"));
+    assert!(plain.slope != secant.slope && plain.gradient == secant.gradient, "{plain:?} {secant:?}");
 }
 
 #[test]

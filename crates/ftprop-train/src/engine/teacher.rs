@@ -7,10 +7,16 @@ use crate::model::{Model, Which};
 use crate::recipe::Recipe;
 use ftprop_data::Dataset;
 use ftprop_nn::engine::{NetworkState, Teacher};
+use ftprop_tensor::Cpu;
 use std::sync::Arc;
 
 /// Reads the teacher, where the recipe has one, and checks that it knows the data's classes and sees the same numbers.
 pub(crate) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<Option<Arc<Teacher>>, Error> {
+    load_by(recipe, dataset, place.cpu.clone())
+}
+
+/// The same without a place: what is read is numbers, whatever computes with them.
+pub(crate) fn load_by(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>) -> Result<Option<Arc<Teacher>>, Error> {
     let (Some(path), Some(distillation)) = (&recipe.train.teacher, recipe.distillation()?) else { return Ok(None) };
     let refused = |why: String| Error::Teacher { path: path.clone(), why };
     if !path.exists() {
@@ -19,7 +25,7 @@ pub(crate) fn load(recipe: &Recipe, dataset: &Dataset, place: &Place) -> Result<
     if is_packed(path) {
         return Err(refused("a packed model cannot teach; give the run that it was packed from".into()));
     }
-    let model = Model::load(path, Which::Best, place.cpu.clone(), 1).map_err(|e| refused(e.to_string()))?;
+    let model = Model::load(path, Which::Best, cpu, 1).map_err(|e| refused(e.to_string()))?;
     if dataset.shape != model.info.shape() || dataset.classes != model.info.classes {
         return Err(refused("it was trained for examples of another shape, or for other classes".into()));
     }

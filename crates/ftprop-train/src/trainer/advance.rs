@@ -3,6 +3,7 @@
 
 use super::Trainer;
 use crate::error::Error;
+use crate::run::EpochMetrics;
 use ftprop_data::Epoch;
 use ftprop_nn::engine::StepSpan;
 use ftprop_nn::{Portion, Step, Tally};
@@ -105,7 +106,9 @@ impl Trainer {
 
     /// What epochs without a better one on the validation part have made of the learning rate.
     pub(super) fn cut(&self) -> f64 {
-        self.recipe.schedule.cut(self.metrics.iter().filter_map(|epoch| epoch.validation).map(|scores| scores.top1))
+        let scored = |metrics: &'_ EpochMetrics| Some((metrics.epoch, metrics.validation?.top1));
+        let scores = self.metrics.iter().filter_map(scored);
+        self.recipe.schedule.cut(scores.map(|(epoch, score)| (self.recipe.schedule_of(epoch), score)))
     }
 
     /// The next steps of the epoch, `most` of them at most.

@@ -43,6 +43,18 @@ impl Trainer {
         self.notes.extend(saved.notes.iter().cloned().map(Notice::Checkpoint));
         self.state = state;
         self.before = self.state.seconds;
+        self.recall_schedules()
+    }
+
+    /// Takes up the schedules that the epochs before had, so that what they decided stays.
+    fn recall_schedules(&mut self) -> Result<(), Error> {
+        let Some(folder) = self.storage.as_ref().map(Storage::folder) else { return Ok(()) };
+        let recorded = folder.changes()?.into_iter().map(|changed| (changed.epoch, changed.change));
+        let now = self.changes.iter().map(|change| (self.state.epoch, change.clone()));
+        let path = || folder.path().join("changes.jsonl");
+        let past = changes::schedules(&self.recipe.schedule, &recorded.chain(now).collect::<Vec<_>>())
+            .map_err(|why| Error::Damaged { path: path(), why })?;
+        self.recipe.set_past(past);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What rank 0 begins with, on every rank.
 
 use super::Trainer;
+use crate::checked::PastSchedule;
 use crate::checkpoint::State;
 use crate::error::Error;
 use crate::run::EpochMetrics;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 struct Header {
     state: State,
     metrics: Vec<EpochMetrics>,
+    schedules: Vec<PastSchedule>,
     /// Steps that the optimizer has taken.
     steps: u64,
     /// How many numbers each part has: parameters, statistics, moments, and the averages where there are any.
@@ -41,6 +43,7 @@ impl Trainer {
         let header = Header {
             state: self.state,
             metrics: self.metrics.clone(),
+            schedules: self.recipe.past().to_vec(),
             steps: training.steps,
             values: training.network.values.len(),
             statistics: training.network.statistics.len(),
@@ -81,6 +84,7 @@ impl Trainer {
         let network = NetworkState { values, statistics };
         self.engine.restore(&TrainingState { network, steps: header.steps, moments, average })?;
         (self.state, self.metrics) = (header.state, header.metrics);
+        self.recipe.set_past(header.schedules);
         self.before = self.state.seconds;
         Ok(())
     }
