@@ -267,3 +267,16 @@ fn runs_of_older_versions_go_on_with_a_word() {
     forget(&temp, "digits");
     assert!(temp.run("eval digits").ok().err.is_empty());
 }
+
+/// What is left of times is the same a day later, but the teacher would take it for its own day's.
+#[test]
+fn a_teacher_of_other_times_is_refused() {
+    let temp = Temp::new();
+    let day = |first: u32| (0..60).map(|i| format!("{},{}\n", first + i, i / 30)).collect::<String>();
+    temp.write("monday.csv", day(1_700_000_000));
+    temp.write("tuesday.csv", day(1_700_086_400));
+    temp.run("train --data monday.csv --epochs 1 --quiet --out teacher").ok();
+    let learn = "train --epochs 1 --quiet --set train.teacher=teacher --data";
+    temp.run(&format!("{learn} monday.csv --out pupil")).ok();
+    temp.run(&format!("{learn} tuesday.csv --out other")).refused(1, &["teacher", "normalised otherwise"]);
+}

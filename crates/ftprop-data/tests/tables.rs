@@ -230,3 +230,67 @@ fn what_is_wrong_with_single_rows_is_told_row_by_row() {
     assert!(wrong[0].to_string().contains("`purple`") && wrong[1].to_string().contains("`many`"));
     assert!(fitted.sound(table("a,b\n1,2\n")).is_err());
 }
+
+/// Times in seconds since 1970 became a few numbers, for 32 bits do not tell them apart, and nothing could be learnt.
+#[test]
+fn numbers_far_from_0_are_told_apart() {
+    let text = |offset: u64, cell: fn(u64) -> bool| {
+        let time = |i: u64| if cell(i) { (offset + i).to_string() } else { "NA".into() };
+        let rows: String =
+            (0..120).map(|i| format!("{},{},{}\n", time(i), i % 7, ["x", "y"][i as usize / 60])).collect();
+        format!("time,b,kind\n{rows}")
+    };
+    type Given = fn(u64) -> bool;
+    let every: Given = |_| true;
+    let most: Given = |i| i % 10 != 3;
+    for (missing, given) in
+        [(Missing::Refuse, every), (Missing::Mean, most), (Missing::Median, most), (Missing::Indicator, most)]
+    {
+        let options = CsvOptions { missing, ..CsvOptions::default() };
+        let (near, far) = (text(0, given), text(1_700_000_000, given));
+        let (plain, fitted) = (transform(&near, &options), transform(&far, &options));
+        let ColumnKind::Number { origin, mean, .. } = fitted.columns[0].kind else { panic!("{fitted:?}") };
+        assert!(origin == Some(1_700_000_060.0) && mean.abs() < 10.0, "{fitted:?}");
+        assert_eq!((plain.origins(), fitted.columns[1].clone()), (vec![None, None], plain.columns[1].clone()));
+        let (wanted, found) = (plain.inputs(&table(&near)).unwrap(), fitted.inputs(&table(&far)).unwrap());
+        assert_eq!(wanted.len(), found.len());
+        assert!(wanted.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-5), "{missing:?}: {wanted:?} {found:?}");
+        // Kept and read again; where there is no origin nothing is said of one.
+        let kept = serde_json::to_string(&fitted).unwrap();
+        assert_eq!(serde_json::from_str::<TableTransform>(&kept).unwrap(), fitted);
+        assert!(
+            kept.contains("\"origin\":1700000060.0,") && !serde_json::to_string(&plain).unwrap().contains("origin")
+        );
+    }
+    let temp = Temp::new();
+    let data = open(Source::Csv, Some(&temp.write("t.csv", text(1_700_000_000, every))), &Options::default()).unwrap();
+    assert_eq!((data.repeated(), data.train.len() + data.test.len()), (0, 120));
+    // Rows of another file, where what is left is no number of 32 bits, and decimals for proofs.
+    let fitted = transform(&text(1_700_000_000, every), &CsvOptions::default());
+    let wrong = fitted.features(&table("time,b\n1700000000,1\n-1e39,1\n")).unwrap_err().to_string();
+    assert!(
+        wrong.contains("line 3") && wrong.contains("`-1e39` in column 1 (`time`) is not a finite number"),
+        "{wrong}"
+    );
+    let rows = table("time,b\n1700000012.125,1\n1.7000001e9,2.50\n");
+    assert_eq!(fitted.written(&rows).unwrap(), ["-47.875", "1", "40", "2.50"]);
+    let long = fitted.written(&table("time,b\n1e-99,1\n")).unwrap_err().to_string();
+    assert!(long.contains("line 2") && long.contains("`1e-99`") && long.contains("round it"), "{long}");
+}
+
+#[test]
+fn numbers_that_32_bits_tell_apart_have_no_origin() {
+    let rows = |cell: fn(usize) -> String| -> String { (0..60).map(|i| format!("{},{}\n", cell(i), i % 2)).collect() };
+    let cells: [(fn(usize) -> String, bool); 6] = [
+        (|i| (1960 + i).to_string(), false),
+        (|_| "1700000000.1".into(), false),
+        (|_| "0.1".into(), false),
+        (|i| format!("{}", 4000 + (i % 4 / 2) * 2), false),
+        (|i| format!("{}", 5000 + (i % 4 / 2) * 2), true),
+        (|i| format!("-1.0000000{}", i % 4), true),
+    ];
+    for (cell, far) in cells {
+        let fitted = transform(&format!("a,kind\n{}", rows(cell)), &CsvOptions::default());
+        assert_eq!(fitted.origins()[0].is_some(), far, "{fitted:?}");
+    }
+}
