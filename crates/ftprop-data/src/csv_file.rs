@@ -149,7 +149,7 @@ impl CsvTable {
                 path: self.path.clone(),
                 why: format!(
                     "two columns have the same name, {}; give them different ones or, if the first line holds no names, \
-                     set csv.header to false",
+                     set data.csv.header to false",
                     quote(pair[0])
                 ),
             }),

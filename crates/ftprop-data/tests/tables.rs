@@ -157,7 +157,7 @@ fn two_columns_of_one_name_are_refused() {
     let error =
         |csv: CsvOptions| open(Source::Csv, Some(&temp.write("t.csv", text)), &with(csv)).unwrap_err().to_string();
     let said = error(CsvOptions::default());
-    assert!(said.contains("same name, `a`") && said.contains("csv.header"), "{said}");
+    assert!(said.contains("same name, `a`") && said.contains("data.csv.header"), "{said}");
     // A first line that is a row may say a thing twice.
     let letters = "p,p,x\nq,p,y\np,q,x\nq,q,y\np,p,y\nq,p,x\n";
     let rows = CsvOptions { header: Some(false), ..CsvOptions::default() };
@@ -215,7 +215,7 @@ fn texts_that_are_no_categories_are_refused() {
     let comma = fit(|i| format!("{},5", i % 7), vec![]).unwrap_err();
     assert!(comma.contains("column 1 (`a`)") && comma.contains("decimal comma") && comma.contains("`0,5`"), "{comma}");
     let names = fit(|i| format!("row{i}"), vec![]).unwrap_err();
-    assert!(names.contains("60 different texts in 60 rows") && names.contains("csv.ignore"), "{names}");
+    assert!(names.contains("60 different texts in 60 rows") && names.contains("(data.csv.ignore)"), "{names}");
     assert_eq!(fit(|i| format!("row{i}"), vec!["a".into()]).unwrap().width(), 61);
     assert_eq!(fit(|i| format!("group{}", i % 30), vec![]).unwrap().width(), 31);
 }

@@ -126,7 +126,7 @@ fn check_texts<'a>(
         let words = table.column_words(column);
         return Err(wrong(format!(
             "{words} holds {different} different texts in {rows} rows, so most name a single row; leave it out \
-             (csv.ignore), put the texts in groups, or say that they are categories (csv.categories)"
+             (data.csv.ignore), put the texts in groups, or say that they are categories (data.csv.categories)"
         )));
     }
     Ok(())
@@ -143,7 +143,7 @@ fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<Column
         if texts.len() > MOST_TEXTS {
             let words = table.column_words(column);
             let why = format!(
-                "{words} holds more than {MOST_TEXTS} different texts; leave it out (csv.ignore) or put them in groups"
+                "{words} holds more than {MOST_TEXTS} different texts; leave it out (data.csv.ignore) or put them in groups"
             );
             return Err(DataError::Table { path: table.path().to_owned(), why });
         }
