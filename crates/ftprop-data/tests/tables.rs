@@ -214,6 +214,20 @@ fn texts_that_are_no_categories_are_refused() {
     };
     let comma = fit(|i| format!("{},5", i % 7), vec![]).unwrap_err();
     assert!(comma.contains("column 1 (`a`)") && comma.contains("decimal comma") && comma.contains("`0,5`"), "{comma}");
+    // A thousand times as much, or as little, would be learned from if the wrong one were meant.
+    let either = fit(|i| format!("{},{:03}", 90 + i % 7, i), vec![]).unwrap_err();
+    assert!(either.contains("`90,000`; if it divides thousands leave it out, if it is a decimal comma"), "{either}");
+    let thousands: [fn(usize) -> String; 2] =
+        [|i| format!("{},234,567", i % 7), |i| format!("-{},{:03}.5", 1 + i % 700, i)];
+    for thousands in thousands.map(|cell| fit(cell, vec![]).unwrap_err()) {
+        assert!(
+            thousands.contains("commas between thousands") && thousands.contains("write them without"),
+            "{thousands}"
+        );
+    }
+    let most = fit(|i| format!("{},{:03}", 1000 + i % 7, i), vec![]).unwrap_err();
+    assert!(most.contains("decimal comma, such as `1000,000`"), "{most}");
+    assert!(fit(|i| format!("{},{}", i % 7, i % 3), vec![]).unwrap_err().contains("decimal comma"));
     let names = fit(|i| format!("row{i}"), vec![]).unwrap_err();
     assert!(names.contains("60 different texts in 60 rows") && names.contains("(data.csv.ignore)"), "{names}");
     assert_eq!(fit(|i| format!("row{i}"), vec!["a".into()]).unwrap().width(), 61);

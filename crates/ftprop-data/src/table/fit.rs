@@ -113,13 +113,20 @@ fn check_texts<'a>(
     texts: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<(), DataError> {
     let wrong = |why: String| DataError::Table { path: table.path().to_owned(), why };
-    let with_comma = |text: &str| text.contains(',') && text.replace(',', ".").parse::<f32>().is_ok();
-    if texts.clone().all(with_comma) {
-        let some = texts.clone().next().map(quote).unwrap_or_default();
-        let words = table.column_words(column);
-        return Err(wrong(format!(
-            "{words} holds numbers with a decimal comma, such as {some}; write them with a point"
-        )));
+    if let (Some(some), Some(comma)) = (texts.clone().next(), Comma::of(texts.clone())) {
+        let (words, some) = (table.column_words(column), quote(some));
+        return Err(wrong(match comma {
+            Comma::Decimal => {
+                format!("{words} holds numbers with a decimal comma, such as {some}; write them with a point")
+            }
+            Comma::Thousands => {
+                format!("{words} holds numbers with commas between thousands, such as {some}; write them without")
+            }
+            Comma::Either => format!(
+                "{words} holds numbers with a comma, such as {some}; if it divides thousands leave it out, if it is a decimal comma \
+                 write a point"
+            ),
+        }));
     }
     let (rows, different) = (texts.clone().count(), texts.collect::<BTreeSet<_>>().len());
     if different > MOST_NUMBERS && rows < LEAST_OF_A_CLASS * different && different <= MOST_TEXTS {
@@ -130,6 +137,37 @@ fn check_texts<'a>(
         )));
     }
     Ok(())
+}
+
+/// What the commas in numbers mean.
+enum Comma {
+    Decimal,
+    Thousands,
+    Either,
+}
+
+impl Comma {
+    /// By all texts of a column; none if they are no numbers with commas.
+    fn of<'a>(mut texts: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
+        // Three digits follow each, but for a fraction behind the last ones.
+        let thousands = |text: &str| {
+            let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+            let mut groups = whole.strip_prefix(['-', '+']).unwrap_or(whole).split(',');
+            let digits = |group: &str| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit());
+            let first = groups.next().is_some_and(|group| digits(group) && group.len() <= 3);
+            first && groups.all(|group| digits(group) && group.len() == 3) && (fraction.is_empty() || digits(fraction))
+        };
+        let decimal = |text: &str| text.replacen(',', ".", 1).parse::<f32>().is_ok();
+        if !texts.clone().all(|text| text.contains(',')) {
+            return None;
+        }
+        match (texts.clone().all(thousands), texts.all(decimal)) {
+            (true, true) => Some(Comma::Either),
+            (true, false) => Some(Comma::Thousands),
+            (false, true) => Some(Comma::Decimal),
+            (false, false) => None,
+        }
+    }
 }
 
 fn fit_texts(table: &CsvTable, column: usize, missing: Missing) -> Result<ColumnKind, DataError> {
