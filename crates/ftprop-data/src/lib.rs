@@ -92,7 +92,7 @@ pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
-pub use mark::{DataMark, Mark};
+pub use mark::{DataMark, Mark, Overlap};
 pub use open::open;
 pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};
