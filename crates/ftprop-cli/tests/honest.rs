@@ -63,6 +63,35 @@ fn test_rows_that_were_learned_from_are_told_of() {
     assert!(twice.contains(flatters), "{twice}");
     let once = said("t.csv", "once");
     assert!(!once.contains("flatters"), "{once}");
+    // Prepared pictures have checksums, and so are known again too.
+    temp.photos("photos");
+    temp.run("prepare photos -o made.ftpictures --resize 10").ok();
+    let flatters = "8 of 8 test pictures are the same as training pictures, labels included";
+    let pictures = said("made.ftpictures", "pictures");
+    assert!(pictures.contains(flatters), "{pictures}");
+}
+
+/// Half of the test rows could not be got right, and nothing said so.
+#[test]
+fn classes_that_cannot_be_learned_are_told_of() {
+    let temp = Temp::new();
+    let rows =
+        |class: &dyn Fn(usize) -> &'static str| -> String { (0..60).map(|i| format!("{i},{}\n", class(i))).collect() };
+    let usual = |i: usize| ["left", "right"][i % 2];
+    temp.write("plain.csv", rows(&usual));
+    // Which rows are held out does not depend on what they say.
+    let data = ftprop_data::open(ftprop_data::Source::Csv, Some(&temp.path("plain.csv")), &Default::default()).unwrap();
+    let (learned, tested) = (data.train.number(3), data.test.number(3));
+    temp.write("tested.csv", rows(&|i| if i == tested { "odd" } else { usual(i) }));
+    temp.write("learned.csv", rows(&|i| if i == learned { "odd" } else { usual(i) }));
+    let said = |name: &str| temp.run(&format!("train --data {name}.csv --epochs 1 --out {name}")).ok().err;
+    let never =
+        "the training part has no example of odd, which the test part has, so the network can never answer that";
+    for (name, told) in [("plain", false), ("tested", true), ("learned", false)] {
+        let said = said(name);
+        assert_eq!(said.contains(never), told, "{name}: {said}");
+        assert_eq!(said.contains("the test part has no example of odd"), name == "learned", "{name}: {said}");
+    }
 }
 
 /// A single example that was held out kept the first epoch that had it right.

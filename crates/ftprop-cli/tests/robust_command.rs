@@ -193,6 +193,16 @@ fn instances_of_a_table_are_its_decimals() {
         assert!(found.iter().filter(|input| !is_written(input)).count() <= 1, "one value is missing");
         assert!(found.iter().all(|input| input[1..] == ["0", "1"] || input[1..] == ["1", "0"]), "{found:?}");
     }
+
+    // Times are what is left of them without their origin, digit for digit.
+    let row = |i: usize| format!("17000000{i}.1,{},{}\n", i % 3, ["a", "b"][i / 30]);
+    temp.write("times.csv", (10..50).map(row).collect::<String>());
+    temp.run("train --data times.csv --set activation=sign --quiet --epochs 1 --out times").ok();
+    temp.run("robust times --radius 0.01 --certificate times.json").ok();
+    temp.run("verify times.json --model times").ok();
+    let left: Vec<String> = (10..50).map(|i| format!("{}/10", 10 * (i - 30) + 1)).collect();
+    let found = inputs("times.json");
+    assert!(found.len() == 8 && found.iter().all(|input| left.iter().any(|text| *text == input[0])), "{found:?}");
 }
 
 /// Ctrl-C leaves what is decided so far, and an exit code that says that it is not all.

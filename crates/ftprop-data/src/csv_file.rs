@@ -3,13 +3,16 @@
 //! Cells are divided by commas, semicolons or tabs, whichever the first line has most of; they may be quoted, the file
 //! may be gzipped and may begin with a byte order mark. What the cells mean is the business of `table`.
 
+mod rows;
+
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use csv::{ReaderBuilder, StringRecord, Trim};
+use csv::StringRecord;
 
 use crate::DataError;
 use crate::bytes::Unpacked;
+use rows::Rows;
 
 /// Bytes of a file in which its first line is looked for.
 const HEAD: u64 = 1 << 20;
@@ -93,43 +96,31 @@ impl CsvTable {
         }
         let delimiter = delimiter(&head);
         let text = Cursor::new(head).chain(file);
-        let mut reader = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .trim(Trim::All)
-            .delimiter(delimiter)
-            .from_reader(text);
-        let wrong = |error: csv::Error| {
-            let line = error.position().map_or(0, |p| p.line());
-            match error.into_kind() {
-                csv::ErrorKind::Io(why) => DataError::read(path, why),
-                csv::ErrorKind::Utf8 { .. } => DataError::Row {
-                    path: path.to_owned(),
-                    line,
-                    why: "not valid UTF-8; save the table as UTF-8".into(),
-                },
-                _ => DataError::Row { path: path.to_owned(), line, why: "this is no row of a table".into() },
-            }
-        };
-        let mut record = StringRecord::new();
-        if !reader.read_record(&mut record).map_err(wrong)? {
+        let mut rows = Rows::new(path, text, delimiter);
+        let Some((first_line, record)) = rows.next()? else {
             return Err(DataError::Empty { what: path.display().to_string() });
-        }
+        };
         let width = record.len();
-        let first_line = record.position().map_or(0, |p| p.line()) as u32;
-        let (text, ends, lines) = (String::new(), vec![], vec![]);
-        let mut table = CsvTable { path: path.to_owned(), names: None, first_line, width, text, ends, lines };
-        let label_at = label_column(path, &record, label)?;
+        let mut table = CsvTable {
+            path: path.to_owned(),
+            names: None,
+            first_line: first_line as u32,
+            width,
+            text: String::new(),
+            ends: vec![],
+            lines: vec![],
+        };
+        let label_at = label_column(path, record, label)?;
         let names_columns = || record.iter().enumerate().all(|(i, cell)| i == label_at || cell.parse::<f32>().is_err());
         if matches!(label, LabelColumn::Name(_)) || header.unwrap_or_else(names_columns) {
             table.names = Some(record.iter().map(str::to_owned).collect());
         } else {
-            table.push(&record)?;
+            table.push(first_line, record)?;
         }
         loop {
-            let read = match reader.read_record(&mut record).map_err(wrong) {
-                Ok(false) => break,
-                Ok(true) => table.push(&record),
+            let read = match rows.next() {
+                Ok(None) => break,
+                Ok(Some((line, record))) => table.push(line, record),
                 Err(error) => Err(error),
             };
             match (read, &mut aside) {
@@ -158,7 +149,7 @@ impl CsvTable {
                 path: self.path.clone(),
                 why: format!(
                     "two columns have the same name, {}; give them different ones or, if the first line holds no names, \
-                     set csv.header to false",
+                     set data.csv.header to false",
                     quote(pair[0])
                 ),
             }),
@@ -227,8 +218,7 @@ impl CsvTable {
         table
     }
 
-    fn push(&mut self, record: &StringRecord) -> Result<(), DataError> {
-        let line = record.position().map_or(0, |p| p.line());
+    fn push(&mut self, line: u64, record: &StringRecord) -> Result<(), DataError> {
         let wrong = |why: String| DataError::Row { path: self.path.clone(), line, why };
         if record.len() != self.width {
             return Err(wrong(format!("{} columns, but the first line has {}", record.len(), self.width)));

@@ -1,6 +1,8 @@
 //! Pictures from bytes, whoever made them: decoded within limits, the right way up, and whole or not at all.
 
-use std::io::Cursor;
+use std::fs::File;
+use std::io::{BufReader, Cursor};
+use std::path::Path;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
@@ -64,6 +66,21 @@ pub(crate) fn decode(
         (3, picture) => Ok((height, width, picture.into_rgb8().into_raw())),
         _ => Err(format!("a picture has 1 or 3 channels, the network wants {channels}")),
     }
+}
+
+/// Height and width of a picture's file, not yet turned the right way up, by its header alone; none where that says nothing.
+pub(crate) fn size(path: &Path) -> Option<(usize, usize)> {
+    let reader = ImageReader::open(path).ok()?.with_guessed_format().ok()?;
+    // The other decoder of JPEG reads the whole file for it.
+    let (width, height) = if reader.format() == Some(ImageFormat::Jpeg) {
+        let mut decoder = JpegDecoder::new(BufReader::new(File::open(path).ok()?));
+        decoder.decode_headers().ok()?;
+        decoder.dimensions()?
+    } else {
+        let (width, height) = reader.into_dimensions().ok()?;
+        (width as usize, height as usize)
+    };
+    Some((height, width))
 }
 
 fn check_room(bytes: u64, file: &[u8]) -> Result<(), String> {
@@ -150,6 +167,21 @@ mod tests {
             decode(&encoded(ImageFormat::Png, &picture), 1, false, WHOLE).unwrap().2,
             picture.to_luma8().into_raw()
         );
+    }
+
+    #[test]
+    fn every_header_says_how_large_its_picture_is() {
+        let path = std::env::temp_dir().join(format!("ftprop-size-{}", std::process::id()));
+        use ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff, WebP};
+        for format in [Png, WebP, Bmp, Tiff, Jpeg, Gif] {
+            let file = encoded(format, &slope());
+            std::fs::write(&path, &file).unwrap();
+            assert_eq!(size(&path), Some((16, 24)), "{format:?}");
+            std::fs::write(&path, &file[..9]).unwrap();
+            assert_eq!(size(&path), None, "{format:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(size(&path), None);
     }
 
     #[test]

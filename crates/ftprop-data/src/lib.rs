@@ -37,6 +37,7 @@
 //! | `patch` | [`Patch`]: a random part of a picture |
 //! | `colours` | [`Jitter`], [`Colours`]: pictures brighter, more contrasty, more colourful |
 //! | `trivial` | TrivialAugment: one operation of fourteen a picture |
+//! | `typical` | how large photographs are, by some of them |
 //! | `mark` | [`DataMark`]: data that is known again |
 //! | `memory` | numbers in memory, whoever they belong to |
 //! | `view` | what of a picture is shown, at which size |
@@ -81,6 +82,7 @@ mod statistics;
 mod table;
 mod table_file;
 mod trivial;
+mod typical;
 mod view;
 mod window;
 
@@ -92,7 +94,7 @@ pub use dataset::{Dataset, PassedOver};
 pub use detect::Found;
 pub use error::DataError;
 pub use loader::{Batch, Epoch, Loader};
-pub use mark::{DataMark, Mark};
+pub use mark::{DataMark, Mark, Overlap};
 pub use open::open;
 pub use patch::Patch;
 pub use photo::{is_picture, load_image, load_pixels};

@@ -5,6 +5,7 @@
 //! that a model can keep, so that new rows go through what the training rows went through. Columns are matched by their
 //! names where both files have them.
 
+mod column;
 mod fit;
 
 use std::borrow::Cow;
@@ -19,6 +20,8 @@ use crate::memory::Memory;
 use crate::preprocess::{Normalize, Shape};
 use crate::split::{Content, Split};
 use fit::{classes_of, fit_column, spread};
+
+pub use column::{ColumnKind, TableColumn};
 
 /// Numbers that a table may become, unless its file is large itself: one-hot columns may be many.
 const LEAST_NUMBERS: usize = 1 << 26;
@@ -97,48 +100,6 @@ pub struct TableTransform {
     pub ignored: Vec<String>,
 }
 
-/// A column of a table and what becomes of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TableColumn {
-    /// Its name, or its number from 1 where it has none.
-    pub name: String,
-    /// What becomes of its cells.
-    pub kind: ColumnKind,
-}
-
-/// What becomes of a column's cells.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum ColumnKind {
-    /// A number x becomes `(x - mean) / deviation`.
-    Number {
-        /// Of the training rows.
-        mean: f32,
-        /// Of the training rows; 1 where all are the same.
-        deviation: f32,
-        /// What stands for a missing value, if anything does.
-        fill: Option<f32>,
-        /// Whether a second number says where it does.
-        indicator: bool,
-    },
-    /// A text becomes 1 in its own place and 0 in the others.
-    Category {
-        /// The texts, sorted; an empty one stands for a missing value.
-        texts: Vec<String>,
-    },
-}
-
-impl ColumnKind {
-    /// How many numbers a cell becomes.
-    fn width(&self) -> usize {
-        match self {
-            ColumnKind::Number { indicator, .. } => 1 + usize::from(*indicator),
-            ColumnKind::Category { texts } => texts.len(),
-        }
-    }
-}
-
 impl TableTransform {
     /// Fits a transformation to the rows for which `training` is true. What kinds of columns and which texts and
     /// classes there are is taken from all rows.
@@ -188,7 +149,7 @@ impl TableTransform {
     pub fn of_numbers(columns: impl IntoIterator<Item = Vec<f32>>, classes: Vec<String>) -> TableTransform {
         let column = |(at, values): (usize, Vec<f32>)| {
             let (mean, deviation) = spread(&values);
-            let kind = ColumnKind::Number { mean, deviation, fill: None, indicator: false };
+            let kind = ColumnKind::Number { origin: None, mean, deviation, fill: None, indicator: false };
             TableColumn { name: (at + 1).to_string(), kind }
         };
         let columns: Vec<TableColumn> = columns.into_iter().enumerate().map(column).collect();
@@ -284,7 +245,8 @@ impl TableTransform {
         normalize
     }
 
-    /// The numbers of a table's rows, row by row, not yet standardised. The table may have the label's column or not.
+    /// The numbers of a table's rows, row by row, less their columns' origins and not yet standardised. The table may have the
+    /// label's column or not.
     pub fn features(&self, table: &CsvTable) -> Result<Vec<f32>, DataError> {
         let places = self.places(table)?;
         let (rows, width) = (table.rows(), self.width());
@@ -306,23 +268,25 @@ impl TableTransform {
     }
 
     /// The numbers of [`features`](Self::features) as decimals, before they are rounded to 32 bits: cells of numbers as they are
-    /// written, and what stands for others exactly.
+    /// written, less the column's origin where it has one, and what stands for others exactly.
     pub fn written<'a>(&self, table: &'a CsvTable) -> Result<Vec<Cow<'a, str>>, DataError> {
         let places = self.places(table)?;
         let mut all = Vec::with_capacity(table.rows() * self.width());
-        let mut numbers = vec![0.0; self.columns.iter().map(|column| column.kind.width()).max().unwrap_or(0)];
         for row in 0..table.rows() {
             for (column, &place) in self.columns.iter().zip(&places) {
-                numbers.fill(0.0);
-                column.kind.write(table, row, place, &mut numbers)?;
-                let cell = table.cell(row, place);
-                let is_written =
-                    matches!(column.kind, ColumnKind::Number { fill, .. } if fill.is_none() || !is_missing(cell));
-                all.push(if is_written { Cow::Borrowed(cell) } else { Cow::Owned(decimal(numbers[0])) });
-                all.extend(numbers[1..column.kind.width()].iter().map(|&number| Cow::Owned(decimal(number))));
+                column.kind.write_decimals(table, row, place, &mut all)?;
             }
         }
         Ok(all)
+    }
+
+    /// What is taken from each column's numbers before they are rounded to 32 bits; none where nothing is.
+    pub fn origins(&self) -> Vec<Option<f64>> {
+        let origin = |column: &TableColumn| match column.kind {
+            ColumnKind::Number { origin, .. } => origin,
+            ColumnKind::Category { .. } => None,
+        };
+        self.columns.iter().map(origin).collect()
     }
 
     /// The same, standardised: what a network takes.
@@ -401,69 +365,6 @@ impl TableTransform {
         table.check_names()?;
         let place = |c: &TableColumn| names.iter().position(|name| *name == c.name).unwrap_or(0);
         Ok(self.columns.iter().map(place).collect())
-    }
-}
-
-impl ColumnKind {
-    /// Writes the numbers of one cell.
-    fn write(&self, table: &CsvTable, row: usize, column: usize, to: &mut [f32]) -> Result<(), DataError> {
-        let cell = table.cell(row, column);
-        match self {
-            ColumnKind::Number { fill: Some(fill), indicator, .. } if is_missing(cell) => {
-                to[0] = *fill;
-                if *indicator {
-                    to[1] = 1.0;
-                }
-            }
-            ColumnKind::Number { .. } => to[0] = number(table, row, column)?,
-            ColumnKind::Category { texts } => {
-                let text = if is_missing(cell) { "" } else { cell };
-                let place = texts.binary_search_by(|known| known.as_str().cmp(text)).map_err(|_| {
-                    let words = table.column_words(column);
-                    table.wrong(row, format!("{} in {words} does not occur in the training file", quote(cell)))
-                })?;
-                to[place] = 1.0;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A float exactly: none has more places than these.
-fn decimal(float: f32) -> String {
-    let text = format!("{float:.149}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn is_missing(cell: &str) -> bool {
-    let known = ["na", "n/a", "nan", "null", "none", "?"];
-    cell.is_empty() || known.iter().any(|word| cell.eq_ignore_ascii_case(word))
-}
-
-/// A cell as a number, or what is wrong with it.
-fn number(table: &CsvTable, row: usize, column: usize) -> Result<f32, DataError> {
-    let cell = table.cell(row, column);
-    let why = match cell.parse::<f32>() {
-        Ok(value) if value.is_finite() => return Ok(value),
-        _ if is_missing(cell) => return Err(missing_value(table, row, column)),
-        Ok(_) if cell.contains(|c: char| c.is_ascii_digit()) => {
-            let column = table.column_words(column);
-            format!("{} in {column} is beyond 32-bit numbers, which end at 3.4e38; scale the column", quote(cell))
-        }
-        Ok(_) => format!("{} in {} is not a finite number", quote(cell), table.column_words(column)),
-        Err(_) => format!("{} in {} is not a number, as others there are", quote(cell), table.column_words(column)),
-    };
-    Err(table.wrong(row, why))
-}
-
-/// That a cell has no value and nothing stands for it.
-fn missing_value(table: &CsvTable, row: usize, column: usize) -> DataError {
-    let cell = table.cell(row, column);
-    DataError::MissingValue {
-        path: table.path().to_owned(),
-        line: table.line(row),
-        what: if cell.is_empty() { "nothing".into() } else { quote(cell) },
-        column: table.column_words(column),
     }
 }
 

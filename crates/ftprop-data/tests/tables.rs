@@ -157,7 +157,7 @@ fn two_columns_of_one_name_are_refused() {
     let error =
         |csv: CsvOptions| open(Source::Csv, Some(&temp.write("t.csv", text)), &with(csv)).unwrap_err().to_string();
     let said = error(CsvOptions::default());
-    assert!(said.contains("same name, `a`") && said.contains("csv.header"), "{said}");
+    assert!(said.contains("same name, `a`") && said.contains("data.csv.header"), "{said}");
     // A first line that is a row may say a thing twice.
     let letters = "p,p,x\nq,p,y\np,q,x\nq,q,y\np,p,y\nq,p,x\n";
     let rows = CsvOptions { header: Some(false), ..CsvOptions::default() };
@@ -214,8 +214,22 @@ fn texts_that_are_no_categories_are_refused() {
     };
     let comma = fit(|i| format!("{},5", i % 7), vec![]).unwrap_err();
     assert!(comma.contains("column 1 (`a`)") && comma.contains("decimal comma") && comma.contains("`0,5`"), "{comma}");
+    // A thousand times as much, or as little, would be learned from if the wrong one were meant.
+    let either = fit(|i| format!("{},{:03}", 90 + i % 7, i), vec![]).unwrap_err();
+    assert!(either.contains("`90,000`; if it divides thousands leave it out, if it is a decimal comma"), "{either}");
+    let thousands: [fn(usize) -> String; 2] =
+        [|i| format!("{},234,567", i % 7), |i| format!("-{},{:03}.5", 1 + i % 700, i)];
+    for thousands in thousands.map(|cell| fit(cell, vec![]).unwrap_err()) {
+        assert!(
+            thousands.contains("commas between thousands") && thousands.contains("write them without"),
+            "{thousands}"
+        );
+    }
+    let most = fit(|i| format!("{},{:03}", 1000 + i % 7, i), vec![]).unwrap_err();
+    assert!(most.contains("decimal comma, such as `1000,000`"), "{most}");
+    assert!(fit(|i| format!("{},{}", i % 7, i % 3), vec![]).unwrap_err().contains("decimal comma"));
     let names = fit(|i| format!("row{i}"), vec![]).unwrap_err();
-    assert!(names.contains("60 different texts in 60 rows") && names.contains("csv.ignore"), "{names}");
+    assert!(names.contains("60 different texts in 60 rows") && names.contains("(data.csv.ignore)"), "{names}");
     assert_eq!(fit(|i| format!("row{i}"), vec!["a".into()]).unwrap().width(), 61);
     assert_eq!(fit(|i| format!("group{}", i % 30), vec![]).unwrap().width(), 31);
 }
@@ -229,4 +243,68 @@ fn what_is_wrong_with_single_rows_is_told_row_by_row() {
     assert_eq!(wrong.iter().map(|why| why.line()).collect::<Vec<_>>(), [Some(3), Some(4)]);
     assert!(wrong[0].to_string().contains("`purple`") && wrong[1].to_string().contains("`many`"));
     assert!(fitted.sound(table("a,b\n1,2\n")).is_err());
+}
+
+/// Times in seconds since 1970 became a few numbers, for 32 bits do not tell them apart, and nothing could be learnt.
+#[test]
+fn numbers_far_from_0_are_told_apart() {
+    let text = |offset: u64, cell: fn(u64) -> bool| {
+        let time = |i: u64| if cell(i) { (offset + i).to_string() } else { "NA".into() };
+        let rows: String =
+            (0..120).map(|i| format!("{},{},{}\n", time(i), i % 7, ["x", "y"][i as usize / 60])).collect();
+        format!("time,b,kind\n{rows}")
+    };
+    type Given = fn(u64) -> bool;
+    let every: Given = |_| true;
+    let most: Given = |i| i % 10 != 3;
+    for (missing, given) in
+        [(Missing::Refuse, every), (Missing::Mean, most), (Missing::Median, most), (Missing::Indicator, most)]
+    {
+        let options = CsvOptions { missing, ..CsvOptions::default() };
+        let (near, far) = (text(0, given), text(1_700_000_000, given));
+        let (plain, fitted) = (transform(&near, &options), transform(&far, &options));
+        let ColumnKind::Number { origin, mean, .. } = fitted.columns[0].kind else { panic!("{fitted:?}") };
+        assert!(origin == Some(1_700_000_060.0) && mean.abs() < 10.0, "{fitted:?}");
+        assert_eq!((plain.origins(), fitted.columns[1].clone()), (vec![None, None], plain.columns[1].clone()));
+        let (wanted, found) = (plain.inputs(&table(&near)).unwrap(), fitted.inputs(&table(&far)).unwrap());
+        assert_eq!(wanted.len(), found.len());
+        assert!(wanted.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-5), "{missing:?}: {wanted:?} {found:?}");
+        // Kept and read again; where there is no origin nothing is said of one.
+        let kept = serde_json::to_string(&fitted).unwrap();
+        assert_eq!(serde_json::from_str::<TableTransform>(&kept).unwrap(), fitted);
+        assert!(
+            kept.contains("\"origin\":1700000060.0,") && !serde_json::to_string(&plain).unwrap().contains("origin")
+        );
+    }
+    let temp = Temp::new();
+    let data = open(Source::Csv, Some(&temp.write("t.csv", text(1_700_000_000, every))), &Options::default()).unwrap();
+    assert_eq!((data.repeated(), data.train.len() + data.test.len()), (0, 120));
+    // Rows of another file, where what is left is no number of 32 bits, and decimals for proofs.
+    let fitted = transform(&text(1_700_000_000, every), &CsvOptions::default());
+    let wrong = fitted.features(&table("time,b\n1700000000,1\n-1e39,1\n")).unwrap_err().to_string();
+    assert!(
+        wrong.contains("line 3") && wrong.contains("`-1e39` in column 1 (`time`) is not a finite number"),
+        "{wrong}"
+    );
+    let rows = table("time,b\n1700000012.125,1\n1.7000001e9,2.50\n");
+    assert_eq!(fitted.written(&rows).unwrap(), ["-47.875", "1", "40", "2.50"]);
+    let long = fitted.written(&table("time,b\n1e-99,1\n")).unwrap_err().to_string();
+    assert!(long.contains("line 2") && long.contains("`1e-99`") && long.contains("round it"), "{long}");
+}
+
+#[test]
+fn numbers_that_32_bits_tell_apart_have_no_origin() {
+    let rows = |cell: fn(usize) -> String| -> String { (0..60).map(|i| format!("{},{}\n", cell(i), i % 2)).collect() };
+    let cells: [(fn(usize) -> String, bool); 6] = [
+        (|i| (1960 + i).to_string(), false),
+        (|_| "1700000000.1".into(), false),
+        (|_| "0.1".into(), false),
+        (|i| format!("{}", 4000 + (i % 4 / 2) * 2), false),
+        (|i| format!("{}", 5000 + (i % 4 / 2) * 2), true),
+        (|i| format!("-1.0000000{}", i % 4), true),
+    ];
+    for (cell, far) in cells {
+        let fitted = transform(&format!("a,kind\n{}", rows(cell)), &CsvOptions::default());
+        assert_eq!(fitted.origins()[0].is_some(), far, "{fitted:?}");
+    }
 }

@@ -7,7 +7,7 @@ use crate::checkpoint::ModelInfo;
 use crate::error::Error;
 use crate::evaluate::check_data;
 use crate::recipe::{DataRecipe, Recipe};
-use ftprop_data::{DataMark, Dataset, Known, Preprocess, Shape, Source};
+use ftprop_data::{DataMark, Dataset, Known, Overlap, Preprocess, Shape, Source};
 use ftprop_nn::engine::Part;
 use std::fmt;
 use std::path::Path;
@@ -86,10 +86,7 @@ pub enum DataNote {
         examples: u64,
     },
     /// Some of them the network has learned from.
-    Learned {
-        /// About which share of all that it learned from is among them.
-        share: f64,
-    },
+    Learned(Overlap),
     /// They are not as they were in training, but have a part of their own for measuring.
     Changed {
         /// In words.
@@ -108,11 +105,15 @@ impl fmt::Display for DataNote {
                 "the network was trained on {examples} examples, as many as these: if they are the same ones, the figure \
                  flatters"
             ),
-            DataNote::Learned { share } => write!(
-                f,
-                "about {:.0} % of the examples that the network learned from are among these, so the figure flatters",
-                100.0 * share
-            ),
+            DataNote::Learned(overlap) => {
+                let Overlap { examples, learned, .. } = overlap;
+                match (overlap.is_exact(), 100.0 * overlap.share()) {
+                    (true, _) => write!(f, "{learned} of these {examples} examples are")?,
+                    (false, percent) if percent < 1.0 => f.write_str("some of these examples, fewer than 1 %, are")?,
+                    (false, percent) => write!(f, "about {percent:.0} % of these examples are")?,
+                }
+                f.write_str(" among those that the network learned from, so the figure flatters")
+            }
             DataNote::Changed { difference } => write!(f, "the data are not as they were in training: {difference}"),
             DataNote::Unknown => f.write_str(
                 "the network does not say which examples it was trained on, as older ones do not: if these data have \
@@ -124,8 +125,8 @@ impl fmt::Display for DataNote {
 
 /// Whether what is measured holds examples that the network learned from.
 fn seen(then: &DataMark, dataset: &Dataset) -> Option<DataNote> {
-    let share = then.share_in(&dataset.test);
-    (share > 0.0).then_some(DataNote::Learned { share })
+    let overlap = then.overlap(&dataset.test);
+    (overlap.learned > 0).then_some(DataNote::Learned(overlap))
 }
 
 impl<'a> Measuring<'a> {

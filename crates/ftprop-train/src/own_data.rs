@@ -7,6 +7,13 @@ use crate::recipe::{DataRecipe, Recipe};
 use ftprop_data::{CsvTable, Found, Source};
 use std::path::Path;
 
+/// What photographs' shorter edges become, and the side of the window that is cut from them.
+const USUAL: (usize, usize) = (72, 64);
+/// Photographs with a shorter edge below this are seen whole.
+const TINY: usize = 16;
+/// Photographs are not made smaller than this.
+const LEAST: usize = 8;
+
 /// What a first model of some data is trained by.
 #[derive(Clone, Debug)]
 pub struct OwnData {
@@ -39,17 +46,28 @@ impl OwnData {
     /// The recipe for data of a known kind, for settings to be laid over.
     pub fn layers(path: &Path, source: Source) -> Result<Layers, Error> {
         let data = DataRecipe { source, path: Some(path.to_owned()), ..Recipe::default().data };
-        let text = text(&name_of(path), source, examples(&data, path)?);
+        let (examples, edge) = measured(&data, path)?;
+        let text = text(&name_of(path), source, examples, edge);
         Ok(Recipe::defaults()?.text("the recipe for data of one's own", &text)?)
     }
 }
 
-/// About how many examples there are to learn from.
-fn examples(data: &DataRecipe, path: &Path) -> Result<usize, Error> {
-    match data.source {
+/// About how many examples there are to learn from, and how long the shorter edge of photographs typically is.
+fn measured(data: &DataRecipe, path: &Path) -> Result<(usize, Option<usize>), Error> {
+    if data.source == Source::Csv {
         // Which column holds the labels is not known yet.
-        Source::Csv => Ok(CsvTable::read(path, None)?.rows()),
-        _ => Ok(data.open()?.train.len()),
+        return Ok((CsvTable::read(path, None)?.rows(), None));
+    }
+    let train = data.open()?.train;
+    Ok((train.len(), train.typical_edge()))
+}
+
+/// What photographs' shorter edges become, and the side of the window: nothing is gained by making small ones larger.
+fn sides(edge: Option<usize>) -> (usize, usize) {
+    match edge {
+        Some(edge) if edge < TINY => (edge.max(LEAST), edge.max(LEAST)),
+        Some(edge) if edge < USUAL.1 => (edge, edge * USUAL.1 / USUAL.0),
+        _ => USUAL,
     }
 }
 
@@ -61,17 +79,20 @@ fn name_of(path: &Path) -> String {
     stem.map_or_else(|| "run".into(), str::to_owned)
 }
 
-fn text(name: &str, source: Source, examples: usize) -> String {
+fn text(name: &str, source: Source, examples: usize, edge: Option<usize>) -> String {
     // Few examples are gone through often; the numbers suit two cores.
     let (seen, most) = if source == Source::Csv { (60_000, 200) } else { (24_000, 60) };
     let epochs = (seen / examples.max(1)).clamp(5, most);
     let batch = if examples < 10_000 { 32 } else { 64 };
     let data = match source {
-        Source::Folder | Source::Prepared => "resize = 72\ncrop = 64\nrandom_crop = true\nflip = true\nworkers = 2",
-        Source::Cifar10 | Source::Cifar100 => "pad = 4\nrandom_crop = true\nflip = true",
-        Source::Mnist | Source::FashionMnist => "pad = 2\nrandom_crop = true",
-        Source::Csv => "csv.missing = \"indicator\"",
-        Source::Digits | Source::Arrays => "",
+        Source::Folder | Source::Prepared => {
+            let (resize, crop) = sides(edge);
+            format!("resize = {resize}\ncrop = {crop}\nrandom_crop = true\nflip = true\nworkers = 2")
+        }
+        Source::Cifar10 | Source::Cifar100 => "pad = 4\nrandom_crop = true\nflip = true".into(),
+        Source::Mnist | Source::FashionMnist => "pad = 2\nrandom_crop = true".into(),
+        Source::Csv => "csv.missing = \"indicator\"".into(),
+        Source::Digits | Source::Arrays => String::new(),
     };
     let name = toml::Value::from(name);
     format!(
@@ -82,4 +103,31 @@ fn text(name: &str, source: Source, examples: usize) -> String {
          [optimizer]\nname = \"adamw\"\nlr = 2e-3\n\
          [schedule]\nkind = \"cosine\"\nwarmup = 1\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small photographs were made larger than they are, though it was said that the network fits itself to them.
+    #[test]
+    fn windows_are_no_larger_than_photographs() {
+        for large in [None, Some(64), Some(72), Some(500)] {
+            assert_eq!(sides(large), (72, 64), "{large:?}");
+        }
+        for (edge, expected) in [(63, (63, 56)), (32, (32, 28)), (16, (16, 14)), (15, (15, 15)), (1, (8, 8))] {
+            assert_eq!(sides(Some(edge)), expected);
+        }
+    }
+
+    /// A network is found for every window that there can be.
+    #[test]
+    fn every_window_has_its_network() {
+        for edge in 1..=64 {
+            let text = text("x", Source::Folder, 100, Some(edge));
+            let recipe: Recipe = Recipe::defaults().unwrap().text("t", &text).unwrap().build().unwrap();
+            let crop = recipe.data.crop.unwrap();
+            recipe.graph(ftprop_tensor::Shape::new(crop, crop, 3), 2).unwrap();
+        }
+    }
 }

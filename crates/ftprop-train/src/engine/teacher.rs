@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::files::is_packed;
 use crate::model::{Model, Which};
 use crate::recipe::Recipe;
-use ftprop_data::Dataset;
+use ftprop_data::{Dataset, TableTransform};
 use ftprop_nn::engine::{NetworkState, Teacher};
 use ftprop_tensor::Cpu;
 use std::sync::Arc;
@@ -30,7 +30,9 @@ pub(crate) fn load_by(recipe: &Recipe, dataset: &Dataset, cpu: Arc<Cpu>) -> Resu
         return Err(refused("it was trained for examples of another shape, or for other classes".into()));
     }
     let (own, other) = (&dataset.normalize, model.info.normalize());
-    if (own.full, &own.mean, &own.std) != (other.full, &other.mean, &other.std) {
+    let origins = |table: &Option<TableTransform>| table.as_ref().map(TableTransform::origins).unwrap_or_default();
+    let counted_alike = origins(&dataset.table) == origins(&model.info.table);
+    if !counted_alike || (own.full, &own.mean, &own.std) != (other.full, &other.mean, &other.std) {
         return Err(refused("its examples were normalised otherwise, so that it would see other numbers".into()));
     }
     let (values, statistics) = (model.network.values().to_vec(), model.network.stats().to_vec());

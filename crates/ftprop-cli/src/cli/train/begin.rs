@@ -1,7 +1,7 @@
 //! What `train` says before it begins.
 
 use crate::progress::{counted, tell};
-use ftprop_data::{ColumnKind, Dataset, TableTransform};
+use ftprop_data::{ColumnKind, Dataset, Split, TableTransform};
 use ftprop_train::device::Place;
 use ftprop_train::recipe::Recipe;
 use ftprop_train::trainer::Trainer;
@@ -58,6 +58,9 @@ pub(super) fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, 
     if let Some(untested) = untested(dataset) {
         tell(&untested);
     }
+    if let Some(unlearned) = unlearned(dataset) {
+        tell(&unlearned);
+    }
     if let Some(measured) = measured(dataset) {
         tell(&measured);
     }
@@ -69,12 +72,14 @@ pub(super) fn tell_begin(trainer: &Trainer, recipe: &Recipe, dataset: &Dataset, 
     }
 }
 
-/// Rows to measure by that were learned from, where there are many.
+/// Examples to measure by that were learned from, where there are many.
 fn repeated(dataset: &Dataset) -> Option<String> {
-    let all = dataset.table.as_ref().map(|_| dataset.test.len())?;
-    let repeated = dataset.repeated();
+    let (all, repeated) = (dataset.test.len(), dataset.repeated());
+    let what = if dataset.table.is_some() { "rows" } else { "pictures" };
     (repeated * MANY_OF >= all && repeated > 1).then(|| {
-        format!("{repeated} of {all} test rows are the same as training rows, labels included, so the test accuracy flatters")
+        format!(
+            "{repeated} of {all} test {what} are the same as training {what}, labels included, so the test accuracy flatters"
+        )
     })
 }
 
@@ -135,11 +140,28 @@ fn some<S: AsRef<str>>(names: &[S]) -> String {
 
 /// What the test part cannot tell, if anything: classes without an example in it.
 fn untested(dataset: &Dataset) -> Option<String> {
-    let seen: HashSet<u32> = (0..dataset.test.len()).map(|i| dataset.test.label(i)).collect();
-    let missing: Vec<&str> = (0u32..)
-        .zip(&dataset.classes)
-        .filter(|(label, _)| !seen.contains(label))
-        .map(|(_, name)| name.as_str())
-        .collect();
+    let tested = classes_in(&dataset.test);
+    let missing = named(dataset, |label| !tested.contains(&label));
     (!missing.is_empty()).then(|| format!("the test part has no example of {}", plain(&some(&missing))))
+}
+
+/// What is measured though nobody can learn it: classes with examples in the test part alone.
+fn unlearned(dataset: &Dataset) -> Option<String> {
+    let (learned, tested) = (classes_in(&dataset.train), classes_in(&dataset.test));
+    let missing = named(dataset, |label| tested.contains(&label) && !learned.contains(&label));
+    (!missing.is_empty()).then(|| {
+        format!(
+            "the training part has no example of {}, which the test part has, so the network can never answer that",
+            plain(&some(&missing))
+        )
+    })
+}
+
+fn classes_in(part: &Split) -> HashSet<u32> {
+    (0..part.len()).map(|position| part.label(position)).collect()
+}
+
+/// The names of some classes.
+fn named(dataset: &Dataset, which: impl Fn(u32) -> bool) -> Vec<&str> {
+    (0u32..).zip(&dataset.classes).filter(|(label, _)| which(*label)).map(|(_, name)| name.as_str()).collect()
 }
