@@ -216,8 +216,7 @@ impl Job {
         if !self.is_in(&folder)? {
             return Err(Error::OtherRecipe { path: self.folder.clone() });
         }
-        let summary = folder.summary()?.filter(|s| s.epochs >= self.recipe.train.epochs);
-        Ok(summary.map(Ending::Finished))
+        Ok(folder.finished(&self.recipe)?.map(Ending::Finished))
     }
 }
 

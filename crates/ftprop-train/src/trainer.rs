@@ -444,7 +444,9 @@ impl Trainer {
     /// The result, where all is done and written, so that nothing is left to do.
     fn result(&self) -> Result<Option<Summary>, Error> {
         let folder = self.storage.as_ref().map(Storage::folder).filter(|folder| self.is_over() && !folder.is_new());
-        Ok(folder.map(RunFolder::summary).transpose()?.flatten())
+        let summary = folder.map(RunFolder::summary).transpose()?.flatten();
+        // One that was written by the time it ended before is not that of this ending.
+        Ok(summary.filter(|summary| summary.epochs == self.state.epoch - 1))
     }
 
     /// Whether the last epochs were none better on the validation part.

@@ -6,7 +6,9 @@ use crate::error::Error;
 use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
 use crate::report::statistics::Sample;
-use crate::study::{Accuracy, CONFIDENCE, Outcome, Stint, between, mean_curves, write_history, written};
+use crate::study::{
+    Accuracy, CONFIDENCE, ENDED_EARLY, Outcome, Stint, between, ended_early, mean_curves, write_history, written,
+};
 use ftprop_train::diagnostics::Records;
 use ftprop_train::words::{counted, seconds};
 
@@ -143,6 +145,9 @@ fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
         );
     }
     page.text(&text);
+    if cells.iter().any(|cell| ended_early(cell.runs.iter(), cell.epochs)) {
+        page.text(ENDED_EARLY);
+    }
 }
 
 /// A network in the paper's layout.

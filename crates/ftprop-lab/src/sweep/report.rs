@@ -4,13 +4,22 @@ use super::{Axis, Point, differences};
 use crate::error::Error;
 use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
-use crate::study::{Accuracy, Outcome, Stint, mean_curves, outcome, write_history, written};
+use crate::study::{
+    Accuracy, ENDED_EARLY, Outcome, Stint, ended_early, extent, mean_curves, outcome, write_history, written,
+};
 
 /// A point of the grid and what its runs came to.
 pub(super) struct Compared<'a> {
     pub(super) point: &'a Point,
     pub(super) runs: Vec<Outcome>,
     pub(super) accuracy: Accuracy,
+}
+
+impl Compared<'_> {
+    /// The epochs of a whole run.
+    fn whole(&self) -> u32 {
+        self.point.jobs.first().map_or(0, |job| job.recipe.train.epochs)
+    }
 }
 
 /// The page; `question` is what the sweep is to find out, where it says so.
@@ -47,6 +56,9 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
         "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
          the seeds where there are several{order} The best epoch on the test part flatters."
     ));
+    if results.iter().any(|result| ended_early(result.runs.iter(), result.whole())) {
+        page.text(ENDED_EARLY);
+    }
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
     // Without a grid the recipes are compared with each other, with one they are not.
@@ -107,13 +119,25 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'
         cells.extend(chosen.then(|| written(validation)));
         cells.extend([written(last), written(best)]);
         cells.extend(chosen.then(|| written(by_validation)));
-        let whole = result.point.jobs.first().map_or(0, |job| job.recipe.train.epochs);
-        let shortest = result.runs.iter().map(|run| run.metrics.len()).min().unwrap_or(0);
-        let epochs = if last.count > 0 { whole.to_string() } else { format!("{shortest} of {whole}") };
-        cells.extend([written(train), epochs, last.count.to_string()]);
+        cells.extend([written(train), epochs(result), last.count.to_string()]);
         cells
     };
     page.table(&head, rows.iter().map(line).collect());
+}
+
+/// How many epochs the runs of a point had, of those that they were to have.
+fn epochs(result: &Compared<'_>) -> String {
+    let whole = result.whole();
+    let finished = result.runs.iter().filter_map(|run| run.summary.as_ref());
+    let (least, most) = match result.accuracy.last.count {
+        0 => (result.runs.iter().map(|run| run.metrics.len()).min().unwrap_or(0), 0),
+        _ => extent(finished.map(|summary| summary.epochs as usize)),
+    };
+    match (least, most) {
+        (least, _) if least == whole as usize => whole.to_string(),
+        (least, most) if most > least => format!("{least} to {most} of {whole}"),
+        (least, _) => format!("{least} of {whole}"),
+    }
 }
 
 /// Points below the best at the end that still count as among the best.
