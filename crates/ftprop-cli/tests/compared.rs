@@ -28,3 +28,33 @@ fn runs_that_patience_ended_are_finished() {
     assert!(!temp.path(&format!("{folder}/checkpoint.safetensors")).exists(), "it was run again");
     assert_eq!(temp.read("s/history.jsonl"), history);
 }
+
+/// Seeds that began with different networks, or had different teachers, stood in one mean: where a network lies is no part of
+/// a recipe, and nothing else was asked.
+#[test]
+fn a_sweep_has_one_beginning_and_one_teacher() {
+    let temp = Temp::with_recipes();
+    for (folder, seed) in [("ia/x", 1), ("ib/x", 2)] {
+        let soft = "--set activation=saturated_relu --epochs 1 --quiet";
+        temp.run(&format!("train --recipe small.toml {soft} --seed {seed} --out {folder}")).ok();
+    }
+    let base = "sweep --recipe small.toml --epochs 1 --grid layer_loss=log,hinge --quiet";
+    for (key, out, says) in [
+        ("train.init_from", "begun", "began with another network than train.init_from has now"),
+        ("train.teacher", "taught", "the teacher is not the network"),
+    ] {
+        let sweep = |folder: &str, seeds: u32| format!("{base} --seeds {seeds} --set {key}={folder}/x --out {out}");
+        temp.run(&sweep("ia", 1)).ok();
+        let report = temp.read(&format!("{out}/report.md"));
+        for seeds in [1, 2] {
+            temp.run(&sweep("ib", seeds)).refused(1, &[out, says]);
+        }
+        assert_eq!(temp.read(&format!("{out}/report.md")), report);
+        temp.run(&sweep("ia", 2)).ok();
+    }
+    // One that is there no more is not asked for by runs that have begun.
+    std::fs::rename(temp.path("ia"), temp.path("gone")).unwrap();
+    temp.run(&format!("{base} --seeds 2 --set train.init_from=ia/x --out begun")).ok();
+    // Elsewhere it is the same.
+    temp.run(&format!("{base} --seeds 3 --set train.init_from=gone/x --out begun")).ok();
+}

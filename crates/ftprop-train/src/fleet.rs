@@ -5,8 +5,9 @@
 //! the GPU. Where runs share a GPU, a later one is made while the others pause. A fleet can be ended at any moment
 //! and called again: what is finished is left alone, and what is not goes on from its checkpoint.
 
+mod origins;
+
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Checkpoint, Origin};
 use crate::choice::DeviceChoice;
 use crate::device::{Gpu, Place};
 use crate::error::Error;
@@ -125,7 +126,7 @@ pub fn train_on(
         let dataset = yard.dataset(recipe)?;
         recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     }
-    yard.check_finished(jobs.iter().zip(&endings).filter(|(_, ending)| ending.is_some()).map(|(job, _)| job))?;
+    yard.check_origins(jobs)?;
     let on_each = at_once.max(1);
     let at_once = match at_once {
         n if !devices.is_empty() => n.max(1) * devices.len(),
@@ -328,23 +329,13 @@ impl Yard {
         gpus.filter_map(Gpu::free_memory).all(|free| free > ROOM)
     }
 
-    /// Refuses to train more runs on data that have changed since others were trained on them: they are to be compared.
-    fn check_finished<'a>(&self, finished: impl Iterator<Item = &'a Job>) -> Result<(), Error> {
-        let mut marks = HashMap::new();
-        for job in finished {
-            let key = format!("{:?}", job.recipe.data);
-            let Some(dataset) = self.datasets.get(&key) else { continue };
-            let now = Origin { data: Some(marks.entry(key).or_insert_with(|| dataset.mark()).clone()), teacher: None };
-            // What cannot be read says nothing, and is complained about by whoever uses it.
-            if let Ok(best) = Checkpoint::read(&job.folder.join("best.safetensors")) {
-                best.header.model.origin.check(&now, &job.folder)?;
-            }
-        }
-        Ok(())
+    /// What data sets are told apart by.
+    fn key(recipe: &Recipe) -> String {
+        format!("{:?}", recipe.data)
     }
 
     fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {
-        let key = format!("{:?}", recipe.data);
+        let key = Yard::key(recipe);
         if let Some(dataset) = self.datasets.get(&key) {
             return Ok(dataset.clone());
         }

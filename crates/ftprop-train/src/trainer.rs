@@ -170,7 +170,7 @@ impl Trainer {
         let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
         let teacher = engine::teacher::load(&recipe, dataset, place)?;
         let mut model = ModelInfo::of(dataset);
-        model.origin.teacher = teacher.as_deref().map(checkpoint::mark_of);
+        model.origin.teacher = teacher.as_deref().map(|teacher| checkpoint::mark_of(&teacher.network));
         let engine = engine::open(&recipe, dataset, &parts, place, teacher)?;
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
         let mut notes: Vec<Notice> = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
