@@ -151,8 +151,10 @@ fn a_sweep_trains_every_combination() {
     let sweep = "sweep --recipe small.toml --epochs 2 --grid layer_loss=soft_hinge,saturated_hinge \
                  --grid optimizer.lr=1e-2,1e-3 --out sweep --device cpu";
     let output = temp.run(sweep).ok().out;
-    let rows: Vec<&str> = output.lines().filter(|line| line.contains("_hinge")).collect();
+    let of_a_loss = |line: &&str| ["soft_hinge ", "saturated_hinge "].iter().any(|loss| line.starts_with(loss));
+    let rows: Vec<&str> = output.lines().map(str::trim_start).filter(of_a_loss).collect();
     assert_eq!(rows.len(), 4, "{output}");
+    assert!(output.contains("small, soft_hinge − saturated_hinge, 1e-3"), "{output}");
     let report = temp.text("sweep/report.md");
     for part in
         ["4 of 4 runs are finished", "| `layer_loss` | `optimizer.lr` | last epoch |", "figures/small.png", sweep]
@@ -220,6 +222,12 @@ fn settings_that_a_study_makes_itself_are_refused() {
     temp.run("reproduce --data cifar --out out --set data.validation=0.1")
         .refused(2, &["data.validation", "--validation"]);
     temp.run("reproduce --data cifar --out out --set train.seed=3").refused(2, &["train.seed", "--seeds"]);
+    // The columns are called by these.
+    for setting in ["layer_loss=hinge", "activation=sign", "qrelu_form=per_step"] {
+        let key = setting.split('=').next().unwrap();
+        temp.run(&format!("reproduce --data cifar --out out --set {setting}"))
+            .refused(2, &[&format!("--set {key}"), "columns are called by it", "ftprop sweep"]);
+    }
     assert!(!temp.path("out").exists());
     temp.run(&format!("{sweep} --grid train.epochs=1,2")).ok();
 }

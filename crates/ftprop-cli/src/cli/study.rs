@@ -88,8 +88,12 @@ impl StudyArgs {
     /// Refuses settings that the study makes itself: they would be overruled in every run, and a report would name
     /// values that nothing was trained with. `own` are those of one command, with the flags that say them.
     pub(super) fn refuse_overruled(&self, own: &[(&str, &str)]) -> Result<(), Error> {
-        let keys = self.set.iter().filter_map(|setting| Some(setting.split_once('=')?.0.trim()));
-        refuse("--set", keys, &[STUDIES_OWN, own].concat())
+        refuse("--set", self.set_keys(), &[STUDIES_OWN, own].concat())
+    }
+
+    /// The keys that --set names.
+    pub(super) fn set_keys(&self) -> impl Iterator<Item = &str> {
+        self.set.iter().filter_map(|setting| Some(setting.split_once('=')?.0.trim()))
     }
 
     /// The same for the axes of a grid, which a flag overrules too.
