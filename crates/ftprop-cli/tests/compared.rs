@@ -58,3 +58,32 @@ fn a_sweep_has_one_beginning_and_one_teacher() {
     // Elsewhere it is the same.
     temp.run(&format!("{base} --seeds 3 --set train.init_from=gone/x --out begun")).ok();
 }
+
+/// They were left out without a word, and the mean of the others stood for all.
+#[test]
+fn a_report_says_which_runs_failed_and_why() {
+    let temp = Temp::with_recipes();
+    let sweep = "sweep --recipe small.toml --epochs 1 --seeds 3 --grid optimizer.lr=1e-3,1e38 --out s --quiet";
+    assert_eq!(temp.run(sweep).code, Some(1));
+    let why = "small, 1e38, seed 2: the loss is no longer a number";
+    let said = |part: &str| [temp.text("s/report.md"), temp.text("s/report.html")].iter().all(|r| r.contains(part));
+    assert!(said("3 runs failed") && said("means and deviations are over the others") && said(why));
+
+    // One of several, and for another reason.
+    let run = "s/runs/small/optimizer.lr-1e-3/seed-2";
+    let checkpoint = temp.read(&format!("{run}/checkpoint.safetensors"));
+    let _ = std::fs::remove_file(temp.path(&format!("{run}/previous.safetensors")));
+    std::fs::remove_file(temp.path(&format!("{run}/summary.json"))).unwrap();
+    temp.write(&format!("{run}/checkpoint.safetensors"), &checkpoint[..checkpoint.len() / 2]);
+    assert_eq!(temp.run(sweep).code, Some(1));
+    let json = temp.run(&format!("{sweep} --report-only --json")).ok().json();
+    let failures = json["runs"].as_array().unwrap().iter().filter(|run| run["failure"].is_string()).count();
+    let report = temp.text("s/report.md");
+    assert!(failures == 4 && report.contains("4 runs failed") && report.contains("small, 1e-3, seed 2: "), "{report}");
+    assert!(report.contains("| 2 of 3 |") && said(why), "{report}");
+    // What goes on has not failed any more.
+    temp.write(&format!("{run}/checkpoint.safetensors"), checkpoint);
+    assert_eq!(temp.run(sweep).code, Some(1));
+    assert!(said("3 runs failed") && !said("small, 1e-3, seed 2: "));
+    assert!(!temp.path(&format!("{run}/failure.txt")).exists());
+}

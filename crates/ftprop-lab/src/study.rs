@@ -9,7 +9,10 @@
 //! A study can be ended at any moment; the same call goes on with what is not finished. Whatever is finished is read
 //! back from the run folders, so a report can be made anew at any time.
 
+mod apart;
 mod trained;
+
+pub(crate) use apart::{seeds, write_apart};
 
 use crate::error::Error;
 use crate::plot::{Curves, EpochPoint};
@@ -23,7 +26,7 @@ use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
 use ftprop_train::observe::Ending;
 use ftprop_train::recipe::TrainRecipe;
-use ftprop_train::run::{EpochMetrics, RunFolder, Summary};
+use ftprop_train::run::{self, EpochMetrics, RunFolder, Summary};
 use ftprop_train::words::seconds;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -41,6 +44,8 @@ pub struct Outcome {
     pub summary: Option<Summary>,
     /// The epochs so far.
     pub metrics: Vec<EpochMetrics>,
+    /// Why it failed when it was last trained, where it did.
+    pub failure: Option<String>,
 }
 
 /// One call that trained, a line of `history.jsonl`.
@@ -181,13 +186,19 @@ pub fn check_alone(out: &Path, jobs: &[Job]) -> Result<(), Error> {
 
 /// What a job came to; nothing of it need be there.
 pub fn outcome(job: &Job) -> Result<Outcome, Error> {
-    let seed = job.recipe.train.seed;
-    if !job.folder.join("recipe.toml").exists() {
-        return Ok(Outcome { folder: job.folder.clone(), seed, summary: None, metrics: Vec::new() });
+    let mut outcome = Outcome {
+        folder: job.folder.clone(),
+        seed: job.recipe.train.seed,
+        summary: None,
+        metrics: Vec::new(),
+        failure: run::failure(&job.folder)?,
+    };
+    if job.folder.join("recipe.toml").exists() {
+        let folder = RunFolder::open(&job.folder)?;
+        outcome.summary = folder.finished(&job.recipe)?;
+        outcome.metrics = folder.metrics()?;
     }
-    let folder = RunFolder::open(&job.folder)?;
-    let summary = folder.finished(&job.recipe)?;
-    Ok(Outcome { folder: job.folder.clone(), seed, summary, metrics: folder.metrics()? })
+    Ok(outcome)
 }
 
 /// The three figures that every report gives side by side, in percent, over the finished runs.
@@ -364,7 +375,7 @@ mod tests {
             })
             .collect();
         let summary = if finished { Summary::new("run", &metrics, 1, 1) } else { None };
-        Outcome { folder: PathBuf::new(), seed, summary, metrics }
+        Outcome { folder: PathBuf::new(), seed, summary, metrics, failure: None }
     }
 
     #[test]

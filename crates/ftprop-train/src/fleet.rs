@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::gate::Gate;
 use crate::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
 use crate::recipe::Recipe;
-use crate::run::RunFolder;
+use crate::run::{RunFolder, keep_failure};
 use crate::trainer::Trainer;
 use ftprop_data::{Dataset, Source};
 use std::collections::{HashMap, VecDeque};
@@ -178,6 +178,10 @@ pub fn train_on(
                     }
                     Err(error) => (Err(error), None),
                 };
+                if let Err(why) = &ending {
+                    // Told at once as well, so that a disk that is full hides nothing.
+                    let _ = keep_failure(&jobs[index].folder, why);
+                }
                 observer.event(&FleetEvent::Ended { job: &jobs[index], ending: &ending });
                 lock(&shared).ended(index, ending, trainer);
             }

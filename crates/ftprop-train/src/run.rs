@@ -11,11 +11,15 @@
 //! | `events.out.tfevents.*` | the metrics for TensorBoard |
 //! | `summary.json` | the result |
 //! | `diagnostics.jsonl` | how the hard layers fared, where the recipe asks for it |
+//! | `failure.txt` | why it failed, where it was one of several and did |
 //!
 //! Whoever watches a run may draw pictures beside them. Nobody else writes over them: see [`refuse_own_file`].
 
+mod failure;
 mod summary;
 
+pub use failure::failure;
+pub(crate) use failure::keep_failure;
 pub use summary::{PartSummary, Summary};
 
 use crate::changes::Changed;
@@ -94,7 +98,7 @@ impl EpochMetrics {
 }
 
 /// What the files of a run are called, but for pictures, which are drawn anew, and TensorBoard's.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "recipe.toml",
     "metrics.jsonl",
     "metrics.csv",
@@ -104,6 +108,7 @@ const OWN: [&str; 11] = [
     "summary.json",
     "diagnostics.jsonl",
     "changes.jsonl",
+    "failure.txt",
     "points.csv",
     "test.csv",
 ];

@@ -50,6 +50,7 @@ impl Storage {
         if self.lock.is_some() {
             files::clear_leftovers(self.folder.path());
         }
+        self.folder.forget_ending()?;
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if epoch > 1 {
             events.restart_at(u64::from(epoch), SystemTime::now())?;

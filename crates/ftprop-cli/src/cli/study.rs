@@ -7,7 +7,7 @@ use crate::progress::{counted, tell};
 use crate::terminal::Stream;
 use clap::Args;
 use ftprop_lab::report::document::Document;
-use ftprop_lab::study;
+use ftprop_lab::study::{self, Outcome};
 use ftprop_train::fleet::Job;
 use ftprop_train::run::Summary;
 use serde::Serialize;
@@ -82,6 +82,9 @@ struct Run {
     seed: u64,
     /// Null where the run is not finished.
     summary: Option<Summary>,
+    /// Why it failed when it was last trained, where it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
 }
 
 impl StudyArgs {
@@ -149,11 +152,13 @@ impl StudyArgs {
 
     fn report(&self, out: &Path, jobs: &[Job], ended: &study::Endings) -> Result<Report, Error> {
         let run = |job: &Job| {
+            let Outcome { summary, failure, .. } = study::outcome(job)?;
             Ok(Run {
                 run: job.folder.display().to_string(),
                 recipe: job.recipe.name.clone(),
                 seed: job.recipe.train.seed,
-                summary: study::outcome(job)?.summary,
+                failure: failure.filter(|_| summary.is_none()),
+                summary,
             })
         };
         Ok(Report {

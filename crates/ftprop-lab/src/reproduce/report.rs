@@ -7,7 +7,8 @@ use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
 use crate::report::statistics::Sample;
 use crate::study::{
-    Accuracy, CONFIDENCE, ENDED_EARLY, Outcome, Stint, between, ended_early, mean_curves, write_history, written,
+    Accuracy, CONFIDENCE, ENDED_EARLY, Outcome, Stint, between, ended_early, mean_curves, seeds, write_apart,
+    write_history, written,
 };
 use ftprop_train::diagnostics::Records;
 use ftprop_train::words::{counted, seconds};
@@ -148,6 +149,7 @@ fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
     if cells.iter().any(|cell| ended_early(cell.runs.iter(), cell.epochs)) {
         page.text(ENDED_EARLY);
     }
+    write_apart(page, cells.iter().flat_map(|cell| cell.runs.iter().map(|run| (cell.cell.name(), run))));
 }
 
 /// A network in the paper's layout.
@@ -189,7 +191,8 @@ fn table(page: &mut Document, data: Rows, network: &NetworkRow, cells: &[&CellRu
         rows.push(row("ours, top-5, last epoch", &|_, a| written(&a.top5)));
     }
     rows.push(row("ours, train accuracy, last epoch", &|_, a| written(&a.train)));
-    rows.push(row("seeds", &|_, a| a.best.count.to_string()));
+    let counts = cells.iter().map(|cell| seeds(cell.finished(), cell.runs.len()));
+    rows.push(["seeds".to_string()].into_iter().chain(counts).collect());
     page.table(&head, rows);
 }
 

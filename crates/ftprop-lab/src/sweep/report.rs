@@ -5,7 +5,8 @@ use crate::error::Error;
 use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
 use crate::study::{
-    Accuracy, ENDED_EARLY, Outcome, Stint, ended_early, extent, mean_curves, outcome, write_history, written,
+    Accuracy, ENDED_EARLY, Outcome, Stint, ended_early, extent, mean_curves, outcome, seeds, write_apart,
+    write_history, written,
 };
 
 /// A point of the grid and what its runs came to.
@@ -59,6 +60,11 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     if results.iter().any(|result| ended_early(result.runs.iter(), result.whole())) {
         page.text(ENDED_EARLY);
     }
+    let named = |result: &Compared<'_>| match result.point.values.is_empty() {
+        true => result.point.base.clone(),
+        false => format!("{}, {}", result.point.base, result.point.name()),
+    };
+    write_apart(&mut page, results.iter().flat_map(|r| r.runs.iter().map(move |run| (named(r), run))));
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
     // Without a grid the recipes are compared with each other, with one they are not.
@@ -119,7 +125,7 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'
         cells.extend(chosen.then(|| written(validation)));
         cells.extend([written(last), written(best)]);
         cells.extend(chosen.then(|| written(by_validation)));
-        cells.extend([written(train), epochs(result), last.count.to_string()]);
+        cells.extend([written(train), epochs(result), seeds(last.count, result.runs.len())]);
         cells
     };
     page.table(&head, rows.iter().map(line).collect());
