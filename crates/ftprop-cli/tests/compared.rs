@@ -87,3 +87,24 @@ fn a_report_says_which_runs_failed_and_why() {
     assert!(said("3 runs failed") && !said("small, 1e-3, seed 2: "));
     assert!(!temp.path(&format!("{run}/failure.txt")).exists());
 }
+
+/// They counted as the sweep's own, though what was said of them held from some epoch on only.
+#[test]
+fn a_report_says_which_runs_were_changed_on_the_way() {
+    let temp = Temp::with_recipes();
+    let sweep = |epochs: u32, lr: &str| {
+        let set = format!("--epochs {epochs} --set optimizer.lr={lr}");
+        temp.run(&format!("sweep --recipe small.toml {set} --grid layer_loss=soft_hinge,hinge --out s --quiet")).ok();
+        temp.text("s/report.md")
+    };
+    assert!(!sweep(2, "1e-2").contains("changed on the way"));
+    for loss in ["soft_hinge", "hinge"] {
+        let run = format!("s/runs/small/layer_loss-{loss}/seed-1");
+        temp.run(&format!("train --resume {run} --set optimizer.lr=1e-3 --epochs 4 --quiet")).ok();
+    }
+    let report = sweep(4, "1e-3");
+    assert!(report.contains("2 of 2 runs are finished"), "{report}");
+    for part in ["changed on the way", "small, hinge, seed 1: from epoch 3 on optimizer.lr was 0.001, before 0.01"] {
+        assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+}

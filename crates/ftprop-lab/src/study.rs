@@ -19,6 +19,7 @@ use crate::plot::{Curves, EpochPoint};
 use crate::report::document::Document;
 use crate::report::machine::{Machine, utc};
 use crate::report::statistics::{Sample, difference};
+use ftprop_train::changes::Changed;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::{self, Place};
 use ftprop_train::files;
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub metrics: Vec<EpochMetrics>,
     /// Why it failed when it was last trained, where it did.
     pub failure: Option<String>,
+    /// Settings that were changed on the way.
+    pub changes: Vec<Changed>,
 }
 
 /// One call that trained, a line of `history.jsonl`.
@@ -192,11 +195,12 @@ pub fn outcome(job: &Job) -> Result<Outcome, Error> {
         summary: None,
         metrics: Vec::new(),
         failure: run::failure(&job.folder)?,
+        changes: Vec::new(),
     };
     if job.folder.join("recipe.toml").exists() {
         let folder = RunFolder::open(&job.folder)?;
         outcome.summary = folder.finished(&job.recipe)?;
-        outcome.metrics = folder.metrics()?;
+        (outcome.metrics, outcome.changes) = (folder.metrics()?, folder.changes()?);
     }
     Ok(outcome)
 }
@@ -375,7 +379,7 @@ mod tests {
             })
             .collect();
         let summary = if finished { Summary::new("run", &metrics, 1, 1) } else { None };
-        Outcome { folder: PathBuf::new(), seed, summary, metrics, failure: None }
+        Outcome { folder: PathBuf::new(), seed, summary, metrics, failure: None, changes: Vec::new() }
     }
 
     #[test]

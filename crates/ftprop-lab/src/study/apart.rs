@@ -1,15 +1,22 @@
-//! Runs of a study that a report says something of: those that failed, and so are in no figure.
+//! Runs of a study that a report says something of: those that failed, and so are in no figure, and those whose settings were
+//! changed on the way, which are.
 
 use super::Outcome;
 use crate::report::document::Document;
-use ftprop_train::words::counted;
+use ftprop_train::changes::Changed;
+use ftprop_train::words::{counted, plain};
 
-/// Says which runs failed and why; each run comes with the name of its recipe or combination.
+/// Says which runs failed and why, and which were changed; each run comes with the name of its recipe or combination.
 pub(crate) fn write_apart<'a>(page: &mut Document, runs: impl Iterator<Item = (String, &'a Outcome)>) {
-    let mut failed = Vec::new();
+    let (mut failed, mut changed) = (Vec::new(), Vec::new());
     for (name, run) in runs {
+        let said = |what: &str| format!("{name}, seed {}: {what}", run.seed);
         if let (None, Some(why)) = (&run.summary, &run.failure) {
-            failed.push(format!("{name}, seed {}: {why}", run.seed));
+            failed.push(said(why));
+        }
+        let changes: Vec<String> = run.changes.iter().filter(|change| change.step > 0).map(words).collect();
+        if !changes.is_empty() {
+            changed.push(said(&changes.join(", ")));
         }
     }
     if !failed.is_empty() {
@@ -20,6 +27,14 @@ pub(crate) fn write_apart<'a>(page: &mut Document, runs: impl Iterator<Item = (S
         ));
         page.list(failed);
     }
+    if !changed.is_empty() {
+        page.text("Settings of these runs were changed on the way, and they are in the figures all the same:");
+        page.list(changed);
+    }
+}
+
+fn words(Changed { epoch, change, .. }: &Changed) -> String {
+    format!("from epoch {epoch} on {} was {}, before {}", change.key, plain(&change.now), plain(&change.before))
 }
 
 /// How many of so many runs a figure is over.
