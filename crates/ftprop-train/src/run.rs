@@ -9,7 +9,7 @@
 //! | `previous.safetensors` | the checkpoint before it, should it be damaged |
 //! | `best.safetensors` | the network to use: of the epoch that was best on the validation part, or of the last |
 //! | `events.out.tfevents.*` | the metrics for TensorBoard |
-//! | `summary.json` | the result |
+//! | `summary.json` | the result, once it has ended and until it goes on |
 //! | `diagnostics.jsonl` | how the hard layers fared, where the recipe asks for it |
 //! | `failure.txt` | why it failed, where it was one of several and did |
 //!
@@ -190,6 +190,8 @@ impl RunFolder {
     pub(crate) fn write_recipe(&mut self, recipe: &Recipe) -> Result<(), Error> {
         let (path, text) = (self.recipe_path(), recipe.to_toml()?);
         if self.made == Made::Already {
+            // First, so that no recipe ever stands beside the result of another one.
+            self.forget_ending()?;
             return Ok(files::write(&path, text.as_bytes())?);
         }
         let exists = || Error::RunExists { path: self.path.clone() };
@@ -323,6 +325,10 @@ impl RunFolder {
         self.path.join("changes.jsonl")
     }
 
+    fn summary_path(&self) -> PathBuf {
+        self.path.join("summary.json")
+    }
+
     fn recipe_path(&self) -> PathBuf {
         self.path.join("recipe.toml")
     }
@@ -380,7 +386,7 @@ impl RunFolder {
 
     /// The result of a run that has ended.
     pub fn summary(&self) -> Result<Option<Summary>, Error> {
-        let path = self.path.join("summary.json");
+        let path = self.summary_path();
         if !path.exists() {
             return Ok(None);
         }
@@ -393,7 +399,7 @@ impl RunFolder {
     pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(summary)
             .map_err(|e| Error::Unwritable { what: "the result".into(), why: e.to_string() })?;
-        Ok(files::write(&self.path.join("summary.json"), format!("{text}\n").as_bytes())?)
+        Ok(files::write(&self.summary_path(), format!("{text}\n").as_bytes())?)
     }
 }
 

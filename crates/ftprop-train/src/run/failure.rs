@@ -31,8 +31,9 @@ pub(crate) fn keep_failure(run: &Path, why: &Error) -> Result<(), Error> {
 }
 
 impl RunFolder {
-    /// The run goes on: how it ended before is not how it ends.
+    /// The run goes on: what it came to before, or why it failed, is not what it comes to.
     pub(crate) fn forget_ending(&self) -> Result<(), Error> {
+        remove(&self.summary_path())?;
         remove(&file(&self.path))
     }
 }

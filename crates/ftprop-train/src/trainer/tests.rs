@@ -149,6 +149,38 @@ fn an_observer_can_stop_a_run_and_let_it_go_on() {
     assert!(values(&stopped) == values(&whole), "stopping changed what was learned");
 }
 
+/// The result of an earlier ending stood for one of the run that went on, also after that was stopped.
+#[test]
+fn a_run_that_goes_on_has_no_result_until_it_ends_again() {
+    let temp = std::env::temp_dir().join(format!("ftprop-goes-on-{}", std::process::id()));
+    let (recipe, dataset, place) = digits(1);
+    let mut folder = RunFolder::create(&temp, &recipe).unwrap();
+    let train = |folder: &RunFolder, epochs: u32, steps: usize| {
+        let mut longer = recipe.clone().into_recipe();
+        longer.train.epochs = epochs;
+        let recipe = longer.checked().unwrap();
+        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
+        trainer.run(&mut Impatient { steps, epochs: usize::MAX }).unwrap();
+        (folder.summary().unwrap().map(|summary| summary.epochs), folder.finished(&recipe).unwrap().is_some())
+    };
+    assert_eq!(train(&folder, 1, usize::MAX), (Some(1), true));
+    assert_eq!(train(&folder, 3, 1), (None, false));
+    assert_eq!(train(&folder, 3, usize::MAX), (Some(3), true));
+    // Killed after the recipe was written, and before anything was learned by it.
+    let summary = folder.summary().unwrap().unwrap();
+    let mut longer = recipe.clone().into_recipe();
+    longer.train.epochs = 4;
+    folder.write_recipe(&longer).unwrap();
+    assert_eq!(folder.summary().unwrap(), None);
+    // Nor is one that an older version left behind the result of what came after it.
+    folder.write_summary(&Summary { epochs: 2, ..summary }).unwrap();
+    let mut shorter = recipe.clone().into_recipe();
+    shorter.train.epochs = 2;
+    assert_eq!(folder.finished(&shorter).unwrap(), None);
+    assert_eq!(train(&folder, 3, usize::MAX), (Some(3), true));
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
 /// Photographs in memory, and a network that does not mind their size.
 fn photographs(sizes: &str) -> (CheckedRecipe, Dataset, Place) {
     let text = format!(
