@@ -216,6 +216,7 @@ fn settings_that_a_study_makes_itself_are_refused() {
         ("--grid layer_loss=hinge --set train.seed=5", ["--set train.seed", "--seeds"]),
         ("--grid train.device=cpu,auto", ["--grid train.device", "--device"]),
         ("--grid data.path=a,b --data cifar", ["--grid data.path", "--data"]),
+        ("--grid layer_loss=hinge --set layer_loss=log", ["--set layer_loss", "the grid"]),
     ] {
         temp.run(&format!("{sweep} {more}")).refused(2, &says);
     }
@@ -357,6 +358,8 @@ fn a_study_answers_its_question_and_keeps_its_report() {
         temp.run("sweep --study wrong.toml --out no --quiet")
             .refused(1, &[&format!("the study wrong.toml: {setting}: ")]);
     }
+    temp.run("sweep --study norm-start --set network.uniform_gamma=true --out no --quiet")
+        .refused(2, &["--set network.uniform_gamma", "the grid"]);
     temp.run("sweep --study mine.toml --set data.pda=1 --out no --quiet").refused(2, &["--set data.pda=1"]);
 }
 
