@@ -406,11 +406,14 @@ impl Trainer {
             self.began = Instant::now();
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {
-                _ if enough => None,
-                true => self.learn_at_size(observer)?,
-                false => cpu.enter(|| self.learn_at_size(observer))?,
+                _ if enough => Ok(None),
+                true => self.learn_at_size(observer),
+                false => cpu.enter(|| self.learn_at_size(observer)),
             };
-            let Some(epoch) = learned else {
+            if !matches!(learned, Ok(Some(_))) {
+                self.pause();
+            }
+            let Some(epoch) = learned? else {
                 self.save()?;
                 let ending = Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch };
                 observer.end(&self.view(), &ending).map_err(Error::Outside)?;
