@@ -108,3 +108,13 @@ fn a_report_says_which_runs_were_changed_on_the_way() {
         assert!(report.contains(part), "{part} is not in\n{report}");
     }
 }
+
+#[test]
+fn runs_without_a_validation_part_are_not_ranked_beside_those_with_one() {
+    let temp = Temp::with_recipes();
+    temp.run("sweep --recipe small.toml --epochs 2 --grid data.validation=0,0.3 --out s --quiet").ok();
+    let report = temp.text("s/report.md");
+    assert!(report.contains("Those without a validation part come last and are not ranked"), "{report}");
+    let rows: Vec<&str> = report.lines().filter(|line| line.starts_with("| 0")).collect();
+    assert!(rows.len() == 2 && rows[0].starts_with("| 0.3 |") && rows[1].starts_with("| 0 | – |"), "{report}");
+}

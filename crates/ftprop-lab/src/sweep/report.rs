@@ -42,6 +42,11 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     let validated = results.iter().any(|r| r.accuracy.validation.count > 0);
     let order = match (points.len(), validated) {
         (1, _) => ".",
+        (_, true) if results.iter().any(|r| r.accuracy.last.count > 0 && r.accuracy.validation.count == 0) => {
+            "; the best come first, by their best epoch on the validation part, which the test part has no share in. Those \
+             without a validation part come last and are not ranked, as they stand in the grid: nothing but the test part \
+             could rank them."
+        }
         (_, true) => {
             "; the best come first, by their best epoch on the validation part, which the test part has no share in."
         }
@@ -73,7 +78,7 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
         false => bases.iter().map(|b| (*b, results.iter().filter(|r| r.point.base == *b).collect())).collect(),
     };
     for (name, rows) in &groups {
-        table(&mut page, name, &keys, &mut rows.clone());
+        table(&mut page, name, &keys, &mut rows.clone(), validated);
     }
     differences::write(&mut page, &results);
     let begun = |shown: &[&Compared<'_>]| shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty()));
@@ -103,15 +108,18 @@ fn heading(name: &str) -> String {
     if name == RECIPES { capital(name) } else { name.to_string() }
 }
 
-fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
+/// `validated` says that the test part ranks nothing: there are runs with a validation part.
+fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>], validated: bool) {
     page.heading(&heading(base));
-    rows.sort_by(|a, b| {
-        let rank = |r: &Compared<'_>| {
-            let Accuracy { last, validation, .. } = &r.accuracy;
-            (last.count > 0, if validation.count > 0 { validation.mean } else { last.mean })
-        };
-        rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
-    });
+    let rank = |r: &Compared<'_>| {
+        let Accuracy { last, validation, .. } = &r.accuracy;
+        match validation.count {
+            0 if validated => (false, last.count > 0, 0.0),
+            0 => (false, last.count > 0, last.mean),
+            _ => (true, true, validation.mean),
+        }
+    };
+    rows.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal));
     let chosen = rows.iter().any(|r| r.accuracy.chosen.count > 0);
     let mut head: Vec<String> = if keys.is_empty() { vec!["recipe".into()] } else { Vec::new() };
     head.extend(keys.iter().map(|key| format!("`{key}`")));
@@ -200,6 +208,33 @@ fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::statistics::Sample;
+
+    /// Those without a validation part stood among the others by their test accuracy.
+    #[test]
+    fn the_test_part_ranks_nothing_beside_a_validation_part() {
+        let value = |value: &str| Point { base: "a".into(), values: vec![value.into()], jobs: Vec::new() };
+        let points = ["none", "half", "neither", "third", "unfinished"].map(value);
+        let sample = |share: Option<f64>| Sample::new(share);
+        let figures = [(Some(70.0), None), (Some(60.0), Some(80.0)), (Some(95.0), None), (Some(50.0), Some(85.0))];
+        let accuracy = |(last, validation)| Accuracy {
+            last: sample(last),
+            validation: sample(validation),
+            chosen: sample(validation),
+            ..Accuracy::default()
+        };
+        let accuracies = figures.into_iter().chain([(None, None)]).map(accuracy);
+        let compared = |(point, accuracy)| Compared { point, runs: Vec::new(), accuracy };
+        let results: Vec<Compared<'_>> = points.iter().zip(accuracies).map(compared).collect();
+        let order = |rows: &mut Vec<&Compared<'_>>, validated| {
+            let mut page = Document::new("any");
+            table(&mut page, "a", &["data.validation"], rows, validated);
+            rows.iter().map(|row| row.point.name()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(order(&mut results.iter().collect(), true), "third half none neither unfinished");
+        let without = |r: &&Compared<'_>| r.accuracy.validation.count == 0;
+        assert_eq!(order(&mut results.iter().filter(without).collect(), false), "neither none unfinished");
+    }
 
     #[test]
     fn the_inset_shows_the_best_where_others_are_far_below() {
