@@ -183,6 +183,10 @@ pub(crate) fn words(error: &ftprop_train::Error) -> String {
              new run, with --init-from {0} to keep what was learned",
             path.display()
         ),
+        Train::BeginningChanged { path } => format!(
+            "{}: the run began with another network than train.init_from has now; put it back, or choose another --out",
+            path.display()
+        ),
         Train::EpochsDiffer { path, .. } => format!("{error}: --init-from {}", path.display()),
         Train::NotAsTrained { path, difference } => format!(
             "{} is not as it was in training ({difference}), so which examples the network has not learned from is not \

@@ -218,9 +218,17 @@ fn a_sweep_does_not_go_on_with_other_data() {
     let sweep = "sweep --data t.csv --epochs 1 --quiet --out s --grid optimizer.lr";
     temp.run(&format!("{sweep}=1e-3,1e-2")).ok();
     temp.write("t.csv", table(&rows(0..180)));
-    // What is finished is reported as it is.
-    temp.run(&format!("{sweep}=1e-3,1e-2")).ok();
-    temp.run(&format!("{sweep}=1e-3,1e-2,1e-1")).refused(1, &["150 examples then, 180 now"]);
+    let report = temp.read("s/report.md");
+    // Also where nothing is left to train: the report would be taken for one on these data.
+    for values in ["1e-3,1e-2", "1e-3,1e-2,1e-1"] {
+        temp.run(&format!("{sweep}={values}")).refused(1, &["150 examples then, 180 now"]);
+    }
+    temp.write("other/t.csv", table(&rows(0..160)));
+    let other = format!("{sweep}=1e-3,1e-2").replace("t.csv", "other/t.csv");
+    temp.run(&other).refused(1, &["150 examples then, 160 now"]);
+    assert_eq!(temp.read("s/report.md"), report);
+    // What is finished can be reported without them.
+    temp.run(&format!("{other} --report-only")).ok();
     temp.write("t.csv", table(&rows(0..150)));
     temp.run(&format!("{sweep}=1e-3,1e-2,1e-1")).ok();
 }

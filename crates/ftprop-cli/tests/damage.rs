@@ -92,7 +92,7 @@ fn no_result_is_written_over_a_file_of_a_run() {
     temp.write("points.csv", "1,2,a\n2,1,b\n3,0,b\n0,3,a\n");
     let before = temp.snapshot("run");
     let files = ["best.safetensors", "checkpoint.safetensors", "previous.safetensors", "recipe.toml", "metrics.jsonl"];
-    let more = ["metrics.csv", "summary.json", "changes.jsonl", "events.out.tfevents.1"];
+    let more = ["metrics.csv", "summary.json", "changes.jsonl", "failure.txt", "events.out.tfevents.1"];
     for file in files.into_iter().chain(more) {
         let words = [&format!("run/{file}")[..], "a file of a run", "choose another"];
         temp.run(&format!("export run -o run/{file} --format onnx")).refused(1, &words);

@@ -151,8 +151,10 @@ fn a_sweep_trains_every_combination() {
     let sweep = "sweep --recipe small.toml --epochs 2 --grid layer_loss=soft_hinge,saturated_hinge \
                  --grid optimizer.lr=1e-2,1e-3 --out sweep --device cpu";
     let output = temp.run(sweep).ok().out;
-    let rows: Vec<&str> = output.lines().filter(|line| line.contains("_hinge")).collect();
+    let of_a_loss = |line: &&str| ["soft_hinge ", "saturated_hinge "].iter().any(|loss| line.starts_with(loss));
+    let rows: Vec<&str> = output.lines().map(str::trim_start).filter(of_a_loss).collect();
     assert_eq!(rows.len(), 4, "{output}");
+    assert!(output.contains("small, soft_hinge − saturated_hinge, 1e-3"), "{output}");
     let report = temp.text("sweep/report.md");
     for part in
         ["4 of 4 runs are finished", "| `layer_loss` | `optimizer.lr` | last epoch |", "figures/small.png", sweep]
@@ -214,12 +216,19 @@ fn settings_that_a_study_makes_itself_are_refused() {
         ("--grid layer_loss=hinge --set train.seed=5", ["--set train.seed", "--seeds"]),
         ("--grid train.device=cpu,auto", ["--grid train.device", "--device"]),
         ("--grid data.path=a,b --data cifar", ["--grid data.path", "--data"]),
+        ("--grid layer_loss=hinge --set layer_loss=log", ["--set layer_loss", "the grid"]),
     ] {
         temp.run(&format!("{sweep} {more}")).refused(2, &says);
     }
     temp.run("reproduce --data cifar --out out --set data.validation=0.1")
         .refused(2, &["data.validation", "--validation"]);
     temp.run("reproduce --data cifar --out out --set train.seed=3").refused(2, &["train.seed", "--seeds"]);
+    // The columns are called by these.
+    for setting in ["layer_loss=hinge", "activation=sign", "qrelu_form=per_step"] {
+        let key = setting.split('=').next().unwrap();
+        temp.run(&format!("reproduce --data cifar --out out --set {setting}"))
+            .refused(2, &[&format!("--set {key}"), "columns are called by it", "ftprop sweep"]);
+    }
     assert!(!temp.path("out").exists());
     temp.run(&format!("{sweep} --grid train.epochs=1,2")).ok();
 }
@@ -349,6 +358,8 @@ fn a_study_answers_its_question_and_keeps_its_report() {
         temp.run("sweep --study wrong.toml --out no --quiet")
             .refused(1, &[&format!("the study wrong.toml: {setting}: ")]);
     }
+    temp.run("sweep --study norm-start --set network.uniform_gamma=true --out no --quiet")
+        .refused(2, &["--set network.uniform_gamma", "the grid"]);
     temp.run("sweep --study mine.toml --set data.pda=1 --out no --quiet").refused(2, &["--set data.pda=1"]);
 }
 

@@ -9,13 +9,17 @@
 //! A study can be ended at any moment; the same call goes on with what is not finished. Whatever is finished is read
 //! back from the run folders, so a report can be made anew at any time.
 
+mod apart;
 mod trained;
+
+pub(crate) use apart::{seeds, write_apart};
 
 use crate::error::Error;
 use crate::plot::{Curves, EpochPoint};
 use crate::report::document::Document;
 use crate::report::machine::{Machine, utc};
 use crate::report::statistics::{Sample, difference};
+use ftprop_train::changes::Changed;
 use ftprop_train::choice::DeviceChoice;
 use ftprop_train::device::{self, Place};
 use ftprop_train::files;
@@ -23,7 +27,7 @@ use ftprop_train::fleet::{self, FleetObserver, Job};
 use ftprop_train::jsonl;
 use ftprop_train::observe::Ending;
 use ftprop_train::recipe::TrainRecipe;
-use ftprop_train::run::{EpochMetrics, RunFolder, Summary};
+use ftprop_train::run::{self, EpochMetrics, RunFolder, Summary};
 use ftprop_train::words::seconds;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -41,6 +45,10 @@ pub struct Outcome {
     pub summary: Option<Summary>,
     /// The epochs so far.
     pub metrics: Vec<EpochMetrics>,
+    /// Why it failed when it was last trained, where it did.
+    pub failure: Option<String>,
+    /// Settings that were changed on the way.
+    pub changes: Vec<Changed>,
 }
 
 /// One call that trained, a line of `history.jsonl`.
@@ -181,13 +189,20 @@ pub fn check_alone(out: &Path, jobs: &[Job]) -> Result<(), Error> {
 
 /// What a job came to; nothing of it need be there.
 pub fn outcome(job: &Job) -> Result<Outcome, Error> {
-    let seed = job.recipe.train.seed;
-    if !job.folder.join("recipe.toml").exists() {
-        return Ok(Outcome { folder: job.folder.clone(), seed, summary: None, metrics: Vec::new() });
+    let mut outcome = Outcome {
+        folder: job.folder.clone(),
+        seed: job.recipe.train.seed,
+        summary: None,
+        metrics: Vec::new(),
+        failure: run::failure(&job.folder)?,
+        changes: Vec::new(),
+    };
+    if job.folder.join("recipe.toml").exists() {
+        let folder = RunFolder::open(&job.folder)?;
+        outcome.summary = folder.finished(&job.recipe)?;
+        (outcome.metrics, outcome.changes) = (folder.metrics()?, folder.changes()?);
     }
-    let folder = RunFolder::open(&job.folder)?;
-    let summary = folder.summary()?.filter(|s| s.epochs >= job.recipe.train.epochs);
-    Ok(Outcome { folder: job.folder.clone(), seed, summary, metrics: folder.metrics()? })
+    Ok(outcome)
 }
 
 /// The three figures that every report gives side by side, in percent, over the finished runs.
@@ -246,18 +261,21 @@ pub fn between(a: &Sample, b: &Sample) -> String {
 }
 
 /// The mean curves of the same recipe with several seeds: of the finished runs if there are any, else of all, as far as
-/// the shortest goes.
+/// the shortest goes. A finished run that its patience ended before others holds its last epoch, so that the curve is of the
+/// same runs all along and ends at their mean.
 pub fn mean_curves(name: &str, runs: &[Outcome]) -> Curves {
     let finished: Vec<&Outcome> = runs.iter().filter(|run| run.summary.is_some()).collect();
-    let shown =
-        if finished.is_empty() { runs.iter().filter(|run| !run.metrics.is_empty()).collect() } else { finished };
-    let length = shown.iter().map(|run| run.metrics.len()).min().unwrap_or(0);
+    let over = !finished.is_empty();
+    let shown = if over { finished } else { runs.iter().filter(|run| !run.metrics.is_empty()).collect() };
+    let (shortest, longest) = extent(shown.iter().map(|run| run.metrics.len()));
+    let length = if over && shortest > 0 { longest } else { shortest };
     let point = |i: usize| {
         let mean = |value: fn(&EpochMetrics) -> f64| {
-            shown.iter().map(|run| value(&run.metrics[i])).sum::<f64>() / shown.len() as f64
+            let at = |run: &&Outcome| value(&run.metrics[i.min(run.metrics.len() - 1)]);
+            shown.iter().map(at).sum::<f64>() / shown.len() as f64
         };
         EpochPoint {
-            epoch: shown[0].metrics[i].epoch,
+            epoch: i as u32 + 1,
             train_accuracy: mean(|m| m.train.top1),
             train_loss: mean(|m| m.train.loss),
             test_accuracy: Some(mean(|m| m.test.top1)),
@@ -266,6 +284,20 @@ pub fn mean_curves(name: &str, runs: &[Outcome]) -> Curves {
     };
     Curves { name: name.to_string(), epochs: (0..length).map(point).collect() }
 }
+
+/// The least and the most of these lengths; both 0 where there are none.
+pub(crate) fn extent(lengths: impl Iterator<Item = usize> + Clone) -> (usize, usize) {
+    (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0))
+}
+
+/// Whether patience ended any of these runs before so many epochs.
+pub(crate) fn ended_early<'a>(mut runs: impl Iterator<Item = &'a Outcome>, epochs: u32) -> bool {
+    runs.any(|run| run.summary.as_ref().is_some_and(|summary| summary.epochs < epochs))
+}
+
+/// What a report says where patience ended some of its runs.
+pub(crate) const ENDED_EARLY: &str = "Some runs were ended early, by `train.patience`; their last epoch is the last one that they \
+     had, and curves go on with it.";
 
 /// The part of a report that a person wrote, into NOTES.md in the study's folder.
 pub fn write_notes(out: &Path, page: &mut Document) {
@@ -347,7 +379,7 @@ mod tests {
             })
             .collect();
         let summary = if finished { Summary::new("run", &metrics, 1, 1) } else { None };
-        Outcome { folder: PathBuf::new(), seed, summary, metrics }
+        Outcome { folder: PathBuf::new(), seed, summary, metrics, failure: None, changes: Vec::new() }
     }
 
     #[test]
@@ -366,5 +398,16 @@ mod tests {
         assert_eq!(tests(&runs), [0.5, 0.625, 0.5]);
         assert_eq!(tests(&runs[1..2]), [0.5, 0.25]);
         assert_eq!(tests(&[]), [0.0; 0]);
+    }
+
+    /// A run that patience ended cut the curves of all others off where it ended.
+    #[test]
+    fn curves_go_on_with_the_last_epoch_of_a_run_that_ended_early() {
+        let runs = [run(1, &[0.5, 0.75], true), run(2, &[0.5, 0.25, 1.0], true), run(3, &[0.5], false)];
+        let curve: Vec<(u32, f64)> =
+            mean_curves("a", &runs).epochs.iter().map(|point| (point.epoch, point.test_accuracy.unwrap())).collect();
+        assert_eq!(curve, [(1, 0.5), (2, 0.5), (3, 0.875)]);
+        assert_eq!(Accuracy::of(&runs).last.mean, 87.5);
+        assert!(ended_early(runs.iter(), 3) && !ended_early(runs.iter(), 2));
     }
 }

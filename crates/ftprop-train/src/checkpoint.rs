@@ -92,7 +92,7 @@ impl ModelInfo {
             std,
             resize: dataset.preprocess().map(|p| p.resize),
             table: dataset.table.clone(),
-            origin: Origin { data: Some(dataset.mark()), teacher: None },
+            origin: Origin { data: Some(dataset.mark()), ..Origin::default() },
         }
     }
 

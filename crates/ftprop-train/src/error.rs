@@ -183,6 +183,15 @@ pub enum Error {
         /// The run's folder.
         path: PathBuf,
     },
+    /// A run began with another network than its recipe's path has now.
+    #[error(
+        "{path}: the run began with another network than the one that is there now (train.init_from); put it back, or begin a \
+         new run"
+    )]
+    BeginningChanged {
+        /// The run's folder.
+        path: PathBuf,
+    },
     /// Data to be divided as in training are not what they were.
     #[error(
         "{path} is not as it was in training ({difference}), so which examples the network has not learned from is not \

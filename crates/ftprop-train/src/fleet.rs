@@ -5,15 +5,16 @@
 //! the GPU. Where runs share a GPU, a later one is made while the others pause. A fleet can be ended at any moment
 //! and called again: what is finished is left alone, and what is not goes on from its checkpoint.
 
+mod origins;
+
 use crate::checked::CheckedRecipe;
-use crate::checkpoint::{Checkpoint, Origin};
 use crate::choice::DeviceChoice;
 use crate::device::{Gpu, Place};
 use crate::error::Error;
 use crate::gate::Gate;
 use crate::observe::{Answer, Ending, Notice, Observer, ObserverError, RunView, StepReport};
 use crate::recipe::Recipe;
-use crate::run::RunFolder;
+use crate::run::{RunFolder, keep_failure};
 use crate::trainer::Trainer;
 use ftprop_data::{Dataset, Source};
 use std::collections::{HashMap, VecDeque};
@@ -125,7 +126,7 @@ pub fn train_on(
         let dataset = yard.dataset(recipe)?;
         recipe.data.hold_out(&dataset.train, recipe.train.seed)?;
     }
-    yard.check_finished(jobs.iter().zip(&endings).filter(|(_, ending)| ending.is_some()).map(|(job, _)| job))?;
+    yard.check_origins(jobs)?;
     let on_each = at_once.max(1);
     let at_once = match at_once {
         n if !devices.is_empty() => n.max(1) * devices.len(),
@@ -177,6 +178,10 @@ pub fn train_on(
                     }
                     Err(error) => (Err(error), None),
                 };
+                if let Err(why) = &ending {
+                    // Told at once as well, so that a disk that is full hides nothing.
+                    let _ = keep_failure(&jobs[index].folder, why);
+                }
                 observer.event(&FleetEvent::Ended { job: &jobs[index], ending: &ending });
                 lock(&shared).ended(index, ending, trainer);
             }
@@ -216,8 +221,7 @@ impl Job {
         if !self.is_in(&folder)? {
             return Err(Error::OtherRecipe { path: self.folder.clone() });
         }
-        let summary = folder.summary()?.filter(|s| s.epochs >= self.recipe.train.epochs);
-        Ok(summary.map(Ending::Finished))
+        Ok(folder.finished(&self.recipe)?.map(Ending::Finished))
     }
 }
 
@@ -329,23 +333,13 @@ impl Yard {
         gpus.filter_map(Gpu::free_memory).all(|free| free > ROOM)
     }
 
-    /// Refuses to train more runs on data that have changed since others were trained on them: they are to be compared.
-    fn check_finished<'a>(&self, finished: impl Iterator<Item = &'a Job>) -> Result<(), Error> {
-        let mut marks = HashMap::new();
-        for job in finished {
-            let key = format!("{:?}", job.recipe.data);
-            let Some(dataset) = self.datasets.get(&key) else { continue };
-            let now = Origin { data: Some(marks.entry(key).or_insert_with(|| dataset.mark()).clone()), teacher: None };
-            // What cannot be read says nothing, and is complained about by whoever uses it.
-            if let Ok(best) = Checkpoint::read(&job.folder.join("best.safetensors")) {
-                best.header.model.origin.check(&now, &job.folder)?;
-            }
-        }
-        Ok(())
+    /// What data sets are told apart by.
+    fn key(recipe: &Recipe) -> String {
+        format!("{:?}", recipe.data)
     }
 
     fn dataset(&mut self, recipe: &Recipe) -> Result<Arc<Dataset>, Error> {
-        let key = format!("{:?}", recipe.data);
+        let key = Yard::key(recipe);
         if let Some(dataset) = self.datasets.get(&key) {
             return Ok(dataset.clone());
         }

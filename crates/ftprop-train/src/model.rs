@@ -1,6 +1,6 @@
 //! Trained networks, ready for use: from a run folder or a checkpoint file.
 
-use crate::checkpoint::{Checkpoint, ModelInfo, Note};
+use crate::checkpoint::{self, Checkpoint, ModelInfo, Note};
 use crate::error::Error;
 use crate::recipe::Recipe;
 use crate::run::RunFolder;
@@ -80,6 +80,12 @@ impl Model {
         network.values_mut().copy_from_slice(&state.values);
         network.stats_mut().copy_from_slice(&state.statistics);
         Ok(Model { network, recipe, info, path: None, notes: Vec::new() })
+    }
+
+    /// By which its numbers are known again.
+    pub(crate) fn mark(&self) -> u32 {
+        let (values, statistics) = (self.network.values().into(), self.network.stats().into());
+        checkpoint::mark_of(&NetworkState { values, statistics })
     }
 }
 

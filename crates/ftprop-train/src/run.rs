@@ -9,10 +9,18 @@
 //! | `previous.safetensors` | the checkpoint before it, should it be damaged |
 //! | `best.safetensors` | the network to use: of the epoch that was best on the validation part, or of the last |
 //! | `events.out.tfevents.*` | the metrics for TensorBoard |
-//! | `summary.json` | the result |
+//! | `summary.json` | the result, once it has ended and until it goes on |
 //! | `diagnostics.jsonl` | how the hard layers fared, where the recipe asks for it |
+//! | `failure.txt` | why it failed, where it was one of several and did |
 //!
 //! Whoever watches a run may draw pictures beside them. Nobody else writes over them: see [`refuse_own_file`].
+
+mod failure;
+mod summary;
+
+pub use failure::failure;
+pub(crate) use failure::keep_failure;
+pub use summary::{PartSummary, Summary};
 
 use crate::changes::Changed;
 use crate::checkpoint::{Checkpoint, Note};
@@ -89,53 +97,8 @@ impl EpochMetrics {
     }
 }
 
-/// The result of a run, `summary.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// The recipe's name.
-    pub name: String,
-    /// The training part.
-    pub train: PartSummary,
-    /// The validation part, where there is one.
-    pub validation: Option<PartSummary>,
-    /// The test part.
-    pub test: PartSummary,
-    /// The epoch kept in `best.safetensors`: best on the validation part if there is one, else the last.
-    pub best_epoch: u32,
-    /// The test part's top-1 at that epoch.
-    pub test_top1_at_best: f64,
-    /// Epochs in all.
-    pub epochs: u32,
-    /// How many numbers the network learned.
-    pub parameters: usize,
-    /// How many classes the data have; summaries of older versions do not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classes: Option<usize>,
-    /// How many examples they have to learn from, those held out included, and to measure by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub examples: Option<[u64; 2]>,
-    /// How long all epochs took.
-    pub seconds: f64,
-    /// Training images a second, the mean over the epochs.
-    pub images_per_s: f64,
-}
-
-/// One part of the data over the whole run, as fractions of 1. The best over all epochs flatters: it is
-/// given because the paper reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PartSummary {
-    /// The best of all epochs.
-    pub top1_best: f64,
-    /// Top-1 at the last epoch.
-    pub top1_last: f64,
-    /// Top-5 at the last epoch.
-    pub top5_last: f64,
-    /// The loss at the last epoch.
-    pub loss_last: f64,
-}
-
 /// What the files of a run are called, but for pictures, which are drawn anew, and TensorBoard's.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "recipe.toml",
     "metrics.jsonl",
     "metrics.csv",
@@ -145,6 +108,7 @@ const OWN: [&str; 11] = [
     "summary.json",
     "diagnostics.jsonl",
     "changes.jsonl",
+    "failure.txt",
     "points.csv",
     "test.csv",
 ];
@@ -226,6 +190,8 @@ impl RunFolder {
     pub(crate) fn write_recipe(&mut self, recipe: &Recipe) -> Result<(), Error> {
         let (path, text) = (self.recipe_path(), recipe.to_toml()?);
         if self.made == Made::Already {
+            // First, so that no recipe ever stands beside the result of another one.
+            self.forget_ending()?;
             return Ok(files::write(&path, text.as_bytes())?);
         }
         let exists = || Error::RunExists { path: self.path.clone() };
@@ -359,6 +325,10 @@ impl RunFolder {
         self.path.join("changes.jsonl")
     }
 
+    fn summary_path(&self) -> PathBuf {
+        self.path.join("summary.json")
+    }
+
     fn recipe_path(&self) -> PathBuf {
         self.path.join("recipe.toml")
     }
@@ -406,9 +376,17 @@ impl RunFolder {
         Ok(kept)
     }
 
-    /// The result of a run that is finished.
+    /// The result, if the run is finished by this recipe: all of its epochs are done, or as many as its patience allows. One of
+    /// an earlier ending, after which the run went on, is none.
+    pub fn finished(&self, recipe: &Recipe) -> Result<Option<Summary>, Error> {
+        let Some(summary) = self.summary()?.filter(|summary| summary.ends(recipe)) else { return Ok(None) };
+        let went_on = self.metrics()?.last().is_some_and(|last| last.epoch > summary.epochs);
+        Ok((!went_on).then_some(summary))
+    }
+
+    /// The result of a run that has ended.
     pub fn summary(&self) -> Result<Option<Summary>, Error> {
-        let path = self.path.join("summary.json");
+        let path = self.summary_path();
         if !path.exists() {
             return Ok(None);
         }
@@ -417,11 +395,11 @@ impl RunFolder {
             .map_err(|e| Error::NotASummary { path: path.clone(), why: e.to_string() })
     }
 
-    /// Writes the result of a run that is finished.
+    /// Writes the result of a run that has ended.
     pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(summary)
             .map_err(|e| Error::Unwritable { what: "the result".into(), why: e.to_string() })?;
-        Ok(files::write(&self.path.join("summary.json"), format!("{text}\n").as_bytes())?)
+        Ok(files::write(&self.summary_path(), format!("{text}\n").as_bytes())?)
     }
 }
 
@@ -449,34 +427,6 @@ fn first_unused(path: &Path) -> Result<PathBuf, Error> {
 pub fn folder_name(name: &str) -> String {
     let safe: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
     Some(safe.trim_matches('.')).filter(|name| !name.is_empty()).unwrap_or("run").to_string()
-}
-
-impl Summary {
-    /// The result of a run with these epochs, of which there is at least one.
-    pub fn new(name: &str, metrics: &[EpochMetrics], best_epoch: u32, parameters: usize) -> Option<Self> {
-        let last = metrics.last()?;
-        let part = |scores: &dyn Fn(&EpochMetrics) -> Option<Scores>| {
-            let last = scores(last)?;
-            let top1_best = metrics.iter().filter_map(scores).map(|s| s.top1).fold(0.0, f64::max);
-            Some(PartSummary { top1_best, top1_last: last.top1, top5_last: last.top5, loss_last: last.loss })
-        };
-        let seconds: f64 = metrics.iter().map(|m| m.seconds).sum();
-        let images_per_s = metrics.iter().map(|m| m.images_per_s).sum::<f64>() / metrics.len() as f64;
-        Some(Summary {
-            name: name.to_string(),
-            train: part(&|m| Some(m.train))?,
-            validation: part(&|m| m.validation),
-            test: part(&|m| Some(m.test))?,
-            best_epoch,
-            test_top1_at_best: metrics.iter().find(|m| m.epoch == best_epoch).unwrap_or(last).test.top1,
-            epochs: last.epoch,
-            parameters,
-            classes: None,
-            examples: None,
-            seconds,
-            images_per_s,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ impl Storage {
         if self.lock.is_some() {
             files::clear_leftovers(self.folder.path());
         }
+        // Also where nothing but its result is left to be written.
+        self.folder.forget_ending()?;
         let mut events = EventWriter::create(self.folder.path(), SystemTime::now())?;
         if epoch > 1 {
             events.restart_at(u64::from(epoch), SystemTime::now())?;

@@ -170,7 +170,7 @@ impl Trainer {
         let parts = Parts { train: learned_from, validation: validation.as_ref(), test: Some(&dataset.test) };
         let teacher = engine::teacher::load(&recipe, dataset, place)?;
         let mut model = ModelInfo::of(dataset);
-        model.origin.teacher = teacher.as_deref().map(checkpoint::mark_of);
+        model.origin.teacher = teacher.as_deref().map(|teacher| checkpoint::mark_of(&teacher.network));
         let engine = engine::open(&recipe, dataset, &parts, place, teacher)?;
         let sizes = Sizes::new(&recipe, dataset, &train, place, engine.graph())?;
         let mut notes: Vec<Notice> = recipe.check_batches(engine.graph(), train.len(), share)?.into_iter().collect();
@@ -407,11 +407,14 @@ impl Trainer {
             self.began = Instant::now();
             let cpu = self.cpu.clone();
             let learned = match self.on_gpu {
-                _ if enough => None,
-                true => self.learn_at_size(observer)?,
-                false => cpu.enter(|| self.learn_at_size(observer))?,
+                _ if enough => Ok(None),
+                true => self.learn_at_size(observer),
+                false => cpu.enter(|| self.learn_at_size(observer)),
             };
-            let Some(epoch) = learned else {
+            if !matches!(learned, Ok(Some(_))) {
+                self.pause();
+            }
+            let Some(epoch) = learned? else {
                 self.save()?;
                 let ending = Ending::Interrupted { epoch: self.state.epoch, step: self.state.batch };
                 observer.end(&self.view(), &ending).map_err(Error::Outside)?;
@@ -445,7 +448,9 @@ impl Trainer {
     /// The result, where all is done and written, so that nothing is left to do.
     fn result(&self) -> Result<Option<Summary>, Error> {
         let folder = self.storage.as_ref().map(Storage::folder).filter(|folder| self.is_over() && !folder.is_new());
-        Ok(folder.map(RunFolder::summary).transpose()?.flatten())
+        let summary = folder.map(RunFolder::summary).transpose()?.flatten();
+        // One that was written by the time it ended before is not that of this ending.
+        Ok(summary.filter(|summary| summary.epochs == self.state.epoch - 1))
     }
 
     /// Whether the last epochs were none better on the validation part.

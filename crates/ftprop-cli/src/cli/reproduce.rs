@@ -51,6 +51,9 @@ pub(super) struct Reproduce {
     study: StudyArgs,
 }
 
+/// What the table's columns are called by.
+const CALLED_BY: [&str; 3] = ["activation", "layer_loss", "qrelu_form"];
+
 #[derive(Clone, Copy, ValueEnum)]
 enum RowsArg {
     Cifar10,
@@ -67,6 +70,12 @@ impl Reproduce {
             return Err(Error::Usage("--seeds must be at least 1".into()));
         }
         self.study.refuse_overruled(&[("data.validation", "--validation")])?;
+        if let Some(key) = self.study.set_keys().find(|key| CALLED_BY.contains(key)) {
+            return Err(Error::Usage(format!(
+                "--set {key}: the table's columns are called by it, and would be called what they are not; ftprop sweep \
+                 compares recipes with another"
+            )));
+        }
         let cells = self.cells(rows)?;
         let plan = Plan {
             data: self.data.clone(),

@@ -7,7 +7,7 @@ use crate::progress::{counted, tell};
 use crate::terminal::Stream;
 use clap::Args;
 use ftprop_lab::report::document::Document;
-use ftprop_lab::study;
+use ftprop_lab::study::{self, Outcome};
 use ftprop_train::fleet::Job;
 use ftprop_train::run::Summary;
 use serde::Serialize;
@@ -82,14 +82,21 @@ struct Run {
     seed: u64,
     /// Null where the run is not finished.
     summary: Option<Summary>,
+    /// Why it failed when it was last trained, where it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
 }
 
 impl StudyArgs {
     /// Refuses settings that the study makes itself: they would be overruled in every run, and a report would name
     /// values that nothing was trained with. `own` are those of one command, with the flags that say them.
     pub(super) fn refuse_overruled(&self, own: &[(&str, &str)]) -> Result<(), Error> {
-        let keys = self.set.iter().filter_map(|setting| Some(setting.split_once('=')?.0.trim()));
-        refuse("--set", keys, &[STUDIES_OWN, own].concat())
+        refuse("--set", self.set_keys(), &[STUDIES_OWN, own].concat())
+    }
+
+    /// The keys that --set names.
+    pub(super) fn set_keys(&self) -> impl Iterator<Item = &str> {
+        self.set.iter().filter_map(|setting| Some(setting.split_once('=')?.0.trim()))
     }
 
     /// The same for the axes of a grid, which a flag overrules too.
@@ -145,11 +152,13 @@ impl StudyArgs {
 
     fn report(&self, out: &Path, jobs: &[Job], ended: &study::Endings) -> Result<Report, Error> {
         let run = |job: &Job| {
+            let Outcome { summary, failure, .. } = study::outcome(job)?;
             Ok(Run {
                 run: job.folder.display().to_string(),
                 recipe: job.recipe.name.clone(),
                 seed: job.recipe.train.seed,
-                summary: study::outcome(job)?.summary,
+                failure: failure.filter(|_| summary.is_none()),
+                summary,
             })
         };
         Ok(Report {

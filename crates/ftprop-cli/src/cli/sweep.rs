@@ -79,6 +79,11 @@ impl Sweep {
             return Err(Error::Usage(remedy.into()));
         }
         self.study.refuse_overruled(&[])?;
+        if let Some(key) = self.study.set_keys().find(|key| axes.iter().any(|axis| axis.key == *key)) {
+            return Err(Error::Usage(format!(
+                "--set {key}: the grid gives it a value in every run, so leave one of them out"
+            )));
+        }
         self.study.refuse_overruled_axes(axes.iter().map(|axis| axis.key.as_str()), self.data.as_deref())?;
         let device = self.study.device.parse()?;
         let bases = self.bases().map_err(|error| self.in_its_file(error, &written))?;

@@ -261,12 +261,12 @@ impl Train {
         let folders: Vec<PathBuf> = jobs.iter().map(|j| j.folder.clone()).collect();
         let (mut summaries, mut failed, mut interrupted) = (Vec::new(), 0, 0u32);
         let endings = fleet::train_on(&jobs, &self.ranks.devices()?, self.at_once, &board)?;
-        for (ending, folder) in endings.into_iter().zip(&folders) {
+        for ((ending, folder), job) in endings.into_iter().zip(&folders).zip(&jobs) {
             match ending {
                 Ok(Ending::Finished(summary)) => {
                     if !self.json {
                         say(&format!("{}:", plain(&summary.name)))?;
-                        report(&summary, &folder.display().to_string(), summary.epochs)?;
+                        report(&summary, &folder.display().to_string(), job.recipe.train.epochs)?;
                     }
                     summaries.push(Finished { run: folder.display().to_string(), summary });
                 }

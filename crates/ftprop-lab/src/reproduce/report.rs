@@ -6,7 +6,10 @@ use crate::error::Error;
 use crate::plot::{EpochPoint, Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
 use crate::report::statistics::Sample;
-use crate::study::{Accuracy, CONFIDENCE, Outcome, Stint, between, mean_curves, write_history, written};
+use crate::study::{
+    Accuracy, CONFIDENCE, ENDED_EARLY, Outcome, Stint, between, ended_early, mean_curves, seeds, write_apart,
+    write_history, written,
+};
 use ftprop_train::diagnostics::Records;
 use ftprop_train::words::{counted, seconds};
 
@@ -109,7 +112,7 @@ fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
         epochs.join(" or ")
     ));
     let held_out = cells.first().map_or(0.0, |c| c.held_out);
-    let how_much = if held_out < 1.0 { format!("{} %", 100.0 * held_out) } else { format!("{held_out} images") };
+    let how_much = if held_out < 1.0 { percent(held_out) } else { format!("{held_out} images") };
     let mut text = String::new();
     if let Some(classes) = other_data(rows, cells) {
         text.push_str(&format!(
@@ -143,6 +146,15 @@ fn introduce(page: &mut Document, rows: Rows, cells: &[CellRuns]) {
         );
     }
     page.text(&text);
+    if cells.iter().any(|cell| ended_early(cell.runs.iter(), cell.epochs)) {
+        page.text(ENDED_EARLY);
+    }
+    write_apart(page, cells.iter().flat_map(|cell| cell.runs.iter().map(|run| (cell.cell.name(), run))));
+}
+
+/// A share in percent, as somebody writes it: 0.07 times 100 is a little more than 7.
+fn percent(share: f64) -> String {
+    format!("{} %", (1e10 * share).round() / 1e8)
 }
 
 /// A network in the paper's layout.
@@ -184,7 +196,8 @@ fn table(page: &mut Document, data: Rows, network: &NetworkRow, cells: &[&CellRu
         rows.push(row("ours, top-5, last epoch", &|_, a| written(&a.top5)));
     }
     rows.push(row("ours, train accuracy, last epoch", &|_, a| written(&a.train)));
-    rows.push(row("seeds", &|_, a| a.best.count.to_string()));
+    let counts = cells.iter().map(|cell| seeds(cell.finished(), cell.runs.len()));
+    rows.push(["seeds".to_string()].into_iter().chain(counts).collect());
     page.table(&head, rows);
 }
 
@@ -342,4 +355,14 @@ fn every_run(page: &mut Document, cells: &[CellRuns]) {
     }
     page.text("The time of a run is from its first epoch to its last, beside the others that shared the device.");
     page.table(&["run", "seed", "epochs", "best", "last", "chosen on validation", "train", "time"], rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_written_as_they_were_meant() {
+        assert_eq!([0.07, 0.02, 0.29, 0.125, 1e-6].map(percent), ["7 %", "2 %", "29 %", "12.5 %", "0.0001 %"]);
+    }
 }

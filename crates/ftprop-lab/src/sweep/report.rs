@@ -4,13 +4,23 @@ use super::{Axis, Point, differences};
 use crate::error::Error;
 use crate::plot::{Figure, Inset, Panel, Picture, Series, Style};
 use crate::report::document::Document;
-use crate::study::{Accuracy, Outcome, Stint, mean_curves, outcome, write_history, written};
+use crate::study::{
+    Accuracy, ENDED_EARLY, Outcome, Stint, ended_early, extent, mean_curves, outcome, seeds, write_apart,
+    write_history, written,
+};
 
 /// A point of the grid and what its runs came to.
 pub(super) struct Compared<'a> {
     pub(super) point: &'a Point,
     pub(super) runs: Vec<Outcome>,
     pub(super) accuracy: Accuracy,
+}
+
+impl Compared<'_> {
+    /// The epochs of a whole run.
+    fn whole(&self) -> u32 {
+        self.point.jobs.first().map_or(0, |job| job.recipe.train.epochs)
+    }
 }
 
 /// The page; `question` is what the sweep is to find out, where it says so.
@@ -32,6 +42,11 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
     let validated = results.iter().any(|r| r.accuracy.validation.count > 0);
     let order = match (points.len(), validated) {
         (1, _) => ".",
+        (_, true) if results.iter().any(|r| r.accuracy.last.count > 0 && r.accuracy.validation.count == 0) => {
+            "; the best come first, by their best epoch on the validation part, which the test part has no share in. Those \
+             without a validation part come last and are not ranked, as they stand in the grid: nothing but the test part \
+             could rank them."
+        }
         (_, true) => {
             "; the best come first, by their best epoch on the validation part, which the test part has no share in."
         }
@@ -47,6 +62,14 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
         "{finished} of {all} runs are finished. Figures are top-1 accuracies in percent, as mean ± standard deviation over \
          the seeds where there are several{order} The best epoch on the test part flatters."
     ));
+    if results.iter().any(|result| ended_early(result.runs.iter(), result.whole())) {
+        page.text(ENDED_EARLY);
+    }
+    let named = |result: &Compared<'_>| match result.point.values.is_empty() {
+        true => result.point.base.clone(),
+        false => format!("{}, {}", result.point.base, result.point.name()),
+    };
+    write_apart(&mut page, results.iter().flat_map(|r| r.runs.iter().map(move |run| (named(r), run))));
     let mut bases: Vec<&str> = points.iter().map(|point| point.base.as_str()).collect();
     bases.dedup();
     // Without a grid the recipes are compared with each other, with one they are not.
@@ -55,7 +78,7 @@ pub fn report(question: Option<&str>, points: &[Point], axes: &[Axis], history: 
         false => bases.iter().map(|b| (*b, results.iter().filter(|r| r.point.base == *b).collect())).collect(),
     };
     for (name, rows) in &groups {
-        table(&mut page, name, &keys, &mut rows.clone());
+        table(&mut page, name, &keys, &mut rows.clone(), validated);
     }
     differences::write(&mut page, &results);
     let begun = |shown: &[&Compared<'_>]| shown.iter().any(|r| r.runs.iter().any(|run| !run.metrics.is_empty()));
@@ -85,15 +108,18 @@ fn heading(name: &str) -> String {
     if name == RECIPES { capital(name) } else { name.to_string() }
 }
 
-fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>]) {
+/// `validated` says that the test part ranks nothing: there are runs with a validation part.
+fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'_>], validated: bool) {
     page.heading(&heading(base));
-    rows.sort_by(|a, b| {
-        let rank = |r: &Compared<'_>| {
-            let Accuracy { last, validation, .. } = &r.accuracy;
-            (last.count > 0, if validation.count > 0 { validation.mean } else { last.mean })
-        };
-        rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
-    });
+    let rank = |r: &Compared<'_>| {
+        let Accuracy { last, validation, .. } = &r.accuracy;
+        match validation.count {
+            0 if validated => (false, last.count > 0, 0.0),
+            0 => (false, last.count > 0, last.mean),
+            _ => (true, true, validation.mean),
+        }
+    };
+    rows.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal));
     let chosen = rows.iter().any(|r| r.accuracy.chosen.count > 0);
     let mut head: Vec<String> = if keys.is_empty() { vec!["recipe".into()] } else { Vec::new() };
     head.extend(keys.iter().map(|key| format!("`{key}`")));
@@ -107,13 +133,25 @@ fn table(page: &mut Document, base: &str, keys: &[&str], rows: &mut [&Compared<'
         cells.extend(chosen.then(|| written(validation)));
         cells.extend([written(last), written(best)]);
         cells.extend(chosen.then(|| written(by_validation)));
-        let whole = result.point.jobs.first().map_or(0, |job| job.recipe.train.epochs);
-        let shortest = result.runs.iter().map(|run| run.metrics.len()).min().unwrap_or(0);
-        let epochs = if last.count > 0 { whole.to_string() } else { format!("{shortest} of {whole}") };
-        cells.extend([written(train), epochs, last.count.to_string()]);
+        cells.extend([written(train), epochs(result), seeds(last.count, result.runs.len())]);
         cells
     };
     page.table(&head, rows.iter().map(line).collect());
+}
+
+/// How many epochs the runs of a point had, of those that they were to have.
+fn epochs(result: &Compared<'_>) -> String {
+    let whole = result.whole();
+    let finished = result.runs.iter().filter_map(|run| run.summary.as_ref());
+    let (least, most) = match result.accuracy.last.count {
+        0 => (result.runs.iter().map(|run| run.metrics.len()).min().unwrap_or(0), 0),
+        _ => extent(finished.map(|summary| summary.epochs as usize)),
+    };
+    match (least, most) {
+        (least, _) if least == whole as usize => whole.to_string(),
+        (least, most) if most > least => format!("{least} to {most} of {whole}"),
+        (least, _) => format!("{least} of {whole}"),
+    }
 }
 
 /// Points below the best at the end that still count as among the best.
@@ -170,6 +208,33 @@ fn curves(base: &str, results: &[&Compared<'_>]) -> Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::statistics::Sample;
+
+    /// Those without a validation part stood among the others by their test accuracy.
+    #[test]
+    fn the_test_part_ranks_nothing_beside_a_validation_part() {
+        let value = |value: &str| Point { base: "a".into(), values: vec![value.into()], jobs: Vec::new() };
+        let points = ["none", "half", "neither", "third", "unfinished"].map(value);
+        let sample = |share: Option<f64>| Sample::new(share);
+        let figures = [(Some(70.0), None), (Some(60.0), Some(80.0)), (Some(95.0), None), (Some(50.0), Some(85.0))];
+        let accuracy = |(last, validation)| Accuracy {
+            last: sample(last),
+            validation: sample(validation),
+            chosen: sample(validation),
+            ..Accuracy::default()
+        };
+        let accuracies = figures.into_iter().chain([(None, None)]).map(accuracy);
+        let compared = |(point, accuracy)| Compared { point, runs: Vec::new(), accuracy };
+        let results: Vec<Compared<'_>> = points.iter().zip(accuracies).map(compared).collect();
+        let order = |rows: &mut Vec<&Compared<'_>>, validated| {
+            let mut page = Document::new("any");
+            table(&mut page, "a", &["data.validation"], rows, validated);
+            rows.iter().map(|row| row.point.name()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(order(&mut results.iter().collect(), true), "third half none neither unfinished");
+        let without = |r: &&Compared<'_>| r.accuracy.validation.count == 0;
+        assert_eq!(order(&mut results.iter().filter(without).collect(), false), "neither none unfinished");
+    }
 
     #[test]
     fn the_inset_shows_the_best_where_others_are_far_below() {

@@ -103,16 +103,21 @@ fn line(number: usize, path: &Path) -> Line {
         epochs: None,
         done: 0,
         last: None,
-        finished: path.join("summary.json").exists(),
+        finished: false,
         error: None,
     };
-    let read = RunFolder::open(path).and_then(|folder| Ok((folder.recipe()?, folder.metrics()?)));
-    match read {
+    let read = || {
+        let folder = RunFolder::open(path)?;
+        let recipe = folder.recipe()?;
+        let finished = folder.finished(&recipe)?.is_some();
+        Ok::<_, ftprop_train::Error>((recipe, folder.metrics()?, finished))
+    };
+    match read() {
         Err(error) => line.error = Some(error.to_string()),
-        Ok((recipe, metrics)) => {
+        Ok((recipe, metrics, finished)) => {
             (line.name, line.epochs) = (Some(recipe.name), Some(recipe.train.epochs));
             (line.done, line.last) = (metrics.len(), metrics.last().copied());
-            line.finished &= metrics.len() >= recipe.train.epochs as usize || recipe.train.patience.is_some();
+            line.finished = finished;
         }
     }
     line

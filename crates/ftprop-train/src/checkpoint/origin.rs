@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use ftprop_data::DataMark;
-use ftprop_nn::engine::Teacher;
+use ftprop_nn::engine::NetworkState;
 use ftprop_tensor::bytes;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -16,6 +16,9 @@ pub struct Origin {
     /// A CRC-32 of its teacher's numbers, where it has a teacher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<u32>,
+    /// The same of the network that it began with, where it began with another one's numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_with: Option<u32>,
 }
 
 impl Origin {
@@ -30,17 +33,19 @@ impl Origin {
         {
             return Err(Error::DataChanged { path: run.to_path_buf(), difference });
         }
-        match (self.teacher, now.teacher) {
-            (Some(then), Some(now)) if then != now => Err(Error::TeacherChanged { path: run.to_path_buf() }),
-            _ => Ok(()),
+        let another = |then: Option<u32>, now: Option<u32>| then.zip(now).is_some_and(|(then, now)| then != now);
+        let path = || run.to_path_buf();
+        if another(self.teacher, now.teacher) {
+            return Err(Error::TeacherChanged { path: path() });
         }
+        if another(self.begun_with, now.begun_with) { Err(Error::BeginningChanged { path: path() }) } else { Ok(()) }
     }
 }
 
-/// By which a teacher is known again.
-pub(crate) fn mark_of(teacher: &Teacher) -> u32 {
+/// By which a network that another learned from, or began with, is known again.
+pub(crate) fn mark_of(network: &NetworkState<'_>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&bytes::write(&teacher.network.values));
-    hasher.update(&bytes::write(&teacher.network.statistics));
+    hasher.update(&bytes::write(&network.values));
+    hasher.update(&bytes::write(&network.statistics));
     hasher.finalize()
 }

@@ -259,6 +259,12 @@ impl Trainer {
         Ok(Some(learned))
     }
 
+    /// The epoch ends before it is done, and may go on later in this process: by then it has taken as long as now.
+    pub(super) fn pause(&mut self) {
+        self.before = if self.state.batch > 0 { self.epoch_seconds() } else { 0.0 };
+        self.began = Instant::now();
+    }
+
     /// How long the present epoch has taken, in all processes that it ran in.
     pub(super) fn epoch_seconds(&self) -> f64 {
         self.before + self.began.elapsed().as_secs_f64()

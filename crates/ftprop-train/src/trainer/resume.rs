@@ -41,6 +41,8 @@ impl Trainer {
         }
         self.engine.restore(&training).map_err(|e| saved.other(e.to_string()))?;
         self.notes.extend(saved.notes.iter().cloned().map(Notice::Checkpoint));
+        // The network that it began with may be gone by now.
+        self.model.origin.begun_with = saved.header.model.origin.begun_with;
         self.state = state;
         self.before = self.state.seconds;
         self.recall_schedules()

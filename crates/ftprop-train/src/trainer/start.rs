@@ -16,6 +16,7 @@ impl Trainer {
         let Some(from) = self.recipe.train.init_from.clone() else { return Ok(()) };
         let source = Model::load(&from, Which::Best, self.cpu.clone(), 1)?;
         let (taken, new) = take_over(&mut *self.engine, &source.network)?;
+        self.model.origin.begun_with = Some(source.mark());
         self.notes.extend(source.notes.into_iter().map(Notice::Checkpoint));
         self.notes.push(Notice::Begun { from, taken, new });
         Ok(())

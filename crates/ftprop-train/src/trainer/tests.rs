@@ -149,6 +149,69 @@ fn an_observer_can_stop_a_run_and_let_it_go_on() {
     assert!(values(&stopped) == values(&whole), "stopping changed what was learned");
 }
 
+/// What an epoch had taken before it was stopped was lost where the same trainer went on.
+#[test]
+fn an_epoch_takes_as_long_as_all_of_its_parts() {
+    /// Takes its time over the first step, and has enough after it, or fails.
+    struct Slow {
+        fails: bool,
+    }
+    impl Observer for Slow {
+        fn step(&mut self, _run: &RunView<'_>, _step: &StepReport) -> Answer {
+            std::thread::sleep(Duration::from_millis(200));
+            if self.fails { Err("no paper left".into()) } else { Ok(ControlFlow::Break(())) }
+        }
+    }
+    let (recipe, dataset, place) = digits(2);
+    let mut trainer = Trainer::new(recipe, &dataset, &place).unwrap();
+    let mut took = 0.0;
+    let mut run = |trainer: &mut Trainer, observer: &mut dyn Observer| {
+        // That nothing is learned between two runs is no part of it.
+        std::thread::sleep(Duration::from_millis(300));
+        let started = Instant::now();
+        let ended = trainer.run(observer);
+        took += started.elapsed().as_secs_f64();
+        ended
+    };
+    run(&mut trainer, &mut Slow { fails: false }).unwrap();
+    run(&mut trainer, &mut Slow { fails: true }).unwrap_err();
+    run(&mut trainer, &mut ()).unwrap();
+    let epochs: Vec<f64> = trainer.metrics().iter().map(|epoch| epoch.seconds).collect();
+    assert!(epochs[0] >= 0.4 && epochs[0] + epochs[1] <= took, "{epochs:?}, and {took} s in all");
+}
+
+/// The result of an earlier ending stood for one of the run that went on, also after that was stopped.
+#[test]
+fn a_run_that_goes_on_has_no_result_until_it_ends_again() {
+    let temp = std::env::temp_dir().join(format!("ftprop-goes-on-{}", std::process::id()));
+    let (recipe, dataset, place) = digits(1);
+    let mut folder = RunFolder::create(&temp, &recipe).unwrap();
+    let train = |folder: &RunFolder, epochs: u32, steps: usize| {
+        let mut longer = recipe.clone().into_recipe();
+        longer.train.epochs = epochs;
+        let recipe = longer.checked().unwrap();
+        let mut trainer = Trainer::in_folder(recipe.clone(), folder.clone(), &dataset, &place).unwrap();
+        trainer.run(&mut Impatient { steps, epochs: usize::MAX }).unwrap();
+        (folder.summary().unwrap().map(|summary| summary.epochs), folder.finished(&recipe).unwrap().is_some())
+    };
+    assert_eq!(train(&folder, 1, usize::MAX), (Some(1), true));
+    assert_eq!(train(&folder, 3, 1), (None, false));
+    assert_eq!(train(&folder, 3, usize::MAX), (Some(3), true));
+    // Killed after the recipe was written, and before anything was learned by it.
+    let summary = folder.summary().unwrap().unwrap();
+    let mut longer = recipe.clone().into_recipe();
+    longer.train.epochs = 4;
+    folder.write_recipe(&longer).unwrap();
+    assert_eq!(folder.summary().unwrap(), None);
+    // Nor is one that an older version left behind the result of what came after it.
+    folder.write_summary(&Summary { epochs: 2, ..summary }).unwrap();
+    let mut shorter = recipe.clone().into_recipe();
+    shorter.train.epochs = 2;
+    assert_eq!(folder.finished(&shorter).unwrap(), None);
+    assert_eq!(train(&folder, 3, usize::MAX), (Some(3), true));
+    std::fs::remove_dir_all(&temp).unwrap();
+}
+
 /// Photographs in memory, and a network that does not mind their size.
 fn photographs(sizes: &str) -> (CheckedRecipe, Dataset, Place) {
     let text = format!(

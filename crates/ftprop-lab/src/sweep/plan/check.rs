@@ -75,8 +75,18 @@ pub(super) fn mistakes(study: &Table) -> Vec<String> {
         mistakes.push(format!("{key} is no key of a study; these are {}", known.join(", ")));
     }
     let tables = |key: &str| study.get(key).and_then(Value::as_array).into_iter().flatten();
+    let set: Vec<&str> =
+        tables("set").filter_map(|setting| Some(setting.as_str()?.split_once('=')?.0.trim())).collect();
     for axis in tables("grid").filter_map(Value::as_str) {
-        mistakes.extend(axis.parse::<Axis>().err().map(|error| format!("grid: {error}")));
+        match axis.parse::<Axis>() {
+            Err(error) => mistakes.push(format!("grid: {error}")),
+            Ok(Axis { key, .. }) if set.contains(&key.as_str()) => {
+                mistakes.push(format!(
+                    "{key} is in set, and the grid gives it a value in every run: leave one of them out"
+                ));
+            }
+            Ok(_) => {}
+        }
     }
     let names: Vec<&str> = tables("variants").filter_map(|variant| variant.get("name")?.as_str()).collect();
     let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
@@ -124,6 +134,10 @@ mod tests {
         for (text, says) in [
             ("seed = 3", "seed is no key of a study; these are question, recipes, grid, variants, set, seeds, epochs"),
             ("grid = [\"layer_loss\"]", "grid: layer_loss: expected KEY=VALUE"),
+            (
+                "set = [\"weighted=true\"]\ngrid = [\"weighted=true,false\"]",
+                "weighted is in set, and the grid gives it",
+            ),
             ("variants = [{ name = \"a\" }, { name = \"a\" }]", "two variants are called a"),
         ] {
             let said = of(&format!("{sound}{text}\n"));
