@@ -1,7 +1,6 @@
 //! What the pieces of a step have to move and to multiply, by the kernels that were chosen for them, and what a GPU can do of that in
 //! a second: together the least time that a piece could take.
 
-use crate::gemm::{Gemm, Mode};
 use crate::precision::Precision;
 use std::ops::Add;
 
@@ -64,23 +63,6 @@ pub(crate) struct PassWork {
     pub(crate) forward: Work,
     pub(crate) back: Work,
     pub(crate) gradients: Work,
-}
-
-impl Gemm {
-    /// What the product does for n examples.
-    pub(crate) fn work(&self, n: usize) -> Work {
-        let (g, kept) = (&self.geometry, self.precision.activation_bytes());
-        let x = n * g.height * g.width * self.stored * kept;
-        let y = n * g.out_len() * if self.f32_output { 4 } else { kept };
-        let weights = g.weight_len();
-        let bytes = match self.mode {
-            Mode::Forward => x + weights * kept + y,
-            // What is there already is read too.
-            Mode::Input => y + weights * kept + if self.adds { 2 * x } else { x },
-            Mode::Weights => x + y + weights * 4,
-        };
-        Work { bytes, operations: 2 * n * g.out_len() * g.fan_in() }
-    }
 }
 
 #[cfg(test)]

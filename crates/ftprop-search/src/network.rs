@@ -6,7 +6,7 @@ use crate::error::SearchError;
 use crate::exact::{exact_argmax, exact_hinge, exact_outputs};
 use crate::points::{Labelled, Points};
 use crate::rational::Rational;
-use crate::sides::{classes, unit_outputs};
+use crate::sides::{classes, pre_activation, unit_outputs};
 
 /// The targets (or outputs) of one layer: for each unit, +1 (true) or −1 for each instance.
 pub type LayerTargets = Vec<Vec<bool>>;
@@ -23,12 +23,6 @@ pub(crate) fn as_points(layer: &LayerTargets) -> Points {
     let instances = layer.first().map_or(0, Vec::len);
     let rows: Vec<Vec<bool>> = (0..instances).map(|i| layer.iter().map(|unit| unit[i]).collect()).collect();
     Points::from_signs(&rows)
-}
-
-/// w · x + b in floating point.
-pub(crate) fn pre_activation(weights: &[f64], row: &[f64]) -> f64 {
-    let (bias, linear) = weights.split_last().expect("a unit has a bias");
-    linear.iter().zip(row).map(|(w, x)| w * x).sum::<f64>() + bias
 }
 
 impl Network {
@@ -167,14 +161,6 @@ impl ExactNetwork {
     }
 }
 
-/// The class that the output units' pre-activations mean.
-pub(crate) fn class_of(scores: &[f64]) -> usize {
-    if let [score] = scores {
-        return usize::from(*score > 0.0);
-    }
-    (0..scores.len()).reduce(|best, unit| if scores[unit] > scores[best] { unit } else { best }).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,8 +171,6 @@ mod tests {
         let network = Network { layers: vec![vec![vec![1.0, 0.0]], vec![vec![1.0, 0.0]]] };
         assert_eq!(network.hidden(&points), [[[false, true]]]);
         assert_eq!(network.predict(&points), [0, 1]);
-        assert_eq!(class_of(&[1.0, 2.0, 2.0]), 1);
-        assert_eq!(class_of(&[0.0]), 0);
         let (hidden, classes) = ExactNetwork::of(&network).unwrap().run(&points).unwrap();
         assert_eq!((hidden, classes), (network.hidden(&points), network.predict(&points)));
         assert_eq!((network.inputs(), network.widths()), (1, vec![1, 1]));

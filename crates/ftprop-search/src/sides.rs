@@ -2,9 +2,22 @@
 //! whole numbers. A search that judges by rounded sums would take a loss for lower than it is, and stop.
 
 use crate::exact::{exact_argmax, exact_outputs};
-use crate::network::{class_of, pre_activation};
 use crate::points::Points;
 use crate::rational::Rational;
+
+/// w · x + b in floating point.
+pub(crate) fn pre_activation(weights: &[f64], row: &[f64]) -> f64 {
+    let (bias, linear) = weights.split_last().expect("a unit has a bias");
+    linear.iter().zip(row).map(|(w, x)| w * x).sum::<f64>() + bias
+}
+
+/// The class that the output units' pre-activations mean.
+pub(crate) fn class_of(scores: &[f64]) -> usize {
+    if let [score] = scores {
+        return usize::from(*score > 0.0);
+    }
+    (0..scores.len()).reduce(|best, unit| if scores[unit] > scores[best] { unit } else { best }).unwrap_or(0)
+}
 
 /// A unit whose sums are computed in floats, with what rounding can do to them.
 struct Rough<'a> {
@@ -133,5 +146,11 @@ mod tests {
         assert_eq!(unit_outputs(&[f64::INFINITY, 0.0], &points), [true, false, true]);
         assert_eq!(unit_outputs(&[1e-300, 0.0], &points), [true, false, true], "the product is no float");
         assert_eq!(unit_outputs(&[0.0, 0.0], &points), [false; 3]);
+    }
+
+    #[test]
+    fn of_equal_scores_the_first_wins_and_zero_is_on_the_low_side() {
+        assert_eq!(class_of(&[1.0, 2.0, 2.0]), 1);
+        assert_eq!(class_of(&[0.0]), 0);
     }
 }

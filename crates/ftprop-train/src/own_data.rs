@@ -127,7 +127,7 @@ mod tests {
             let text = text("x", Source::Folder, 100, Some(edge));
             let recipe: Recipe = Recipe::defaults().unwrap().text("t", &text).unwrap().build().unwrap();
             let crop = recipe.data.crop.unwrap();
-            recipe.graph(ftprop_tensor::Shape::new(crop, crop, 3), 2).unwrap();
+            recipe.graph(ftprop_nn::Shape { height: crop, width: crop, channels: 3 }, 2).unwrap();
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::epilogue_source::{position_bytes, windows_and_places_together};
 use super::threads::Threads;
 use super::{CompileOptions, gemms};
+use crate::gemm::{Gemm, Mode};
 use crate::plan::{Affine, Epilogue, FusedPass, FusionPlan, Norm, PlannedTensor};
 use crate::work::{PassWork, Work};
 
@@ -15,7 +16,8 @@ pub(crate) fn of_plan(plan: &FusionPlan, options: &CompileOptions) -> Vec<PassWo
     let of = |pass: &FusedPass| match pass {
         FusedPass::Product(_) => {
             let three = products.next().expect("three products each");
-            let [forward, back, gradients] = three.map(|gemm| gemm.map_or(Work::default(), |gemm| gemm.work(n)));
+            let [forward, back, gradients] =
+                three.map(|gemm| gemm.map_or(Work::default(), |gemm| of_product(&gemm, n)));
             PassWork { forward, back, gradients }
         }
         FusedPass::Epilogue(f) => EpilogueBytes::new(f, &plan.tensors, options).work(),
@@ -32,6 +34,21 @@ pub(crate) fn of_plan(plan: &FusionPlan, options: &CompileOptions) -> Vec<PassWo
         }
     };
     plan.passes.iter().map(of).collect()
+}
+
+/// Of a product of n examples.
+fn of_product(gemm: &Gemm, n: usize) -> Work {
+    let (g, kept) = (&gemm.geometry, gemm.precision.activation_bytes());
+    let x = n * g.height * g.width * gemm.stored * kept;
+    let y = n * g.out_len() * if gemm.f32_output { 4 } else { kept };
+    let weights = g.weight_len();
+    let bytes = match gemm.mode {
+        Mode::Forward => x + weights * kept + y,
+        // What is there already is read too.
+        Mode::Input => y + weights * kept + if gemm.adds { 2 * x } else { x },
+        Mode::Weights => x + y + weights * 4,
+    };
+    Work { bytes, operations: 2 * n * g.out_len() * g.fan_in() }
 }
 
 /// The bytes of an epilogue's tensors, and what it does with them.

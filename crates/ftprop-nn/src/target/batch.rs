@@ -163,7 +163,7 @@ mod tests {
             unit.targets(&Cpu::new(1).unwrap(), &moment, &mut g, &[0.0; 64], &mut targets);
             targets
         };
-        assert!(thrown(1, 2).iter().any(|&t| t == 3.0) && thrown(1, 2).contains(&0.0));
+        assert!(thrown(1, 2).contains(&3.0) && thrown(1, 2).contains(&0.0));
         assert!(thrown(1, 2) == thrown(1, 2) && thrown(1, 2) != thrown(2, 2) && thrown(1, 2) != thrown(1, 3));
     }
 

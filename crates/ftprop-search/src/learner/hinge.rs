@@ -2,8 +2,8 @@
 //! (Hsieh et al. 2008). The bias is an input like the others and regularised with them.
 
 use super::{Learned, Learner, LearnerStop, Task};
-use crate::network::pre_activation;
 use crate::rng::Rng;
+use crate::sides::pre_activation;
 
 /// Dual coordinate descent.
 #[derive(Clone, Debug)]

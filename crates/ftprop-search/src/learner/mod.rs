@@ -11,8 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::SearchError;
-use crate::network::pre_activation;
 use crate::points::Points;
+use crate::sides::pre_activation;
 
 pub use hinge::Hinge;
 pub use linear_program::LinearProgram;

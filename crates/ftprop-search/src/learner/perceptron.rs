@@ -1,7 +1,7 @@
 //! Rosenblatt's perceptron with a pocket (Gallant): it keeps the best weights it has seen.
 
 use super::{Learned, Learner, LearnerStop, Task};
-use crate::network::pre_activation;
+use crate::sides::pre_activation;
 
 /// The perceptron; stops when a pass changes nothing or after so many passes.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::Control;
 use crate::error::SearchError;
 use crate::exact::bound::{self, Flat, Watch, holds};
-use crate::network::pre_activation;
 use crate::points::Points;
 use crate::rational::Rational;
 use crate::separability::{Verdict, separable_distinct};
+use crate::sides::pre_activation;
 
 /// Hyperplanes times points up to which all hyperplanes through points are looked at; with more inputs there are too
 /// many of them, and the dichotomies are found point after point.

@@ -9,10 +9,10 @@ use std::fmt;
 
 use super::{Control, Found, Search, Setup, loss_of, restart, start};
 use crate::error::SearchError;
-use crate::network::{LayerTargets, Network, as_points, pre_activation};
+use crate::network::{LayerTargets, Network, as_points};
 use crate::points::Points;
 use crate::rng::Rng;
-use crate::sides::unit_outputs;
+use crate::sides::{pre_activation, unit_outputs};
 
 /// How a layer sets the targets of the layer below (line 10), and how often before it gives up (line 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

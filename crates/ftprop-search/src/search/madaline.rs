@@ -6,9 +6,10 @@
 
 use super::{Control, Found, Search, Setup, Stop, loss_of};
 use crate::error::SearchError;
-use crate::network::{Network, class_of, pre_activation};
+use crate::network::Network;
 use crate::points::Points;
 use crate::rng::Rng;
+use crate::sides::{class_of, pre_activation};
 
 /// MADALINE Rule II with restarts.
 #[derive(Clone, Debug)]

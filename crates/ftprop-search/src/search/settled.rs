@@ -5,10 +5,10 @@
 use super::output::Cells;
 use super::{Control, Found, Loss, Search, Setup, loss_of, restart, start};
 use crate::error::SearchError;
-use crate::network::{LayerTargets, Network, as_points, pre_activation};
+use crate::network::{LayerTargets, Network, as_points};
 use crate::points::Points;
 use crate::rng::Rng;
-use crate::sides::unit_outputs;
+use crate::sides::{pre_activation, unit_outputs};
 
 /// Recursive FTPROP that goes on from what the layers below could do, with restarts.
 #[derive(Clone, Debug)]

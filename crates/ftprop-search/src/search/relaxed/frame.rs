@@ -113,7 +113,7 @@ mod tests {
                     for coordinates in [coordinates, &frame.place(&numbers)] {
                         let along = unit.iter().zip(coordinates).map(|(w, &x)| w * f64::from(x));
                         let inside = along.sum::<f64>() + unit[coordinates.len()];
-                        let outside = crate::network::pre_activation(&network.layers[0][0], row);
+                        let outside = crate::sides::pre_activation(&network.layers[0][0], row);
                         assert!((inside - outside).abs() < 1e-4, "{inside} {outside}");
                     }
                 }
