@@ -40,7 +40,7 @@ fn notes(model: &Model) -> Result<BTreeMap<String, String>, Error> {
     }
     notes.extend(table_note(&model.info)?.map(|text| (note::TABLE.into(), text)));
     if let Some(data) = &model.info.origin.data {
-        let text = serde_json::to_string(data)
+        let text = serde_json::to_string(&data.brief())
             .map_err(|e| Error::Unwritable { what: "the mark of the data", why: e.to_string() })?;
         notes.insert(note::DATA.into(), text);
     }

@@ -11,6 +11,8 @@ use crate::split::Split;
 
 /// How many training examples stand for all.
 pub(super) const SAMPLE: usize = 1024;
+/// How many do so in files that are to be small.
+const FEW: usize = 256;
 /// How many did so in older files.
 const ONCE: usize = 64;
 /// Hexadecimal digits of a checksum.
@@ -51,10 +53,18 @@ impl DataMark {
         overlap
     }
 
-    /// Whether the sample holds all training examples. It holds what is there twice once, so their number does not tell.
+    /// The same with fewer examples that stand for all, for files that are to be small.
+    pub fn brief(&self) -> DataMark {
+        let mut brief = self.clone();
+        brief.sample.truncate(FEW);
+        brief
+    }
+
+    /// Whether the sample holds all training examples. What is there twice it holds once, so it may be shorter than they are many;
+    /// one of a length at which samples end may have lost others.
     fn samples_all(&self) -> bool {
         let count = self.sample.len();
-        count as u64 == self.train.examples || (1..SAMPLE).contains(&count) && count != ONCE
+        count as u64 == self.train.examples || ![0, ONCE, FEW, SAMPLE].contains(&count)
     }
 }
 
@@ -152,9 +162,13 @@ mod tests {
             assert!(serde_json::from_str::<DataMark>(&kept.replace(text, wrong)).is_err(), "{wrong}");
         }
         // A file without one, and an older one's of which others may be missing.
-        let none = DataMark { sample: vec![], ..small };
+        let none = DataMark { sample: vec![], ..small.clone() };
         assert_eq!(serde_json::from_str::<DataMark>(&serde_json::to_string(&none).unwrap()).unwrap(), none);
         assert_eq!(none.overlap(&whole(&rows(0..10))).known, 0);
+        let brief = mark.brief();
+        assert!(brief.sample == mark.sample[..FEW] && !brief.samples_all() && small.brief() == small);
+        let share = brief.overlap(&whole(&rows(0..20_000))).share();
+        assert!((share - 0.8).abs() < 0.15, "{share}");
         let older = DataMark { sample: mark.sample[..ONCE].to_vec(), ..mark.clone() };
         assert!(!older.samples_all() && older.difference(&mark).is_none());
     }
