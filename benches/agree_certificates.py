@@ -124,6 +124,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         table, file = f"{folder}/table.csv", f"{folder}/certificate.json"
         cases = [(2, 14, "1"), (2, 12, "2"), (3, 12, "1"), (5, 14, "1"), (1, 10, "2"), (2, 9, "3"), (2, 8, "1,2"), (4, 10, None)]
+        # Too wide to be listed.
+        cases.append((20, 60, "2"))
         for inputs, instances, hidden in cases:
             rows = [[str(rng.randrange(60) / 10) for _ in range(inputs)] + [rng.choice("ab")] for _ in range(instances)]
             Path(table).write_text("".join(",".join(row) + "\n" for row in rows))

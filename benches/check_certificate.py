@@ -214,7 +214,7 @@ def check_bound(bound, rows, labels, classes, shape, errors):
         return True
     if by == "search":
         return by_labels
-    # What is there must hold, also where the labels would do.
+    # What is there must hold, also where the labels would do, but for a listing, in which there is nothing that could be wrong.
     need(classes == 2 and shape in ([1], [2], [3]), "the bound is for other networks")
     if by == "enumeration":
         need(by_labels or fewest(rows, labels, shape[0]) >= at_least, "there is a better network")

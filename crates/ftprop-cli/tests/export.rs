@@ -372,7 +372,9 @@ fn bench_takes_a_packed_model_and_a_run() {
         temp.run(&format!("bench infer {model} --checkpoint last")).refused(2, &["is a single network"]);
     }
     temp.run("predict model.ftp x.png --checkpoint last").refused(2, &["is a single network"]);
-    temp.run("eval model.ftp --checkpoint last").refused(2, &["is a single network"]);
+    for command in ["eval model.ftp", "robust run/best.safetensors --radius 0.1", "export model.ftp -o m.onnx"] {
+        temp.run(&format!("{command} --checkpoint last")).refused(2, &["is a single network"]);
+    }
     temp.run("bench infer nothing.ftp").refused(1, &["nothing.ftp"]);
     temp.write("text.ftp", "this is not a model");
     temp.run("bench infer text.ftp").refused(1, &["text.ftp"]);

@@ -7,6 +7,7 @@ __device__ __forceinline__ float activation(float z) { return z > 0.0f ? 1.0f : 
 __device__ __forceinline__ float slope(float g, float z, float label, float step, float random, float s, float share) { return fabsf(z) < s ? g : 0.0f; }
 __device__ __forceinline__ float pull(float g, float z, float further) { return g - further * z; }
 __device__ __forceinline__ float target(float g, float z, float further, float label, float step, float random) { return g > 0.0f ? -1.0f : 1.0f; }
+__device__ __forceinline__ float counted(float g, float z, float label, float step, float random) { return g; }
 __device__ __forceinline__ float slope_at(float t, float g, float z, float s, float share) { return fabsf(z) < s ? -t * fabsf(g) : 0.0f; }
 __device__ __forceinline__ float steepness(float t, float g, float z, float s) { return fabsf(z) < s ? -t : 0.0f; }
 __device__ __forceinline__ float pressing(float g, float z, float s) { return fabsf(z) < s ? fabsf(g) : 0.0f; }

@@ -79,8 +79,9 @@ __device__ __forceinline__ void take_slopes(size_t at, float label, const FloatV
 #pragma unroll
     for (int e = 0; e < VEC; e++) {
         const float w = pull(g.v[e], here.v[e], further.v[e]);
-        const float t = target(w, here.v[e], further.v[e], label, inputs.number, uniform(inputs.key, (u64)at + e));
-        slopes.v[e] = slope_at(t, w, here.v[e], inputs.s, inputs.share);
+        const float random = uniform(inputs.key, (u64)at + e);
+        const float t = target(w, here.v[e], further.v[e], label, inputs.number, random);
+        slopes.v[e] = slope_at(t, counted(w, here.v[e], label, inputs.number, random), here.v[e], inputs.s, inputs.share);
 #if CURVED
         const float f = steepness(t, w, here.v[e], inputs.s);
         carried.v[e] = above.v[e] * (f * f);

@@ -309,3 +309,13 @@ fn numbers_that_32_bits_tell_apart_have_no_origin() {
         assert_eq!(fitted.origins()[0].is_some(), far, "{fitted:?}");
     }
 }
+
+/// Models of before have texts with the line ends that their file had.
+#[test]
+fn texts_of_older_models_are_found_whatever_their_line_ends() {
+    let mut fitted = transform("a,kind\n\"one\nline\",x\ntwo,y\n", &CsvOptions::default());
+    let ColumnKind::Category { texts } = &mut fitted.columns[0].kind else { panic!("{fitted:?}") };
+    texts[0] = "one\r\nline".into();
+    let rows = table("a,kind\r\n\"one\r\nline\",x\r\ntwo,y\r\n");
+    assert_eq!(fitted.features(&rows).unwrap(), [1.0, 0.0, 0.0, 1.0]);
+}

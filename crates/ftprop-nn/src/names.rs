@@ -236,6 +236,11 @@ pub(crate) fn is_sound(name: &str) -> bool {
     !name.is_empty() && name.chars().all(sound)
 }
 
+/// Whether a name can be one part of a longer one.
+pub(crate) fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 /// What one that is not should have been.
 pub(crate) const SOUND: &str = "a name has letters, digits and _ . : - + only";
 
@@ -298,7 +303,7 @@ impl<T: ?Sized> Registry<T> {
     /// Adds a family under a name that nobody has.
     pub(crate) fn add_family(&self, family: Family<T>) -> Result<(), NnError> {
         let refused = |why| NnError::Register { what: self.what, name: family.name.into(), why };
-        if family.name.is_empty() || !family.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        if !is_word(family.name) {
             return Err(refused("the name of a family has letters, digits and _ only"));
         }
         let begins = format!("{}:", family.name);

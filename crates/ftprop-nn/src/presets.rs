@@ -57,22 +57,17 @@ pub fn layers(preset: &str, input: Shape, widths: &[usize]) -> Result<Vec<LayerS
     }
 }
 
-/// The same layers with an affine one before each activation that is the network's usual one and does not come after an
-/// affine layer already: a learned threshold for each channel, and with a scale, where factors start, a learned step too.
+/// The same layers with an affine one before each activation that is the network's usual one, also behind an affine layer of
+/// the network's own: a learned threshold for each channel, and with a scale, where factors start, a learned step too.
 pub fn with_affine(layers: Vec<LayerSpec>, scale: Option<f32>) -> Vec<LayerSpec> {
-    let mut all: Vec<LayerSpec> = Vec::with_capacity(layers.len());
-    for layer in layers {
-        let has_one = matches!(all.last(), Some(L::Affine { .. }));
-        match layer {
-            L::Act { activation: None, .. } if !has_one => all.extend([L::Affine { scale }, layer]),
-            L::Residual { main, shortcut } => {
-                let [main, shortcut] = [main, shortcut].map(|path| with_affine(path, scale));
-                all.push(L::Residual { main, shortcut });
-            }
-            other => all.push(other),
+    let within = |layer| match layer {
+        act @ L::Act { activation: None, .. } => vec![L::Affine { scale }, act],
+        L::Residual { main, shortcut } => {
+            vec![L::Residual { main: with_affine(main, scale), shortcut: with_affine(shortcut, scale) }]
         }
-    }
-    all
+        other => vec![other],
+    };
+    layers.into_iter().flat_map(within).collect()
 }
 
 /// The same layers, but convolutions that would start in one of these ways start uniformly.
@@ -353,11 +348,10 @@ mod tests {
             assert_eq!(count(&layers, "affine"), activations, "{name}");
             assert_eq!(count(&layers, "act"), activations + usize::from(name == "fast"), "{name}");
         }
-        // One that has an affine layer keeps it.
-        let own = vec![L::fc(Some(4)), L::Affine { scale: None }, L::act(), L::fc(Some(4)), L::act(), L::fc(None)];
-        let layers_of = with_affine(own, Some(0.5));
-        assert_eq!(layers_of[1..3], [L::Affine { scale: None }, L::act()]);
-        assert_eq!(layers_of[4..6], [L::Affine { scale: Some(0.5) }, L::act()]);
+        // What networks of before are.
+        let own = vec![L::fc(Some(4)), L::Affine { scale: None }, L::act(), L::fc(None)];
+        let both = [L::Affine { scale: None }, L::Affine { scale: Some(0.5) }];
+        assert_eq!(with_affine(own, Some(0.5))[1..3], both);
         // Norms that start anywhere between 0 and 1.
         let graph = Graph::resolve(&layers("bireal18", input, &[]).unwrap(), &defaults, input, 10).unwrap();
         let values = graph.initial_values(3);

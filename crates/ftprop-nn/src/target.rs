@@ -65,9 +65,9 @@ pub trait Rule: fmt::Debug + Send + Sync + 'static {
     /// device; mark it `#[inline(always)]`. What is not looked at costs nothing.
     fn target<N: Number>(&self, seen: Seen<N>) -> N;
 
-    /// How much the unit's target counts in the place of the paper's |g|, at least 0; none where that is what counts. The paper
-    /// asks which targets should come before others: this is where a rule answers. Whether it does must not depend on what it
-    /// sees. Where recipes say `weighted = false` all targets count alike, whatever is said here.
+    /// How much the unit's target counts in the place of the paper's |g|, below 0 as little as 0; none where |g| is what counts.
+    /// The paper asks which targets should come before others: this is where a rule answers. Whether it does must not depend on
+    /// what it sees. Where recipes say `weighted = false` all targets count alike, whatever is said here.
     #[inline(always)]
     fn weight<N: Number>(&self, _seen: Seen<N>) -> Option<N> {
         None
@@ -132,7 +132,7 @@ impl TargetRule {
     }
 
     /// The same for a family of rules, which recipes name with a number, as in `name:0.5`; `letter` is what messages call it. With
-    /// a usual number the name alone means that one.
+    /// a usual number the name alone means that one. Making one from its number must not look for names itself.
     pub fn register_family<R: Rule + From<f32>>(
         name: &'static str,
         letter: &'static str,
@@ -250,23 +250,30 @@ impl<R: Rule> AnyRule for R {
     }
 
     fn weight(&self, seen: Seen<f32>) -> Option<f32> {
-        Rule::weight(self, seen)
+        counted(self, seen)
     }
 
     fn weigh(&self, cpu: &Cpu, by: &SeenBy<'_>, g: &mut [f32], z: &[f32]) {
         let nothing = Seen { g: 0.0, z: 0.0, h: 0.0, label: 0.0, step: 0.0, random: 0.0 };
         if Rule::weight::<f32>(self, nothing).is_some() {
-            elementwise::update_places(cpu, g, |at, g| Rule::weight(self, by.seen(at, g, z[at])).unwrap_or(g));
+            elementwise::update_places(cpu, g, |at, g| counted(self, by.seen(at, g, z[at])).unwrap_or(g));
         }
     }
 
     fn traced_weight<'a>(&self, seen: Seen<Traced<'a>>) -> Option<Traced<'a>> {
-        Rule::weight(self, seen)
+        counted(self, seen)
     }
 
     fn traced<'a>(&self, seen: Seen<Traced<'a>>, _: Traced<'a>) -> Option<Traced<'a>> {
         Some(Rule::target(self, seen))
     }
+}
+
+/// What a rule says that a target counts, at least 0; what is no number stays none.
+#[inline(always)]
+fn counted<N: Number>(rule: &impl Rule, seen: Seen<N>) -> Option<N> {
+    let zero = N::of(0.0);
+    rule.weight(seen).map(|weight| N::either(weight.less(zero), zero, weight))
 }
 
 /// How a qReLU, a sum of steps, meets its target.

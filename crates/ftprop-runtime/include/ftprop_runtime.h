@@ -89,8 +89,9 @@ const char *ftp_kernels(const ftp_engine *engine);
  * or what went wrong. */
 int ftp_classify(ftp_engine *engine, const uint8_t *images, size_t count, float *logits);
 
-/* The same for a model that takes rows of a table, see ftp_takes_reals. What stands for texts and for missing values is
- * the caller's work, as the model's note `table` says; standardising is the model's. */
+/* The same for a model that takes rows of a table, see ftp_takes_reals. What stands for texts and for missing values, and
+ * what is taken from numbers far from 0 (`origin`), is the caller's work, as the model's note `table` says; standardising is the
+ * model's. */
 int ftp_classify_reals(ftp_engine *engine, const float *rows, size_t count, float *logits);
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@ use crate::checkpoint::ModelInfo;
 use crate::error::Error;
 use crate::evaluate::check_data;
 use crate::recipe::{DataRecipe, Recipe};
-use ftprop_data::{DataMark, Dataset, Known, Overlap, Preprocess, Shape, Source};
+use ftprop_data::{DataMark, Dataset, Known, Overlap, Preprocess, Shape, Source, TableTransform};
 use ftprop_nn::engine::Part;
 use std::fmt;
 use std::path::Path;
@@ -106,9 +106,13 @@ impl fmt::Display for DataNote {
                  flatters"
             ),
             DataNote::Learned(overlap) => {
-                let Overlap { examples, learned, .. } = overlap;
+                let Overlap { examples, learned, known, .. } = overlap;
                 match (overlap.is_exact(), 100.0 * overlap.share()) {
                     (true, _) => write!(f, "{learned} of these {examples} examples are")?,
+                    // Of so few a share would say more than is known.
+                    (false, _) if *known < FEW => {
+                        write!(f, "{learned} of the {known} of these examples that it is known of are")?;
+                    }
                     (false, percent) if percent < 1.0 => f.write_str("some of these examples, fewer than 1 %, are")?,
                     (false, percent) => write!(f, "about {percent:.0} % of these examples are")?,
                 }
@@ -123,10 +127,13 @@ impl fmt::Display for DataNote {
     }
 }
 
+/// Examples of which a share means little.
+const FEW: u64 = 20;
+
 /// Whether what is measured holds examples that the network learned from.
 fn seen(then: &DataMark, dataset: &Dataset) -> Option<DataNote> {
     let overlap = then.overlap(&dataset.test);
-    (overlap.learned > 0).then_some(DataNote::Learned(overlap))
+    overlap.is_clear().then_some(DataNote::Learned(overlap))
 }
 
 impl<'a> Measuring<'a> {
@@ -240,7 +247,75 @@ pub fn compare(
     }
 }
 
+/// Opens the data for a run that goes on. One from before columns of a table had origins goes on without them.
+pub fn open_again(data: &DataRecipe, model: &ModelInfo) -> Result<Dataset, Error> {
+    let dataset = data.open()?;
+    let has_origins = |table: &TableTransform| table.origins().iter().any(Option::is_some);
+    match (&model.table, &dataset.table) {
+        (Some(then), Some(now)) if has_origins(now) && !has_origins(then) => data.open_for(model.known(), false),
+        _ => Ok(dataset),
+    }
+}
+
 fn changed(data: &DataRecipe, difference: String) -> Error {
     let path = data.path.clone().unwrap_or_else(|| data.source.name().into());
     Error::NotAsTrained { path, difference }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftprop_data::ColumnKind;
+    use std::path::PathBuf;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ftprop-measuring-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn from(source: Source, path: Option<PathBuf>) -> DataRecipe {
+        DataRecipe { source, path, ..Recipe::default().data }
+    }
+
+    /// A run on a table with times that began before columns had origins.
+    #[test]
+    fn a_run_goes_on_with_the_columns_that_it_began_with() {
+        let folder = folder("times");
+        let path = folder.join("times.csv");
+        let rows: String = (0..40).map(|i| format!("{},{}\n", 1_700_000_000 + 7 * i, i % 2)).collect();
+        std::fs::write(&path, format!("time,kind\n{rows}")).unwrap();
+        let data = from(Source::Csv, Some(path));
+        let now = ModelInfo::of(&data.open().unwrap());
+        let mut then = now.clone();
+        let columns = &mut then.table.as_mut().unwrap().columns;
+        let ColumnKind::Number { origin, mean, .. } = &mut columns[0].kind else { panic!("{now:?}") };
+        assert!(origin.take().is_some());
+        *mean = 1_700_000_128.0;
+        for info in [now, then] {
+            let again = open_again(&data, &info).unwrap();
+            assert_eq!(again.table, info.table);
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Files of the same names hold one set or the other, and the network knows which.
+    #[test]
+    fn sets_that_cannot_be_told_apart_are_the_networks_own() {
+        let folder = folder("sets");
+        for name in
+            ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
+        {
+            std::fs::write(folder.join(name), b"").unwrap();
+        }
+        for source in [Source::Mnist, Source::FashionMnist] {
+            let mut data = from(source, None);
+            data.locate_others(&folder).unwrap();
+            assert_eq!(data.source, source);
+        }
+        let mut data = from(Source::Folder, None);
+        data.locate_others(&folder).unwrap();
+        assert_eq!(data.source, Source::Mnist);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

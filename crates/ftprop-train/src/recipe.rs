@@ -534,10 +534,15 @@ impl DataRecipe {
     }
 
     /// The same for data that a network is to be measured on, which may be of any kind that suits it: what is there decides,
-    /// where that can be told.
+    /// where that can be told. Kinds that lie in files of the same names cannot be told apart, and the network knows.
     pub fn locate_others(&mut self, path: &Path) -> Result<Option<Found>, Error> {
+        let family = |source: Source| match source {
+            Source::FashionMnist => Source::Mnist,
+            Source::Cifar100 => Source::Cifar10,
+            other => other,
+        };
         match Source::detect(path) {
-            Ok(found) if found.source != self.source => {
+            Ok(found) if family(found.source) != family(self.source) => {
                 (self.source, self.path) = (found.source, Some(absolute(path)));
                 Ok(Some(found))
             }

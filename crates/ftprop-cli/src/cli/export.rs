@@ -7,6 +7,7 @@ use super::{check_choice, device, load, say, say_json};
 use crate::error::Error;
 use crate::progress::{Progress, tell};
 use clap::{Args, ValueEnum};
+use ftprop_data::DataError;
 use ftprop_export::classifier::Classifier;
 use ftprop_export::packed::{self, Agreement};
 use ftprop_export::{onnx, torch, zoo};
@@ -225,6 +226,14 @@ impl Export {
 
 /// What stands in the way of a check, with what to do about it here.
 fn advised(error: ftprop_train::Error) -> Error {
+    let gone = matches!(&error, ftprop_train::Error::File(file) if file.kind() == std::io::ErrorKind::NotFound);
+    let changed = matches!(&error, ftprop_train::Error::NotAsTrained { .. });
+    let needed = matches!(&error, ftprop_train::Error::Data(DataError::PathNeeded { .. }));
     let words = Error::from(error).to_string();
-    Error::Other(words.replace(", with --data", ": --check PATH"))
+    match () {
+        () if gone => Error::Other(format!("{words}, or say where the data are now: --check PATH")),
+        () if changed => Error::Other(words.replace(", with --data", ": --check PATH")),
+        () if needed => Error::Other("the network does not say where its data are; say it: --check PATH".into()),
+        () => Error::Other(words),
+    }
 }

@@ -60,6 +60,7 @@ impl Separable {
         }
         Ok(if report.status == Answer::Unknown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
+
     /// Writes the proof, if there is one.
     fn write(&self, file: &Path, proof: Option<Certificate>) -> Result<(), Error> {
         let Some(certificate) = proof else {

@@ -17,6 +17,7 @@ use ftprop_train::checked::CheckedRecipe;
 use ftprop_train::config::Layers;
 use ftprop_train::device::Place;
 use ftprop_train::fleet::{self, Job};
+use ftprop_train::measuring::open_again;
 use ftprop_train::observe::{Ending, StopFlag, Together};
 use ftprop_train::recipe::{Recipe, input_shape};
 use ftprop_train::run::{RunFolder, Summary, folder_name};
@@ -154,7 +155,10 @@ impl Train {
             None => (recipe.train.device, recipe.train.threads),
         };
         let mut place = Place::open(device, threads)?;
-        let dataset = recipe.data.open()?;
+        let dataset = match (&self.resume, folder.last()) {
+            (Some(_), Ok(Some(saved))) => open_again(&recipe.data, &saved.header.model)?,
+            _ => recipe.data.open()?,
+        };
         if self.dry_run {
             return dry_run(&recipe, &dataset, self.json);
         }

@@ -27,12 +27,20 @@ pub struct Overlap {
     pub known: u64,
     /// How many of these were.
     pub learned: u64,
+    /// Among so many that were learned from they were looked for.
+    pub looked_for: u64,
 }
 
 impl Overlap {
     /// Whether it is known of all of them.
     pub fn is_exact(&self) -> bool {
         self.known == self.examples
+    }
+
+    /// Whether so many were not found by chance alone: checksums of 32 bits are the same now and then.
+    pub fn is_clear(&self) -> bool {
+        let chance = self.known as f64 * self.looked_for as f64 / 2f64.powi(32);
+        self.learned as f64 > if chance < 0.01 { 0.0 } else { 3.0 + 3.0 * chance }
     }
 
     /// About which share of them was learned from.
@@ -45,7 +53,8 @@ impl DataMark {
     /// How many of other examples of the same kind are training examples.
     pub fn overlap(&self, others: &Split) -> Overlap {
         let most = if self.samples_all() { u32::MAX } else { self.sample.last().copied().unwrap_or(0) };
-        let mut overlap = Overlap { examples: others.len() as u64, known: 0, learned: 0 };
+        let looked_for = self.sample.len() as u64;
+        let mut overlap = Overlap { examples: others.len() as u64, known: 0, learned: 0, looked_for };
         for sum in marked(others, &sums(others)).filter(|&sum| sum <= most) {
             overlap.known += 1;
             overlap.learned += u64::from(self.sample.binary_search(&sum).is_ok());
@@ -114,12 +123,20 @@ mod tests {
         train.parts(&vec![false; rows.len() - 1]).0
     }
 
+    /// Among millions of rows some have the checksum of a training row by chance.
+    #[test]
+    fn a_few_of_millions_are_found_by_chance() {
+        let found = |examples, learned| Overlap { examples, known: examples, learned, looked_for: 1000 }.is_clear();
+        assert!(!found(3_000_000, 2) && found(3_000_000, 40) && found(3_000_000, 3_000_000));
+        assert!(!found(500, 0) && found(500, 1));
+    }
+
     #[test]
     fn of_few_training_examples_each_is_known() {
         let data = table(&rows(0..1000), 200);
         let mark = data.mark();
         assert_eq!(mark.sample.len(), 800);
-        assert_eq!(mark.overlap(&data.test), Overlap { examples: 200, known: 200, learned: 0 });
+        assert_eq!(mark.overlap(&data.test), Overlap { examples: 200, known: 200, learned: 0, looked_for: 800 });
         let grown: Vec<f32> = rows(0..1000).into_iter().chain(rows(5000..5500)).collect();
         let found = mark.overlap(&whole(&grown));
         assert!(found.is_exact() && (799..=800).contains(&found.learned) && found.examples == 1499, "{found:?}");

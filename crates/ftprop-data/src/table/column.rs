@@ -66,7 +66,9 @@ impl ColumnKind {
             ColumnKind::Number { origin, .. } => to[0] = number(table, row, column, *origin)?,
             ColumnKind::Category { texts } => {
                 let text = if is_missing(cell) { "" } else { cell };
-                let place = texts.binary_search_by(|known| known.as_str().cmp(text)).map_err(|_| {
+                let find = |text: &str| texts.binary_search_by(|known| known.as_str().cmp(text));
+                // Older models have line ends as their file had them.
+                let place = find(text).or_else(|_| find(&text.replace('\n', "\r\n"))).map_err(|_| {
                     let words = table.column_words(column);
                     table.wrong(row, format!("{} in {words} does not occur in the training file", quote(cell)))
                 })?;

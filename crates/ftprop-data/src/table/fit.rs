@@ -120,7 +120,10 @@ fn check_texts<'a>(
                 format!("{words} holds numbers with a decimal comma, such as {some}; write them with a point")
             }
             Comma::Thousands => {
-                format!("{words} holds numbers with commas between thousands, such as {some}; write them without")
+                format!(
+                    "{words} holds numbers with commas between thousands, such as {some}; write them without, or say that they are names \
+                         (data.csv.categories)"
+                )
             }
             Comma::Either => format!(
                 "{words} holds numbers with a comma, such as {some}; if it divides thousands leave it out, if it is a decimal comma \

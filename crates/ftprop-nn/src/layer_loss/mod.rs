@@ -218,7 +218,7 @@ impl LayerLoss {
     }
 
     /// The same for a family of losses, which recipes name with a number, as in `name:2`; `letter` is what messages call it. With a
-    /// usual number the name alone means that one.
+    /// usual number the name alone means that one. Making one from its number must not look for names itself.
     pub fn register_family<L: MarginLoss + From<f32>>(
         name: &'static str,
         letter: &'static str,

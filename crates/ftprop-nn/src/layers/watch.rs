@@ -124,8 +124,8 @@ impl Steps {
 
     /// The share of a whole, by count and by weight.
     fn of(self, whole: Steps) -> [Option<f64>; 2] {
-        let some = whole.count > 0;
-        [some.then(|| self.count as f64 / whole.count as f64), some.then(|| self.weight / whole.weight)]
+        let (some, counts) = (whole.count > 0, whole.weight > 0.0);
+        [some.then(|| self.count as f64 / whole.count as f64), counts.then(|| self.weight / whole.weight)]
     }
 }
 

@@ -7,7 +7,7 @@ use super::muon::Muon;
 use super::rules::{Adam, Momentum, Rmsprop, Sgd};
 use super::{AnyUpdate, MatrixRule, Method, UpdateRule};
 use crate::NnError;
-use crate::names::{SOUND, is_sound};
+use crate::names::{SOUND, is_sound, is_word};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -213,7 +213,7 @@ fn add(name: &'static str, keys: &'static [Key], make: Arc<Make>) -> Result<(), 
     }
     for (i, key) in keys.iter().enumerate() {
         let wrong = match key.usual {
-            _ if !is_sound(key.name) => Some("the name of a setting has letters, digits and _ . : - + only"),
+            _ if !is_word(key.name) => Some("the name of a setting has letters, digits and _ only"),
             _ if key.name == "name" => Some("a setting cannot be called name, which is the optimizer's"),
             _ if keys[..i].iter().any(|before| before.name == key.name) => Some("two of its settings have one name"),
             Some(usual) if key.check(usual).is_err() => Some("the usual value of a setting is none that it may have"),

@@ -56,7 +56,8 @@ impl HardUnit {
     }
 
     /// The same in pieces, for any rule that a GPU can follow: `pull(g, z, further)` is what stands for g from here on,
-    /// `target(g, z, further, label, step, random)` the target, `slope_at(t, g, z, s, share)` the slope there, and
+    /// `target(g, z, further, label, step, random)` the target, `counted(g, z, label, step, random)` what that counts by,
+    /// `slope_at(t, g, z, s, share)` the slope there, given that in the place of g, and
     /// `steepness(t, g, z, s)` what the curvature is multiplied by twice on its way down. `pressing(g, z, s)` is how much it
     /// presses that a unit be moved, and `moved(g, z)` where to. None for other rules.
     pub fn device_pieces(&self) -> Option<String> {
@@ -65,10 +66,6 @@ impl HardUnit {
         let nothing = Seen { g: zero, z: zero, h: zero, label: zero, step: zero, random: zero };
         let further = self.rule.further();
         let by_unit = matches!(further, Some(Further::Teacher | Further::Above));
-        // A target that counts otherwise than by |g| is not a piece that there is.
-        if self.rule.0.traced_weight(nothing).is_some() {
-            return None;
-        }
         if !by_unit && self.rule.0.traced(nothing, zero).is_none() {
             return None;
         }
@@ -85,6 +82,11 @@ impl HardUnit {
                 self.rule.0.traced(seen, more).expect("asked before")
             }
         });
+        let inputs = &["g", "z", "label", "step", "random"];
+        let counted = function("counted", inputs, |[g, z, label, step, random]| {
+            let seen = Seen { g, z, h: self.activation.value(z), label, step, random };
+            self.rule.0.traced_weight(seen).unwrap_or(g)
+        });
         let slope = function("slope_at", &["t", "g", "z", "s", "share"], |[t, g, z, s, share]| {
             self.layer_loss.traced_slope(self.reach(), (!self.weighted).then_some(share), Some(t), [g, z, s])
         });
@@ -96,6 +98,6 @@ impl HardUnit {
             self.pressing(g, z, slope)
         });
         let moved = function("moved", &["g", "z"], |[g, z]| self.moved_to(g, z));
-        Some([pull, target, slope, steepness, pressing, moved].concat())
+        Some([pull, target, counted, slope, steepness, pressing, moved].concat())
     }
 }

@@ -114,7 +114,10 @@ impl Certificate {
         let id = &self.data;
         let same_size = (id.instances, id.inputs) == (data.points.len(), data.points.inputs());
         if same_size && id.classes != data.classes && id.classes.len() == data.classes.len() {
-            let named = |classes: &[String]| listed(classes, MOST_NAMED);
+            // Of many those from the first that differs on.
+            let other = id.classes.iter().zip(&data.classes).position(|(said, found)| said != found).unwrap_or(0);
+            let from = if id.classes.len() > MOST_NAMED { other } else { 0 };
+            let named = |classes: &[String]| listed(&classes[from..], MOST_NAMED);
             let (said, found) = (named(&id.classes), named(&data.classes));
             return Err(refused(format!("it is about the classes {said}, the data has {found}")));
         }
@@ -276,9 +279,15 @@ impl BoundClaim {
         } else {
             format!("no network with hidden units {shape} makes fewer than {at_least} errors")
         };
+        let forced = data.forced_errors();
         // A proof that is there must hold, also where the labels alone would do: a search goes on with it.
         let how = match &self.proof {
             ProofClaim::Labels {} => String::new(),
+            // Nothing is in it that could be wrong, but that there are others than it is for.
+            ProofClaim::Enumeration {} if at_least <= forced => {
+                bound::listed_units(data, hidden).map_err(refuse)?;
+                String::new()
+            }
             ProofClaim::Enumeration {} => {
                 let how = bound::by_enumeration(data, hidden, at_least).map_err(refuse)?;
                 format!("{how} looked at")
@@ -290,7 +299,6 @@ impl BoundClaim {
             }
             ProofClaim::Search {} => String::new(),
         };
-        let forced = data.forced_errors();
         match &self.proof {
             _ if at_least <= forced && at_least == errors => {
                 out.prove("no classifier makes fewer errors on these labels: it is optimal");

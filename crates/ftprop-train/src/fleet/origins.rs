@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// What there is to learn from now, each looked at once.
 #[derive(Default)]
 struct Now {
-    data: HashMap<String, DataMark>,
+    data: HashMap<String, Option<DataMark>>,
     networks: HashMap<PathBuf, Option<u32>>,
 }
 
@@ -41,16 +41,16 @@ impl Now {
         let data = match self.data.get(&key) {
             Some(mark) => mark.clone(),
             None => {
-                // Where no run waits for the data nothing else opens them.
+                // Where no run waits for the data nothing else opens them; where they are gone, nothing can be compared.
                 let mark = match yard.datasets.get(&key) {
-                    Some(dataset) => dataset.mark(),
-                    None => recipe.data.open()?.mark(),
+                    Some(dataset) => Some(dataset.mark()),
+                    None => recipe.data.open().ok().map(|dataset| dataset.mark()),
                 };
                 self.data.entry(key).or_insert(mark).clone()
             }
         };
         Ok(Origin {
-            data: Some(data),
+            data,
             teacher: self.network(recipe.train.teacher.as_deref()),
             begun_with: self.network(recipe.train.init_from.as_deref()),
         })

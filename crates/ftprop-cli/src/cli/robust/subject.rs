@@ -1,5 +1,6 @@
 //! The network and the instances that `robust` and `verify` are asked about.
 
+use crate::cli::check_choice;
 use crate::cli::data::check_placed;
 use crate::error::Error;
 use ftprop_data::{CsvTable, Dataset, Split, TableTransform};
@@ -51,6 +52,7 @@ impl Place<'_> {
 impl Subject {
     pub(in crate::cli) fn open(model: &Path, which: Which, place: &Place<'_>) -> Result<Self, Error> {
         let model = &zoo::resolve(model)?;
+        check_choice(model, which)?;
         if is_packed(model) { packed_model(model, place) } else { trained(model, which, place) }
     }
 

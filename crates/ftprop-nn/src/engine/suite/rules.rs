@@ -11,11 +11,12 @@ use crate::graph::Graph;
 use crate::layer_loss::LayerLoss;
 use crate::mixing::Mixing;
 use crate::network::Step;
+use crate::number::Number;
 use crate::optimizer::OptimizerSpec;
 use crate::output_loss::{Criterion, OutputLoss};
 use crate::portion::Portion;
 use crate::spec::{Defaults, LayerSpec};
-use crate::target::{QreluForm, TargetRule};
+use crate::target::{QreluForm, Rule, Seen, TargetRule};
 use ftprop_tensor::Share;
 use std::sync::Arc;
 
@@ -63,21 +64,46 @@ pub(super) fn cases() -> Result<Vec<Case>, NnError> {
             cases.push(Case { name, graph, learning, batch: 9, n: 8, soft: false, allowed: 2e-4, examples: EXAMPLES });
         }
     }
-    cases.push(mixture()?);
+    let weighing = weighing()?;
+    cases.push(mixture(&["random_subset:0.5", "class_mean", "secant", "teacher", "verified:0.1", "gradient_sign"])?);
+    // Without curvature such units are part of what follows a product, with it they stand alone.
+    cases.extend([mixture(&[weighing.name()])?, mixture(&[weighing.name(), "secant"])?]);
     Ok(cases)
 }
 
+/// The paper's targets, of which none counts more than an eighth: a rule as programs have their own.
+#[derive(Debug)]
+struct Saturating;
+
+impl Rule for Saturating {
+    #[inline(always)]
+    fn target<N: Number>(&self, seen: Seen<N>) -> N {
+        seen.g.opposite_sign()
+    }
+
+    #[inline(always)]
+    fn weight<N: Number>(&self, seen: Seen<N>) -> Option<N> {
+        let size = seen.g.abs();
+        Some(size / (N::of(1.0) + N::of(8.0) * size))
+    }
+}
+
+/// That rule, registered once whoever asks.
+fn weighing() -> Result<TargetRule, NnError> {
+    const NAME: &str = "suite_saturating";
+    NAME.parse().or_else(|_| TargetRule::register(NAME, Saturating)).or_else(|_| NAME.parse())
+}
+
 /// Layers that each have their own rule, so that curvature comes down through all kinds of them.
-fn mixture() -> Result<Case, NnError> {
+fn mixture(rules: &[&str]) -> Result<Case, NnError> {
     let (_, input, mut layers) = networks().swap_remove(4);
-    let rules = ["random_subset:0.5", "class_mean", "secant", "teacher", "verified:0.1", "gradient_sign"];
     let mut number = 0;
-    give_rules(&mut layers, &rules, &mut number)?;
+    give_rules(&mut layers, rules, &mut number)?;
     let defaults = Defaults::new(Activation::Sign, LayerLoss::soft_hinge());
     let graph = Arc::new(Graph::resolve(&layers, &defaults, input, 4)?);
     let teacher = Some(Arc::new(taught_by(&networks().swap_remove(4).2, input, 4, Distillation::new(1.0, 0.3)?)?));
     let learning = Learning { teacher, ..Learning::new(&graph, &OptimizerSpec::sgd(0.1, 0.9)?)? };
-    let name = "residual, sign, a rule for each layer".into();
+    let name = format!("residual, sign, rules in turn: {}", rules.join(", "));
     Ok(Case { name, graph, learning, batch: 9, n: 9, soft: false, allowed: 2e-4, examples: EXAMPLES })
 }
 

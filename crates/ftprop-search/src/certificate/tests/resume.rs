@@ -150,6 +150,21 @@ fn witnesses_that_are_none_are_refused_whatever_they_are_for() {
     assert!(said.contains("a witness to go on with"), "{said}");
 }
 
+/// A listing that nobody needs is not made, which might be too long; that it is of such networks is looked at.
+#[test]
+fn a_listing_that_the_labels_make_needless_is_not_made() {
+    let data = random(&mut Rng::new(78), 60, 20, 1000);
+    let (_, found) = solved(&data, &[2], SearchKind::Settled);
+    let mut claim = network(&found).clone();
+    claim.bound = BoundClaim { at_least: 0, proof: ProofClaim::Enumeration {} };
+    let certificate = |claim: NetworkClaim| Certificate::new(&data, Claim::Network(Box::new(claim)));
+    assert!(certificate(claim).verify(&data).unwrap().complete);
+    let (_, deep) = solved(&data, &[1, 1], SearchKind::Settled);
+    let mut claim = network(&deep).clone();
+    claim.bound = BoundClaim { at_least: 0, proof: ProofClaim::Enumeration {} };
+    assert!(matches!(certificate(claim).verify(&data), Err(SearchError::Refused { .. })));
+}
+
 /// Equal instances with the same label are one to the search: together they are named once in what it writes.
 #[test]
 fn witnesses_of_equal_instances_are_gone_on_with() {

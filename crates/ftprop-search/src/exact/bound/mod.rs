@@ -155,13 +155,18 @@ pub(crate) fn least(
     })
 }
 
+/// How many hidden units there are, if networks of this kind are listed.
+pub(crate) fn listed_units(data: &Labelled, hidden: &[usize]) -> Result<usize, Refusal> {
+    match hidden {
+        &[units @ 1..=3] if data.classes.len() == 2 => Ok(units),
+        _ => Err(Refusal::Shape),
+    }
+}
+
 /// Confirms that no network with these hidden units makes fewer errors, by looking at all of them; returns how many
 /// hyperplanes were looked at, in words.
 pub(crate) fn by_enumeration(data: &Labelled, hidden: &[usize], at_least: usize) -> Result<String, Refusal> {
-    let &[units @ 1..=3] = hidden else { return Err(Refusal::Shape) };
-    if data.classes.len() != 2 {
-        return Err(Refusal::Shape);
-    }
+    let units = listed_units(data, hidden)?;
     let groups = Groups::new(data);
     let flat = Flat::new(data.points.whole(), &groups.firsts);
     let too_many = Refusal::TooMany { instances: flat.len(), dimensions: flat.dimension() };
