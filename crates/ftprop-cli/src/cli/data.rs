@@ -57,6 +57,11 @@ pub(super) fn find_others(recipe: &mut Recipe, data: Option<&Path>) -> Result<Op
     Ok(found)
 }
 
+/// Whether data are not where they were.
+pub(super) fn is_gone(error: &ftprop_train::Error) -> bool {
+    matches!(error, ftprop_train::Error::File(file) if file.kind() == std::io::ErrorKind::NotFound)
+}
+
 fn make_absolute(recipe: &mut Recipe) {
     recipe.data.path = recipe.data.path.as_deref().map(absolute);
     recipe.data.csv.test_file = recipe.data.csv.test_file.as_deref().map(absolute);

@@ -3,7 +3,7 @@
 mod report;
 mod tables;
 
-use crate::cli::data::{check_placed, find, find_others, tell_found};
+use crate::cli::data::{check_placed, find, find_others, is_gone, tell_found};
 use crate::cli::outputs::{self, Inputs};
 use crate::cli::prepare::Bad;
 use crate::cli::{MOST_BATCH, check_choice, counts, load, say_json};
@@ -277,8 +277,7 @@ impl Eval {
 
     /// That a network's own data are not where they were, with what to do.
     fn moved(&self, error: ftprop_train::Error) -> Error {
-        let gone = matches!(&error, ftprop_train::Error::File(file) if file.kind() == std::io::ErrorKind::NotFound);
-        match gone && self.data.is_none() {
+        match is_gone(&error) && self.data.is_none() {
             true => Error::Other(format!("{error}, or say where the data are now: --data PATH")),
             false => error.into(),
         }

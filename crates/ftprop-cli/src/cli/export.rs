@@ -1,6 +1,6 @@
 //! `ftprop export`
 
-use super::data::{find_others, tell_found};
+use super::data::{find_others, is_gone, tell_found};
 use super::eval::WhichArg;
 use super::outputs::{self, Inputs};
 use super::{check_choice, device, load, say, say_json};
@@ -226,14 +226,15 @@ impl Export {
 
 /// What stands in the way of a check, with what to do about it here.
 fn advised(error: ftprop_train::Error) -> Error {
-    let gone = matches!(&error, ftprop_train::Error::File(file) if file.kind() == std::io::ErrorKind::NotFound);
-    let changed = matches!(&error, ftprop_train::Error::NotAsTrained { .. });
-    let needed = matches!(&error, ftprop_train::Error::Data(DataError::PathNeeded { .. }));
-    let words = Error::from(error).to_string();
-    match () {
-        () if gone => Error::Other(format!("{words}, or say where the data are now: --check PATH")),
-        () if changed => Error::Other(words.replace(", with --data", ": --check PATH")),
-        () if needed => Error::Other("the network does not say where its data are; say it: --check PATH".into()),
-        () => Error::Other(words),
+    use ftprop_train::Error as Train;
+    match error {
+        error if is_gone(&error) => Error::Other(format!("{error}, or say where the data are now: --check PATH")),
+        Train::Data(DataError::PathNeeded { .. }) => {
+            Error::Other("the network does not say where its data are; say it: --check PATH".into())
+        }
+        changed @ Train::NotAsTrained { .. } => {
+            Error::Other(Error::from(changed).to_string().replace(", with --data", ": --check PATH"))
+        }
+        other => other.into(),
     }
 }
